@@ -1,7 +1,7 @@
 """`python -I -m pipelines.doctor --json`: checks Java, Spark and external tables for `headgate doctor`.
 
 `headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
-and `--home` select an environment; its connector jars are checked as they would be when its pool starts. With
+and `--home` select an environment, whose connector jars are checked as they would be when its pool starts. With
 `--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
 locations are resolved against `--data`. With `--delta`, only the columns of that external table are printed.
 """
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def java() -> dict[str, Any]:
-    """Check the Java that a local pool would use."""
+    """Check the Java installation that a local pool would use."""
     found = find_java()
     facts: dict[str, Any] = {"path": found.path, "home": found.home, "version": found.version}
     facts |= {"bundled": found.bundled, "oldest": OLDEST_JAVA}
@@ -75,7 +75,7 @@ def engine() -> dict[str, Any]:
 
 
 def pool_program() -> dict[str, Any]:
-    """Check that the libraries that Spark Connect needs in addition to PySpark are installed."""
+    """Check that the libraries needed by Spark Connect besides PySpark are installed."""
     missing = [name for name in ("grpc", "pandas", "pyarrow") if find_spec(name) is None]
     if missing:
         return _verdict(
@@ -85,7 +85,7 @@ def pool_program() -> dict[str, Any]:
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Check the connector jars of a local pool; returns no checks for a remote pool or without connectors."""
+    """Check the connector jars of a local pool; returns no checks for a remote pool or without declared connectors."""
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
@@ -97,7 +97,7 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Check that external tables exist and match the DDL files that declare them."""
+    """Check that external tables exist and match their DDL files; returns the failed checks, or one passed check."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, wrong = TableCheckpoints(""), []
@@ -118,7 +118,7 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
 
 
 def columns_of(folder: str) -> dict[str, Any]:
-    """Check that a folder contains a Delta table, and list the table's columns as recorded in its log."""
+    """Check that a folder contains a Delta table, and list the columns recorded in the table's log."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, format = TableCheckpoints(""), "delta"

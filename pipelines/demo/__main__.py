@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WallClock:
-    """The real clock for the event generator; SIGTERM and SIGINT ask the generator to stop."""
+    """The system clock for the event generator; SIGTERM and SIGINT ask the generator to stop."""
 
     def __init__(self) -> None:
         self._end = threading.Event()
@@ -53,7 +53,7 @@ class _WallClock:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Perform the action that the arguments request, and return the exit code."""
+    """Perform the action given by the command-line arguments, and return the exit code."""
     try:
         print(json.dumps(_do(_parser().parse_args(arguments))))
         return 0
@@ -119,7 +119,7 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
-    """Return the feed settings that the arguments request, or None if they request none; new settings end a pause."""
+    """Return the feed settings given on the command line, or None if none are given; new settings end a pause."""
     if given.rate is None and not given.no_bursts:
         return None
     rate = given.rate if given.rate is not None else (before or {}).get("rate", Feeds().rate)

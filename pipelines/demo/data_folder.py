@@ -38,15 +38,15 @@ class DemoDataFolder:
 
     @property
     def book(self) -> Path:
-        """`generator.book.json`: the state from which a restarted generator continues."""
+        """`generator.book.json`: the state from which a restarted generator resumes."""
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Return the landing folder of a feed."""
+        """Return the folder that a feed's event files are written to."""
         return self.path / "landing" / feed
 
     def landed(self, feed: str) -> list[Path]:
-        """List the files of a feed in the order in which they landed."""
+        """List a feed's event files in the order in which they were written."""
         return sorted(self.feed(feed).glob("*.json"))
 
 
@@ -64,16 +64,16 @@ def open_folder(path: str | Path) -> DemoDataFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically: readers see the old or the new text, and Spark ignores the temporary dot-file."""
+    """Replace a file atomically: readers see the old or the new contents, and Spark ignores the temporary dot-file."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
     os.replace(temporary, path)
 
 
 def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
-    """Write the events of one second, and return their number by feed.
+    """Write one second's events to the feeds' folders, and return the number of events per feed.
 
-    The generator's state is saved first, so that no id is ever used twice.
+    The generator's state is saved first, so that no event id is ever used twice.
     """
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
@@ -85,7 +85,7 @@ def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> di
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Read the state that the last run saved; None if there was no run. Raises UsageError for an invalid file."""
+    """Read the state saved by the generator's last run, or None without one; raises UsageError if it is invalid."""
     if not folder.book.exists():
         return None
     try:
@@ -95,7 +95,7 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if the file is missing, incomplete or contains something else."""
+    """Read a JSON object from a file; None if the file is missing or does not contain a complete JSON object."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
-    """Lock the folder for writing events; raises Refused if another process has locked it."""
+    """Lock the data folder for writing events; raises Refused if another process has locked it."""
     with _lock_file(folder).open("a+") as lock:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
@@ -121,7 +121,7 @@ def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
 
 
 def lock_holder(folder: DemoDataFolder) -> int | None:
-    """Return the process id of the generator that has locked the folder; None if there is none."""
+    """Return the process id of the generator that has locked the data folder; None if no generator has."""
     if not _lock_file(folder).exists():
         return None
     with _lock_file(folder).open("r") as lock:
@@ -139,7 +139,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Try for `seconds` to acquire the lock, and return whether that succeeded; closing the file releases the lock."""
+    """Try for `seconds` to lock a file, and return whether that succeeded; closing the file releases the lock."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Generates events every second until stopped, and then, on request, closing events that end all open windows."""
+"""Generates events every second until stopped; on request, it then writes closing events that end all open windows."""
 
 import json
 import os
@@ -63,14 +63,14 @@ class Feeds:
         return self.rate * (self.bursts.factor if phase >= self.bursts.off_s else 1.0)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the settings as the JSON object of `feeds.json`."""
+        """Return the settings as the JSON object stored in `feeds.json`."""
         bursts = self.bursts
         shown = {"factor": bursts.factor, "on_s": bursts.on_s, "off_s": bursts.off_s} if bursts else None
         return {"rate": self.rate, "paused": self.paused, "bursts": shown}
 
 
 def feeds_from_json(value: dict[str, Any]) -> Feeds:
-    """Parse `feeds.json`; missing settings take their defaults, and invalid ones raise ValueError or TypeError."""
+    """Parse the object in `feeds.json`, with defaults for missing settings; raises ValueError or TypeError."""
     bursts = value.get("bursts", Feeds.as_json(Feeds())["bursts"])
     feeds = Feeds(
         float(value.get("rate", Feeds().rate)),
@@ -85,18 +85,18 @@ def feeds_from_json(value: dict[str, Any]) -> Feeds:
 
 
 class GeneratorClock(Protocol):
-    """The clock of the generator, which tests replace."""
+    """The clock that paces the event generator; tests replace it."""
 
     def now(self) -> float:
         """Return the current time, in seconds since the epoch."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for `seconds`, or until the generator is asked to stop; returns whether it was asked."""
+        """Wait for `seconds`, or until the generator is asked to stop; returns whether it was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimits:
-    """Limits at which the generator stops on its own."""
+    """The maximum run time and minimum free disk space at which the generator stops without being asked."""
 
     hours: float = HOURS_MAX
     free_bytes: int = FREE_BYTES_MIN
@@ -122,7 +122,7 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Write events until a limit is reached or a stop is requested; returns the final status.
+    """Write events until a limit is reached or a stop is requested; returns the generator's final status.
 
     If `feeds` is None, an existing feeds.json stays unchanged. Raises Refused if another generator is running.
     """
@@ -170,7 +170,10 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Return the settings in feeds.json; if it is missing or invalid, return `before`, with a note if invalid."""
+    """Return the settings in feeds.json and an empty note.
+
+    If the file is missing or invalid, return `before` instead; for an invalid file, the note says why.
+    """
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
@@ -221,7 +224,7 @@ STOP_S_MAX = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ClosingRound:
-    """A round of closing events that has been written, one event per feed."""
+    """A round of closing events that was written to the feeds, one event per feed."""
 
     number: int
     """Number of the round in this data folder, starting at 1; its events have the negative number as their id."""
@@ -233,7 +236,7 @@ class ClosingRound:
 
 
 def how_many_rounds(project: Project) -> int:
-    """Return how many rounds of closing events are needed to close all windows of a project.
+    """Return the number of rounds of closing events needed to close all windows in a project.
 
     That is one more than the largest number of stateful statements along any path of streaming reads.
     """
@@ -250,7 +253,7 @@ def how_many_rounds(project: Project) -> int:
 
 
 def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Stop the generator of a data folder; returns whether one was running. Raises TryAgain if it does not end."""
+    """Stop the generator of a data folder; returns whether one was running. Raises TryAgain if it does not exit."""
     waited = 0.0
     while (pid := lock_holder(folder)) is not None:
         if waited == 0.0:

@@ -1,4 +1,4 @@
-"""Simulates the sample pizzeria second by second, and returns its events as lines of JSON.
+"""Simulates the sample pizzeria second by second, and returns its events as JSON lines.
 
 Nothing here reads a clock. The random choices in an event depend only on the seed, the feed and the event's id.
 """
@@ -28,14 +28,14 @@ CLOSING = "closing"
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Return the name and the price in cents of each pizza, by id; id 0 is reserved for closing events."""
+    """Map pizza ids to name and price in cents; id 0 is reserved for closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Return the name and the number of seats of each dining table, by id; id 0 is reserved for closing events."""
+    """Map the ids of dining tables to name and number of seats; id 0 is reserved for closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
 
@@ -64,7 +64,7 @@ LinesByFeed = dict[str, list[str]]
 
 @dataclass(slots=True)
 class GeneratorState:
-    """Everything that a generator remembers between two runs; the only mutable state in this module."""
+    """All state that the generator keeps between two runs; the only mutable state in this module."""
 
     seed: int = 7
     next_id: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 1))
@@ -86,7 +86,7 @@ class GeneratorState:
     """Upper bound for the event times so far, including closing events."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object; collections are not copied, because the state is written every second."""
+        """Return the state as a JSON object; collections are shared, since copying them every second would be slow."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -99,9 +99,9 @@ def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
 
 
 def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
-    """Simulate one second at `rate` orders per second, and return the lines that land in it.
+    """Simulate one second at `rate` orders per second, and return the event lines to write in that second, by feed.
 
-    Pending lines that are due land before new ones, so that lateness stays bounded.
+    Pending lines that are due come before new ones, so that lateness stays bounded.
     """
     second = _Second(book, now_ms, take_pending(book, now_ms))
     if not book.clients and rate > 0:
@@ -118,7 +118,7 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Remove and return the pending lines due by `until_ms`, or all of them if it is None, oldest first.
+    """Remove and return the pending event lines due by `until_ms`, or all of them if it is None, earliest first.
 
     A line and its duplicate are never returned together.
     """
@@ -134,7 +134,7 @@ def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
 
 
 def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
-    """Return the next round of closing events: one per feed, all with the same negative id to make references match."""
+    """Return the next round of closing events: one per feed, all with one negative id, so that references match."""
     book.closing += 1
     number = -book.closing
     book.newest_ms = max(book.newest_ms, at_ms + 2_000)
@@ -165,7 +165,7 @@ def _earned(book: GeneratorState, feed: str, rate: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Second:
-    """Simulates one second of the pizzeria: updates the generator's state, and collects the lines that land."""
+    """Simulates one second of the pizzeria: updates the generator's state, and collects the event lines to write."""
 
     book: GeneratorState
     now_ms: int
@@ -215,7 +215,7 @@ class _Second:
 
 
 def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: int) -> None:
-    """Schedule the payment of an order; it lands no earlier than the next second."""
+    """Schedule the payment event of an order; it is written in the next second at the earliest."""
     number, chance = _next(book, "payments")
     paid_ms = ordered_ms + chance.randint(2_000, PAID_WITHIN_MS)
     event = {"id": number, "order_id": order, "method": chance.choice(("card", "cash", "phone")),
@@ -228,7 +228,7 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """Return the next event id of a feed, and a random generator that depends only on the seed, the feed and the id."""
+    """Return a feed's next event id, and a random number generator seeded only by the seed, the feed and the id."""
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")

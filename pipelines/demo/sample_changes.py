@@ -1,4 +1,4 @@
-"""The five changes of `headgate demo change`: edits of files in the copied project that are safe to repeat."""
+"""The five sample changes of `headgate demo change`: edits to files of the copied project, safe to apply repeatedly."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """A text replacement in one file: `old` must occur exactly once, unless `new` shows that it was already applied."""
+    """A text replacement in one file: `old` must occur exactly once, unless the replacement was already applied."""
 
     path: str
     """Path of the file, relative to the project folder."""
@@ -107,10 +107,12 @@ CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WIN
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
-    """Apply all edits of a change, or none; returns the change and the files written (none if it was already applied).
+    """Apply all edits of a sample change, or none of them; returns the change and the paths of the files written.
 
-    Raises UsageError for an unknown change or a folder without the sample, and Refused if the text was edited by
-    hand.
+    No files are written if the change was already applied.
+
+    Raises UsageError for an unknown change or a folder without the sample, and Refused if a file was edited by hand
+    at the place to change.
     """
     if word not in CHANGES:
         raise UsageError(f"{word!r} is not one of the demo's changes", remedy=f"one of: {', '.join(CHANGES)}")
@@ -132,7 +134,7 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
 
 
 def _pauses_readers(text: str) -> bool:
-    """Return whether a text is the DDL of a table whose format ends streaming readers when a column is added."""
+    """Return whether a file's contents are the DDL of a table whose streaming readers stop when a column is added."""
     found = _FORMAT.search(text)
     return found is not None and table_format(found[1]).added_column_stops_readers
 
@@ -145,7 +147,7 @@ def _read(root: Path, path: str) -> str:
 
 
 def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
-    """Apply a replacement to the texts in memory; returns False if it was already applied."""
+    """Apply a replacement to the file contents in `texts`, by path; returns False if it was already applied."""
     text = texts[edit.path]
     if edit.new in text:
         return False

@@ -1,4 +1,4 @@
-"""Copies the sample project; a copy has its own project id, and a marker file that lists what a purge deletes."""
+"""Copies the sample project; each copy has its own project id, and a marker file listing what a purge deletes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SampleCopy:
-    """A copy of the sample project."""
+    """A copy of the sample project: its folder and its project id."""
 
     folder: Path
     project_id: str
@@ -40,9 +40,9 @@ SELDOM = "40 seconds"
 
 
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
-    """Copy the sample with a fresh project id and tables of the given format, or find the copy that is already there.
+    """Copy the sample project with a new project id and tables in the given format, or return the existing copy.
 
-    Raises Refused for a folder that is not a demo, and for a copy whose tables have another format.
+    Raises Refused if the folder exists and is not a demo, or if the existing copy's tables have another format.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
@@ -71,7 +71,7 @@ def project_id(folder: Path) -> str | None:
 
 
 def _copy(target: Path, identity: str, format: str) -> SampleCopy:
-    """Build the copy in a temporary folder, then move it into place, so that an incomplete copy is never used."""
+    """Build the copy in a temporary folder and move it into place, so that an incomplete copy is never used."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
         building = Path(beside) / "copy"
@@ -105,7 +105,7 @@ def _trigger_seldom(folder: Path) -> None:
 
 
 def _store_tables(folder: Path, format: str) -> str:
-    """Set the format in the DDL of every table that a statement writes; returns the lines that headgate.yml needs."""
+    """Set the format in every written table's DDL; returns the lines that headgate.yml then needs for a connector."""
     for ddl in folder.glob("pipelines/**/ddl.*.sql"):
         text = ddl.read_text()
         ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))

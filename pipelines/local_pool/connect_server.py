@@ -99,10 +99,10 @@ _MARKED = "HEADGATE_POOL"
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """The record of a started server (`pool.json`); the token is in a separate file."""
+    """The record of a started server in `pool.json`; the server's token is in a separate file."""
 
     marker: str
-    """A random text.
+    """A random string.
 
     On the command line it identifies a server whose process id was not recorded; in the environment it identifies
     the server's child processes.
@@ -130,7 +130,7 @@ class LocalPool:
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Manage the server of the environment with this home; the server locks the folder `data`, if given.
+        """Manage the server of the environment whose home is `home`; if `data` is given, the server locks that folder.
 
         Relative paths of connector jars are resolved against `project`.
         """
@@ -163,7 +163,7 @@ class LocalPool:
 
     @property
     def named(self) -> str:
-        """The text ` (pid N)` for messages, even if the process is gone; empty if no process id is recorded."""
+        """The string ` (pid N)` for messages, even if the process is gone; empty if no process id is recorded."""
         server = self._read()
         return f" (pid {server.pid})" if server and server.pid else ""
 
@@ -174,14 +174,15 @@ class LocalPool:
         return tuple(server.connectors) if server else ()
 
     def check_java(self) -> JavaCheck:
-        """Find and check the Java that the server would be started with."""
+        """Find the Java installation that the server would be started with, and return the result of checking it."""
         return find_java()
 
     def start(self, say: Callable[[str], object] = lambda doing: None) -> bool:
-        """Start the server unless it is running; returns whether it was started, without waiting until it is ready.
+        """Start the server unless it is running, without waiting until it is ready; returns whether it was started.
 
-        Missing connector jars are downloaded first; `say` is called with a description before the download. The server
-        keeps the home and the data folder locked for its lifetime, whatever `pool.json` contains (`server_locks`).
+        Missing connector jars are downloaded first; `say` is called with a progress message before the download. The
+        server keeps the home and the data folder locked for its lifetime, whatever `pool.json` contains
+        (`server_locks`).
         Raises PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
         """
         if self.alive():
@@ -227,14 +228,14 @@ class LocalPool:
         self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
-        """Return whether the server's process is running; the server may not answer yet."""
+        """Return whether the server's process is running, even if the server does not answer yet."""
         if self._child is not None:
             self._child.poll()
         server = self._read()
         return server is not None and self._is_ours(server)
 
     def ready(self, seconds: float = READY_S) -> None:
-        """Wait until the server answers; raises PoolUnreachable if it ends first or does not answer in time."""
+        """Wait until the server answers; raises PoolUnreachable if it exits first or the time runs out."""
         # Imported here, because it imports Spark's client, which commands that only read the record do not need.
         from pipelines.spark_connect.session import probe
 
@@ -257,7 +258,7 @@ class LocalPool:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """End the server if it is running, wait until it is gone, and kill the Python processes that it left."""
+        """Terminate the server if it is running, wait until it is gone, and kill any Python processes left behind."""
         server = self._known if self._known is not None and self._is_ours(self._known) else self._read()
         if server is None:
             return
@@ -270,7 +271,7 @@ class LocalPool:
         self._end_workers(server)
 
     def bound_log(self) -> None:
-        """Truncate a large log after copying its end to `pool.log.1`; the server continues to append to the log."""
+        """Truncate the server's log if it is large, after copying its end to `pool.log.1`; appending continues."""
         log = self._home / "pool.log"
         with suppress(OSError):
             if log.stat().st_size > LOG_BYTES:
@@ -280,9 +281,9 @@ class LocalPool:
                 os.truncate(log, 0)
 
     def last_words(self) -> str:
-        """Return the last line of the server's log that reports an error, else its last line; empty without a log.
+        """Return the last line of the server's log that reports an error, or its last line if none does.
 
-        Lines of stack traces are ignored.
+        Lines of stack traces are ignored. Returns an empty string if there is no log.
         """
         try:
             with open(self._home / "pool.log", "rb") as log:
@@ -301,7 +302,7 @@ class LocalPool:
         return self._home / "pool"
 
     def _java_home(self, java: JavaCheck) -> str:
-        """Return the JAVA_HOME for Spark's launcher; for the bundled Java, it is a folder with a wrapper script."""
+        """Return the JAVA_HOME for Spark's launcher; for the bundled Java, this is a folder with a wrapper script."""
         return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
@@ -359,9 +360,9 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Return the server recorded in `pool.json`, or the last known server if that record is gone.
+        """Return the server recorded in `pool.json`; None if no server is known.
 
-        Otherwise a server whose record was deleted would be started a second time. None if no server is known.
+        If the record was deleted, return the last known server, which would otherwise be started a second time.
         """
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
@@ -406,10 +407,10 @@ class LocalPool:
                 return
 
     def _end_workers(self, server: ServerRecord) -> None:
-        """Kill the Python processes of a server that is gone.
+        """Kill the Python processes left by a server that is gone.
 
-        Otherwise the writer of a keyed table, interrupted in a batch, would try to reach its server for minutes
-        (Spark 4.2.0).
+        Otherwise the writer of a keyed table that was interrupted during a batch would try to reach its server for
+        minutes (Spark 4.2.0).
         """
         if server.home == str(self._home) and not self._is_ours(server):
             for pid in process_locks.processes_with(_MARKED, server.marker):
@@ -443,7 +444,7 @@ def _listens(url: str) -> bool:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically; it is never readable by more users than `mode` allows."""
+    """Write a file atomically, such that it is never readable by more users than `mode` allows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Connector jars: downloaded once into the environment's home by Spark's own resolver, or given by path."""
+"""Provides connector jars: downloaded once into the environment's home by Spark's own resolver, or given by path."""
 
 import json
 import os
@@ -65,13 +65,13 @@ class ConnectorJars:
 
     @property
     def folder(self) -> Path:
-        """The folder of the downloaded jars."""
+        """The folder for the downloaded jars of these connectors."""
         return Path(fetched_folder(str(self.home), self.connectors))
 
     def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
-        """Return the paths of all jars, after downloading missing ones; `say` is called before a download.
+        """Return the paths of all connector jars, and download missing ones; `say` is called before a download.
 
-        Raises PoolUnreachable, which names the missing artifact or path.
+        Raises PoolUnreachable, with the missing artifact or path in its message, if a jar cannot be obtained.
         """
         given = self.given()
         if not any(connector.coordinates for connector in self.connectors):
@@ -84,14 +84,14 @@ class ConnectorJars:
         return (*fetched, *given)
 
     def given(self) -> tuple[str, ...]:
-        """Return the jars that headgate.yml specifies by path.
+        """Return the paths of the jars that headgate.yml specifies by path.
 
-        Raises PoolUnreachable for a path without a jar, a damaged file, and jars that do not fit together.
+        Raises PoolUnreachable for a path without a jar, a damaged jar, or jars that do not belong together.
         """
         return tuple(jar for connector in self.connectors for jar in self._given(connector))
 
     def fetched(self) -> tuple[str, ...] | None:
-        """Return the downloaded jars; None if they were not downloaded or one of them is incomplete."""
+        """Return the paths of the downloaded jars; None if they were not downloaded or one of them is incomplete."""
         try:
             sizes = json.loads((self.folder / FETCHED_LIST).read_text("utf-8"))
             whole = all((self.folder / name).stat().st_size == size for name, size in sizes.items())
@@ -128,7 +128,7 @@ class ConnectorJars:
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Download the jars into a temporary folder, and move it into place once it is complete."""
+        """Download the connector jars into a temporary folder, and move it into place once it is complete."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)
@@ -182,7 +182,7 @@ class ConnectorJars:
 
 
 def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
-    """Refuse Delta jars if one is missing, is for another Spark version, or has a different version than the others."""
+    """Raise PoolUnreachable if a Delta jar is missing, is for another Spark version, or if the versions differ."""
     found = {match["artifact"]: match["version"] for jar in jars if (match := _JAR_OF_DELTA.match(jar.name))}
     default = CONNECTORS[connector.name].coordinates[0]
     for artifact in found:

