@@ -1,1 +1,1 @@
-"""The demo process, which copies the sample project and generates its events; it needs neither Spark nor the agent."""
+"""The process that copies the sample project and generates its events; it needs neither Spark nor the agent."""

@@ -1,1 +1,1 @@
-"""The local pool: a Spark Connect server run as a child process, and the Java, jars and locks that it needs."""
+"""The local pool: a Spark Connect server run as a child process, with its Java, jars and locks."""

@@ -55,7 +55,7 @@ def remaining() -> float | None:
 
 
 def is_given_up() -> bool:
-    """Return whether the caller no longer waits for this thread's call, which must then send nothing more."""
+    """Return whether the caller has stopped waiting for this thread's call, which must then send nothing more."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
@@ -76,7 +76,7 @@ def lingering(seconds: float) -> Iterator[None]:
 
 
 class MissedDeadline(PoolUnreachable):
-    """Raised if a call was sent but not answered in time; the call may still take effect."""
+    """Raised if a call was sent but not answered before its deadline; the call may still take effect."""
 
     def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
         super().__init__(summary, remedy=remedy)

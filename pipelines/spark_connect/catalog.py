@@ -142,7 +142,7 @@ class SparkTables:
             return bool(self._session.spark.catalog.tableExists(backquoted(name)))
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add those of the (name, type) columns that the table lacks."""
+        """Add those of the given (name, type) columns that the table lacks."""
         there = {column.lower() for column in self._columns(name)}
         new = [f"{backquoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
@@ -228,7 +228,7 @@ class SparkTables:
         return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return those pointers whose view exists in the catalog with exactly the text that would be created."""
+        """Return the pointers whose view already exists in the catalog with exactly the SQL that would be created."""
         with spark_errors():
             return standing_views(self._session.spark, pointers)
 
@@ -260,7 +260,7 @@ class SparkTables:
             )
 
     def unpoint(self, view: str) -> None:
-        """Drop a view, if it exists."""
+        """Drop a view if it exists."""
         self._run(f"DROP VIEW IF EXISTS {backquoted(view)}")
         self._names().discard(view.lower())
 
@@ -291,7 +291,7 @@ class SparkTables:
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def end_reads(self, tag: str) -> None:
-        """Cancel the running queries that have a tag, also on the server; does nothing if there are none."""
+        """Cancel the running queries with the given tag on the server; do nothing if there are none."""
         _interrupt(self._reader or self._session, tag)
 
     def _read(
@@ -398,9 +398,9 @@ def view_of(pointer: Pointer) -> str:
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-    """Return, with one request, those pointers whose view exists with exactly the text that would be created.
+    """Return, with one request, the pointers whose view already exists with exactly the SQL that would be created.
 
-    Spark 4.2.0 stores the text as written, and listed 100 views in 0.2 to 0.35 s on two busy cores.
+    Spark 4.2.0 stores the SQL as written, and listed 100 views in 0.2 to 0.35 s on two busy cores.
     """
     views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
     rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()
@@ -439,11 +439,11 @@ class SparkUpkeep:
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that no version of the last `retain_h` hours uses; if empty, the table's retention applies."""
+        """Delete files that no version of the last `retain_h` hours uses; if empty, use the table's own retention."""
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
-        """Cancel the running operation that has a tag, also on the server; does nothing if there is none."""
+        """Cancel the running operation with the given tag on the server; do nothing if there is none."""
         with self._lock:
             session = self._open.get(tag)
         if session is not None:

@@ -75,7 +75,7 @@ class ListenerEvents:
             return now - self._heard.setdefault(run_id, now)
 
     def forgive(self) -> None:
-        """Measure the silence of every run anew, after a period in which no events could be received."""
+        """Restart the measurement of every run's silence after a period in which no events could be received."""
         with self._lock:
             self._heard.clear()
 

@@ -97,7 +97,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record a version's newest batch; unseen batches since the previous one are assumed to be equally long."""
+        """Record a version's latest batch; batches missed since the last call are assumed to be equally long."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:
@@ -109,7 +109,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return the batch time per elapsed time and core, over the last minutes; None before any progress."""
+        """Return batch time divided by elapsed time and cores, over the last minutes; None before any progress."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

@@ -81,8 +81,8 @@ class Session:
     ) -> None:
         """Prepare a session without a remote call.
 
-        `session_id` is a UUID by which a later client finds the same queries. If a call finds that the server no longer
-        knows the session, `lost` is called before the error is raised.
+        `session_id` is a UUID that a later client uses to find the same queries. If a call finds that the server no
+        longer knows the session, `lost` is called before the error is raised.
         """
         self.url = url
         self.session_id = session_id
@@ -116,7 +116,7 @@ class Session:
             raise
 
     def prove(self) -> None:
-        """Run the smallest possible statement; unlike `ping` it needs a SparkContext, and it needs no free core."""
+        """Prove that Spark can run a minimal statement; unlike `ping`, it needs a SparkContext, but no free core."""
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
     def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:

@@ -47,7 +47,7 @@ _CONF: dict[str, str | int | bool] = {
 
 
 class ScratchDatabases:
-    """Scratch databases with a common name prefix; those that a killed agent has left are dropped first."""
+    """Scratch databases with a common name prefix; any left behind by a killed agent are dropped first."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         self._session = session
@@ -171,7 +171,7 @@ class SparkAnalysis:
     """Implements `core.ports.spark.Analysis`: answers one question at a time, in separate sessions."""
 
     def __init__(self, session: Session) -> None:
-        """Prepare the analysis; nothing is sent before the first question."""
+        """Prepare the analysis; nothing is sent to Spark before the first question."""
         self._operating = session
         name = uuid.uuid5(uuid.NAMESPACE_OID, f"{session.session_id}/analysis")
         self._prefix = f"headgate_analysis_{name.hex[:12]}"
@@ -184,7 +184,7 @@ class SparkAnalysis:
             return str(self._operating.spark.version)
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Let Spark analyse a statement; raises EngineRefused if a table cannot be created, TryAgain, PoolUnreachable.
+        """Let Spark analyse a statement; raises EngineRefused if a table cannot be created.
 
         If the analysis is slow, TryAgain is raised shortly before the caller's deadline, so that the pool is not
         treated as unresponsive, and starts and stops continue. The tables are kept for the next question.

@@ -62,7 +62,7 @@ class SparkQueries:
         """Start a query, or return the running one if its run id is `run_id` or this connection started it identically.
 
         Running queries are listed only if Spark refuses the start, because a listing covers all statements. The name
-        does not identify text and checkpoint, so AnotherQuery is raised if the running query may have others.
+        does not identify the SQL and the checkpoint, so AnotherQuery is raised if the running query's may differ.
         """
         try:
             with lingering(LINGER_S):

@@ -63,9 +63,9 @@ class CaseRunner:
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Test an upgrade after every part but the last: the old text reads the parts up to it, the new text the rest.
+        """Test an upgrade after each part but the last: the old SQL reads the parts so far, and the new SQL the rest.
 
-        Both texts use the same checkpoint. Returns the worst result. `old` is None if the old text cannot be
+        Both revisions use the same checkpoint. Returns the worst result. `old` is None if the old SQL cannot be
         parsed.
         """
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
@@ -143,7 +143,7 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return the rows in the table after each part of a case when only the new text is run."""
+        """Return the rows in the table after each part of a case when only the new SQL is run."""
         trial = self._trial()
         rows = []
         for part in case.parts:
@@ -208,7 +208,7 @@ class CaseRunner:
         trial.run(statement, part)
 
     def _stop(self) -> None:
-        """Stop the query of a case that hangs; errors are ignored, because the next call would report them."""
+        """Stop the query of a case that has timed out; errors are ignored, because the next call would report them."""
         if self._running is not None:
             trial, statement = self._running
             with suppress(HeadgateError):

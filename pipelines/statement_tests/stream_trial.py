@@ -53,10 +53,10 @@ class StreamTrial:
         self._made: set[str] = set()
 
     def run(self, statement: TrialStatement, part: Part) -> None:
-        """Write the input rows of a part, and run the statement until it has processed them and ended.
+        """Write the input rows of a part, and run the statement until it has processed them and stopped.
 
-        Rows that the new watermark completes are written as well. Every part is a new start on the same checkpoint.
-        Raises EngineRefused or PoolUnreachable.
+        Rows that the new watermark completes are written as well. Each part restarts the statement on the same
+        checkpoint. Raises EngineRefused or PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
@@ -161,7 +161,7 @@ class StreamTrial:
 
 
 def _stored(kind: str) -> str:
-    """Return the type as which Spark stores a column in files: CHAR and VARCHAR become strings."""
+    """Return the type that Spark stores in files for a column type: CHAR and VARCHAR become strings."""
     return _CHAR.sub("string", kind)
 
 
@@ -181,5 +181,5 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format of the table's data files, which is written because the test server has no connectors."""
+    """Return the format of the table's data files, which tests write because their server has no connectors."""
     return table_format(ddl.format).data_files or ddl.format

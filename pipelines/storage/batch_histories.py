@@ -51,7 +51,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Log:
-    """The part of a log that was read: its newest batch, and the mark of all files up to each batch."""
+    """The part of a log that was read: its latest batch, and for each batch the mark of all files up to it."""
 
     upto: int = -1
     sum: _Sum = field(default_factory=_Sum)
@@ -68,7 +68,7 @@ class BatchHistories:
     """Reads the batch histories of versions; a repeated call reads only the new parts of the logs."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """Start without known logs; `other_mark` converts an offset of a source without a file log to a mark."""
+        """Start with no log read; `other_mark` converts the offset of a source without a file log to a mark."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
@@ -76,7 +76,7 @@ class BatchHistories:
         """Known positions by checkpoint and batch; what a batch has read never changes."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what is known of a version's batches; empty before its first batch.
+        """Return what each known batch of a version read and wrote; empty before the first batch.
 
         `sources` is the number of streamed sources of the version. Raises ValueError if a log cannot be read.
         """
@@ -95,7 +95,7 @@ class BatchHistories:
             return BatchHistory(batches, held)
 
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
-        """Return the files that the batches of a table up to `upto` wrote, oldest first.
+        """Return the files that a table's batches up to batch `upto` wrote, oldest first.
 
         Raises ValueError if the table's log no longer separates these files from later ones.
         """
@@ -114,7 +114,7 @@ class BatchHistories:
         return found
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
-        """Return what a version had read at a batch; None if the batch's offsets file or a source's log is gone."""
+        """Return a version's position in its sources at a batch; None if the offsets file or a source's log is gone."""
         try:
             lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
         except FileNotFoundError:
@@ -149,7 +149,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the new part of a table's log, and return the log; batches before the oldest known one have no mark."""
+        """Read the new part of a table's log, and return all that was read; older, merged batches have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:

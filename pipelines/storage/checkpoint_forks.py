@@ -47,7 +47,7 @@ def fork(
 ) -> Cut:
     """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    A table that is `logged` has a transaction log; Spark then writes its rows and batch records.
+    `logged` means that the table has a transaction log; Spark then writes the table's rows and batch records.
     """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -106,7 +106,7 @@ def seed(
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
     """Return the files of a source as Spark records them: those in a table's log up to batch `upto`, or in a folder.
 
-    Raises Refused if the table's log contains that batch only merged with later ones.
+    Raises Refused if the table's log contains that batch only merged with later batches.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -125,7 +125,7 @@ def uri(path: str) -> str:
 
 
 def pinned(checkpoint: str) -> Mapping[str, str]:
-    """Return the Spark settings pinned by the newest batch of a checkpoint; empty before its first batch."""
+    """Return the Spark settings pinned by a checkpoint's latest batch; empty before its first batch."""
     newest = newest_batch(f"{checkpoint}/offsets") if checkpoint else None
     if newest is None:
         return {}
@@ -174,7 +174,7 @@ def _put(
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
-    """Copy the part of a checkpoint up to a batch; whatever its query writes in the meantime is left out.
+    """Copy a checkpoint up to a batch; anything that its query writes in the meantime is left out.
 
     Raises TryAgain if the copy is incomplete.
     """
@@ -205,7 +205,7 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
 
 
 def _lacks_state(state: Path, version: int) -> bool:
-    """Return whether any store in a copied state folder lacks a version."""
+    """Return whether any state store in a copied state folder lacks a version of the state."""
     for _, below, names in os.walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
@@ -215,7 +215,7 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Give a table another table's batch records up to a batch, and copy the recorded files to `rows_into`.
+    """Copy a table's batch records up to a batch to another table, and the recorded files to `rows_into`.
 
     If `rows_into` is empty, the new records contain no files.
     """
@@ -232,7 +232,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Link or copy the files that a log file records to another table, and yield the entries with the new paths."""
+    """Link or copy the files listed in a log file to another table, and yield the log entries with the new paths."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -248,7 +248,7 @@ def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    """Write the log `_spark_metadata` of a table that no query has written to; replaces that of an earlier attempt."""
+    """Write the log `_spark_metadata` of a table that no query has written to; replaces any earlier attempt."""
     building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)

@@ -454,7 +454,7 @@ class TableCheckpoints:
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
         """Return the transaction log of a table, even before it exists; None if the table's format has no log.
 
-        If no format is given, it is detected from the files in the folder of a version.
+        If no format is given, it is detected from the files in the version's folder.
         """
         if format is not None:
             of = self._logs.get(table_format(format).name)
@@ -477,14 +477,14 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the position (`logOffset`) in each source's log at the newest commit, by ordinal; empty before it."""
+        """Return the position (`logOffset`) in each source's log at the last commit, by ordinal; empty without one."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the newest batch in a folder of a checkpoint; the folder is listed only if it has changed."""
+        """Return the latest batch in a checkpoint's subfolder, or None; the subfolder is listed only if it changed."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:
@@ -498,7 +498,7 @@ class TableCheckpoints:
         return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Return the position (`logOffset`) in each source's log at a batch, by ordinal, which never changes."""
+        """Return the position (`logOffset`) in each source's log at a batch, by ordinal; it never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
@@ -508,7 +508,7 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the run that created a folder of this ledger; empty if neither owner file nor note records it."""
+    """Return the id of the run that created a folder; empty if neither the owner file nor the note records it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
@@ -520,7 +520,7 @@ def _is_unused(place: Path) -> bool:
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
-    """Return the position in each source's log (`logOffset`) by ordinal, from the text of an offsets file.
+    """Parse the contents of an offsets file into the position in each source's log (`logOffset`), by ordinal.
 
     The file has a version line, the batch's metadata, and one line per source (`-` before its first file).
     """

@@ -34,7 +34,7 @@ class EnvironmentMark:
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A table folder that contains a Headgate note, whoever created the folder."""
+    """A table folder that contains a Headgate note, whichever ledger created the folder."""
 
     table: str
     version: int
@@ -43,7 +43,7 @@ class TableFolder:
 
 
 def machine_id() -> str:
-    """Return an id of this machine that survives reboots and renaming; empty if the machine has no id.
+    """Return an id of this machine that is stable across reboots and renames; empty if the machine has no id.
 
     The id is a hash, because machine-id(5) asks not to expose the original.
     """

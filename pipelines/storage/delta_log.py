@@ -34,7 +34,7 @@ class DataFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals over the files of a version or of several commits."""
+    """File, byte and row totals over the files of a version or of several commits."""
 
     files: int = 0
     bytes: int = 0
@@ -46,7 +46,7 @@ class Totals:
     """Number of files smaller than SMALL_FILE."""
 
     def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
-        """Return new totals that also include the given values."""
+        """Return new totals with the given numbers of files, bytes and rows added."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
         return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
@@ -95,7 +95,7 @@ class CommitsGone(Exception):
 
 
 class Commit(NamedTuple):
-    """One commit of a table, as far as streams that read the table are concerned."""
+    """The details of one commit that matter to streams reading the table."""
 
     version: int
     at: float
@@ -212,7 +212,7 @@ class DeltaLog:
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
-        """Return the totals over the files of the newest version."""
+        """Return the totals over the files of the latest version."""
         if self._active is None:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
@@ -246,7 +246,7 @@ class DeltaLog:
         return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
-        """Return the files with new rows that a commit added, in the order in which a stream numbers them."""
+        """Return the files with new rows that a version's commit added, in the order in which streams number them."""
         return self._there(version).added
 
     def files_at(self, version: int) -> list[DataFile]:
@@ -344,7 +344,7 @@ class DeltaLog:
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
-        """Return the files of a version by path, from the newest checkpoint up to it and the commits after that."""
+        """Return a version's files by path, from the last checkpoint at or before it and the commits in between."""
         begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
@@ -368,7 +368,7 @@ class DeltaLog:
                 yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
-        """Return whether the file of the newest commit is unchanged since it was read."""
+        """Return whether the latest commit's file is unchanged since it was read."""
         return self._mark is not None and self._mark_of(self.head) == self._mark
 
     def _mark_of(self, version: int) -> _Mark | None:

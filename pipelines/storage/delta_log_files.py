@@ -74,7 +74,7 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 def _whole(names: Sequence[str]) -> Sequence[str]:
     """Choose, among the checkpoint files of a version, those of one complete checkpoint; empty if none is complete.
 
-    A single file is preferred to a file with sidecars, and that to a checkpoint in parts, which may be incomplete.
+    A single file is preferred, then a file with sidecars, then a checkpoint in parts, which may be incomplete.
     """
     by_words: dict[int, list[str]] = {}
     for name in names:
@@ -108,7 +108,7 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Explain which feature that a table requires of its readers is not supported here; None if all are supported."""
+    """Name a feature that a table requires of its readers and Headgate does not support; None if all are supported."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

@@ -38,7 +38,7 @@ class DeltaOffset:
 
     @property
     def mark(self) -> str:
-        """A text that identifies the position: equal positions have equal texts."""
+        """A string that identifies the position: equal positions have equal strings."""
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
@@ -83,7 +83,7 @@ def offset_of(line: str) -> DeltaOffset | None:
 
 
 class OtherTable(Exception):
-    """Raised if the table was replaced, or if its log no longer has the state that was read."""
+    """Raised if the table was replaced, or if its log ends before the offset of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ KEPT = 10_000
 
 @dataclass(slots=True)
 class _Looked:
-    """Records that the commits after an offset, up to version `upto`, were examined without finding a fault."""
+    """Records that the commits from an offset up to version `upto` were examined and no fault was found."""
 
     life: int
     upto: int
@@ -168,11 +168,11 @@ class DeltaReaders:
     def fault_behind(
         self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
     ) -> TableFault | None:
-        """Return the fault because of which a query at an offset cannot continue with a table; None if it can.
+        """Return the fault that prevents a query at an offset from continuing to read a table; None if it can continue.
 
         A stream of rows fails at a commit that deletes or updates rows (4.4.0), unless it reads changes
         (`takes_changes`). No stream continues past a renamed or dropped column unless it is `tracked`, that is, uses
-        schema tracking. That fault is reported only if there is no other one, which tracking could not solve.
+        schema tracking. A lost column is reported only if there is no other fault, which tracking could not solve.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"

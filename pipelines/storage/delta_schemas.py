@@ -60,7 +60,7 @@ _Place = tuple[str, ...]
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the version of the first commit that renamed or dropped a column, with a description; None if none did."""
+    """Return the version of the first commit that renamed or dropped a column, with a description; None without one."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:

@@ -58,10 +58,10 @@ class DeltaTables:
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the log of a table, refreshed now or, if not `newest`, within REFRESH_S; None if there is no table.
+        """Yield the log of a table, or None if there is no table; with `newest`, the log is refreshed first.
 
-        Other threads wait until the block ends. The block ends without an error if it needs commits that are no longer
-        in the log.
+        Without `newest`, it may be up to REFRESH_S seconds old. Other threads wait until the block ends. The block ends
+        without an error if it needs commits that are no longer in the log.
         """
         with self._lock, suppress(CommitsGone):
             try:
@@ -73,7 +73,7 @@ class DeltaTables:
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return the fault because of which a query cannot continue with a table; see `DeltaReaders.fault_behind`."""
+        """Return the fault that prevents a query from continuing with a table; see `DeltaReaders.fault_behind`."""
         with self.open(folder) as log:
             if log is None:
                 return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
@@ -98,7 +98,7 @@ class DeltaTables:
         }
 
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
-        """Return the lag behind a table of a query at an offset, or of a query that has read nothing."""
+        """Return a query's lag behind a table; `offset` is None if the query has read nothing."""
         now = time.time()
         with self._lock:
             try:
@@ -187,7 +187,10 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after batch `upto`, or after the newest version; None unless one version has that batch."""
+    """Return the position after the version that batch `upto` wrote, or after the latest version if `upto` is None.
+
+    None if the log records no version, or several, for that batch.
+    """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if upto is None:
         at = [log.head]
@@ -198,7 +201,7 @@ def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return the version that contains a query's batches up to `batch` and no later ones; None if unknown."""
+    """Return a version that contains a query's batches up to `batch` and no later batches; None if unknown."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None
@@ -210,7 +213,7 @@ def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
 
 
 def history(log: DeltaLog) -> LogHistory:
-    """Return the versions that are still in the log, with time and rows for the newest of them."""
+    """Return the range of versions still in the log, with time and row count of the latest versions."""
     first = log.first()
     oldest = next(islice(log.since(first), 1))
     newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
@@ -282,7 +285,10 @@ def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
-    """Return the first version committed at or after a time (ISO 8601); the one after the newest if there is none."""
+    """Return the first version committed at or after a time (ISO 8601), or the next version if there is none.
+
+    If all commits in the log are later and older commits are gone, return the version before the first one.
+    """
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):
         (commit,) = islice(log.since(version), 1)
@@ -331,7 +337,7 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
-    """Return the result of the newest `OPTIMIZE`, or completed `VACUUM`, that has a tag; None if there is none.
+    """Return the result of the latest `OPTIMIZE`, or completed `VACUUM`, with the given tag; None if there is none.
 
     The operation is identified by its tag, because commit times are wrong if the clock was set back.
     """

@@ -23,7 +23,7 @@ SETTLED_S = 2.0
 
 
 class FileListener(Protocol):
-    """Receives new and removed files of a source."""
+    """Is notified of files added to or removed from a source."""
 
     def added(self, file: SourceFile) -> None: ...
     def removed(self, path: str) -> None: ...
@@ -73,7 +73,7 @@ class FileSource:
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader, and yield all current files of the source; if it has a log, in the order of the log."""
+        """Register a reader, and yield all current files of the source; in log order if it has a log."""
         self.listen(reader)
         if not self.logged:
             return self._there()
@@ -138,7 +138,7 @@ class FileSource:
         }
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore what another process returned from `folded`; a replaced log is read from its beginning."""
+        """Restore the state that `folded` returned in another process; a replaced log is read from its beginning."""
         self._identity = tuple(folded["identity"])
         self._position, self._last_path = folded["position"], folded["last_path"]
         self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
@@ -161,7 +161,7 @@ class FileSource:
             reader.added(file)
 
     def _forget(self) -> None:
-        """Discard all that is known of the source; readers notice the new generation and subscribe again."""
+        """Discard everything known about the source; readers notice the new generation and subscribe again."""
         self.generation += 1
         self.newest_at = None
         self._history = iter(())

@@ -35,7 +35,7 @@ class LogRestarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A whole log, read lazily; its newest compact file is kept open, so it may be deleted in the meantime."""
+    """A whole log, read lazily; its latest compact file is kept open, so it can be read even after it is deleted."""
 
     newest: int
     """Newest batch; -1 while the log is empty."""

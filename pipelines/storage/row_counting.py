@@ -1,6 +1,6 @@
 """Counts the rows of files within a time budget; the remaining files are counted in the next round.
 
-No other module distinguishes data formats; this one does by their `row_counting` in `core.model.table_formats`.
+Only this module distinguishes between data formats, by their `row_counting` in `core.model.table_formats`.
 """
 
 import os
@@ -17,7 +17,7 @@ _COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4", ".deflat
 
 
 class BytesPerLine:
-    """The average number of bytes per line in a folder's files, learned from a few of them."""
+    """Estimates row counts from the average line length in a folder's files, which is learned from a few of them."""
 
     def __init__(self) -> None:
         self._bytes = 0

@@ -208,7 +208,7 @@ class SourceBacklog:
         """
 
     def continues(self, upto: int) -> bool:
-        """Return whether the checkpoint is still the same: same folder of its log, and no earlier position."""
+        """Return whether the checkpoint is still the same: same source log folder, and no earlier position."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
@@ -237,7 +237,7 @@ class SourceBacklog:
         self.pending.pop(path, None)
 
     def folded(self) -> dict[str, Any] | None:
-        """Return the position and the pending files as JSON; None if the files are too many or uncertain."""
+        """Return the position and the pending files as JSON; None if the files are uncertain or too many to save."""
         settled = self._generation == self.source.generation and not self.replaced and not self._early
         if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
             return None

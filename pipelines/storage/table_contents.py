@@ -1,4 +1,4 @@
-"""Measures the contents of table folders, and counts the files that a statement has read and that are gone.
+"""Measures the contents of table folders, and counts the files that were deleted after a statement read them.
 
 A table written by a query consists of the files that its log lists and that still exist; any other table consists of
 all data files in its folder.
@@ -111,7 +111,7 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Return the existing files that a table's log lists, in the order of the log."""
+    """Return the existing files that a table's log lists, in log order."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
     whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
     # Listed after the log was read, so that all files that it names had been written.
