@@ -198,7 +198,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         return any(one.state in may_run for one in snapshot.statements if not one.external)
 
     def resend_cells(self) -> None:
-        """Resend every cell to the terminal."""
+        """Redraw the whole terminal by sending every cell again."""
         if self._shadow is not None:
             self._shadow.forget()
         self.refresh(layout=True)

@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The application as its screens see it, so that they need not import it."""
+    """The part of the application that its screens use, declared here so that they need not import it."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...

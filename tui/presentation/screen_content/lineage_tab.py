@@ -102,7 +102,7 @@ def _name(branch: LineageTreeRow) -> str:
 
 
 def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
-    """Render a statement's inputs and readers, two levels in each direction."""
+    """Render the tables upstream and downstream of a statement, two levels in each direction."""
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"

@@ -268,7 +268,7 @@ def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, wid
 
 
 def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
-    """Render rows of a table below a heading; None is shown as null."""
+    """Render rows of a table below the column names; None is shown as null."""
     if not rows:
         return (line((" no rows yet", Tone.DIM)),)
     cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]

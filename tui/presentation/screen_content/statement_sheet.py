@@ -219,7 +219,7 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Describe how long ago a table was measured; empty if less than `FRESH_S` ago."""
+    """Describe how long ago a table's statistics were read; empty if less than `FRESH_S` ago."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 

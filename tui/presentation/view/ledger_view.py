@@ -87,11 +87,11 @@ class StatementView:
 
 @dataclass(frozen=True, slots=True)
 class LedgerView:
-    """The statements of an environment, computed once per snapshot."""
+    """All statements of an environment, joined with related data once per ledger snapshot."""
 
     snapshot: LedgerSnapshot
     statements: Mapping[TableName, StatementView]
-    """Sorted by name."""
+    """Statements and external tables by table name, sorted."""
     others: Mapping[TableName, tuple[StatementLine, ...]]
     """Versions other than the serving one that are not stopped, by table."""
     faults: int = 0
