@@ -214,7 +214,7 @@ def _iso(at: float) -> str:
 
 
 ROUND_MS = 10 * 60_000
-"""Event time from the newest event to the next closing round; exceeds delay, window and join bound together."""
+"""Event time from the latest event to the next closing round; exceeds delay, window and join bound together."""
 MARGIN_MS = 60_000
 """Margin of event time, longer than every watermark delay of the sample."""
 ROUNDS = 4

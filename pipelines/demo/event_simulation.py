@@ -53,7 +53,7 @@ SHARES = {"table_assignments": 0.3, "client_changes": 0.15}
 """Events per order in these feeds; payments follow from the orders."""
 FIRST_CLIENTS = 12
 SEATED = 40
-"""Number of newest seatings whose guests can still order."""
+"""Number of the latest seatings whose guests can still order."""
 
 _NAMES = ("April", "Casey", "Irma", "Karai", "Leo", "Mikey", "Mona", "Raph", "Renet", "Shini", "Splinter", "Usagi")
 _TOWNS = ("Bologna", "Genova", "Lecce", "Napoli", "Parma", "Siena", "Torino", "Verona")
@@ -71,7 +71,7 @@ class GeneratorState:
     clients: int = 0
     """Number of known clients, whose ids are 1 to this number."""
     seated: list[tuple[int, int]] = field(default_factory=list)
-    """The newest seatings, each with its id and its event time in ms."""
+    """The latest seatings, each with its id and its event time in ms."""
     pending: list[tuple[int, str, str]] = field(default_factory=list)
     """Lines that land later, each with its due time (event time in ms) and its feed."""
     owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))

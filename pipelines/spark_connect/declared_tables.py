@@ -121,7 +121,10 @@ def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: st
 
 
 def missing_log(files: Checkpoints, folder: str, format: str) -> str | None:
-    """Explain why a folder contains no external table with a log; None if it contains one. Raises TryAgain."""
+    """Explain why a folder contains no external table with a log; None if it contains one.
+
+    Raises TryAgain if the parent folder is not mounted or the log cannot be read.
+    """
     if files.identity(folder, format_of_others(format)):
         return None
     if not files.is_there(folder):

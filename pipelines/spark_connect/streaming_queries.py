@@ -86,7 +86,7 @@ class SparkQueries:
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
     def launch(self, start: QueryStart) -> StreamingQuery:
-        """Start a query and return Spark's handle; raises EngineRefused, also if the name is taken.
+        """Start a query and return Spark's handle; raises EngineRefused, for example if the name is taken.
 
         Raises Busy while the pool starts the writer of another keyed table, and if this writer's process does not start
         in time. Spark allows such a process 10 s and then abandons it (4.2.0): six that started together on two cores
@@ -188,7 +188,7 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that `active` found to have ended without a stop by Headgate; each is returned only once.
+        """Return the queries that `active` found ended without a stop request from Headgate; each is returned once.
 
         If one of them failed and the server cannot run anything, raise that error: the queries then ended because of
         the server, whatever their own errors say.
@@ -203,7 +203,7 @@ class SparkQueries:
         return ended
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent started, so that its end and the reason are noticed."""
+        """Register a query that an earlier agent started, so that its end is noticed and reported with the reason."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
@@ -262,7 +262,7 @@ class SparkQueries:
         return True
 
     def _mourn(self, name: str, id: str, run_id: str) -> None:
-        """Record that a query has ended, and the reason, which the server keeps for an hour (Spark 4.2.0)."""
+        """Record that a query has ended, with the reason, which the server keeps for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():
                 error = StreamingQuery(self._session.spark, id, run_id, name).exception()

@@ -48,7 +48,7 @@ def batch_mark(name: str) -> str:
 
 
 def _writer_1(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer that compares timestamps only to the millisecond when it looks for changed rows."""
+    """Return a writer that compares timestamps only to the millisecond when detecting changed rows."""
     return _merging(upsert, mark, upsert.checkpoint, "")
 
 

@@ -47,7 +47,7 @@ class CaseServer:
         self._closed = False
 
     def session(self) -> Session:
-        """Return a new session, after starting the server if it is not running; raises PoolUnreachable."""
+        """Return a new session on the server, which is started if it is not running."""
         try:
             with self._lock:
                 if self._closed:
@@ -72,7 +72,7 @@ class CaseServer:
 
 
 def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield progress messages, and the result of each test case or the case that was recorded; raises HeadgateError."""
+    """Yield progress messages and each test case's result, or the recorded case if the request is to record one."""
     tables = _tables(request)
     cases, _ = read_cases(request.tests, tables)
     wanted = {path: place for place, path in enumerate(request.cases)}

@@ -26,7 +26,7 @@ from pipelines.storage.file_stream_logs import (
 )
 
 KEPT = 400
-"""Number of newest marks of a log that always stay in memory."""
+"""Number of latest marks of a log that always stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)

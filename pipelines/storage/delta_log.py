@@ -66,7 +66,7 @@ def is_elsewhere(file: DataFile) -> bool:
 
 
 KEPT_COMMITS = 10_000
-"""Number of newest commits of a table kept in memory; a reader that needs older ones reads them again."""
+"""Number of latest commits of a table kept in memory; a reader that needs older ones reads them again."""
 
 _Mark = tuple[int, int, int]
 """Inode, size and change time (ns) of a file, which distinguish it from another file of the same name."""
@@ -157,14 +157,14 @@ class DeltaLog:
         """Table properties."""
         self.schema = ""
         self.head = -1
-        """Newest version."""
+        """Latest version."""
         self.batches: dict[str, int] = {}
-        """Query id → newest batch that it has written."""
+        """Query id → latest batch that it has written."""
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
         """Totals of everything added since the first state that was read."""
         self.by_hand: tuple[int, str] | None = None
-        """The newest version known to be written by hand rather than by a statement, with its operation."""
+        """The latest version known to be written by hand rather than by a statement, with its operation."""
         self.newest_at: float | None = None
         """Time of the last commit that added rows."""
         self.life += 1
@@ -180,7 +180,7 @@ class DeltaLog:
         """A feature of the table that is not supported here, so that whatever was read may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
-        """Mark of the newest commit's file when it was read."""
+        """Mark of the latest commit's file when it was read."""
 
     def refresh(self) -> None:
         """Read the new commits; if the log was recreated, read it from its beginning.
@@ -274,7 +274,7 @@ class DeltaLog:
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Initialize the log with the state in its newest checkpoint; without one, reading begins at version 0."""
+        """Initialize the log with the state in its latest checkpoint; without one, reading begins at version 0."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return

@@ -104,7 +104,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 """Reader features that are handled here, or that do not affect how versions, files and rows are read."""
 _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
-"""Prefixes of features with which the newest commits may lie outside the log."""
+"""Prefixes of features with which the latest commits may lie outside the log."""
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:

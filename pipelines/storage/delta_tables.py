@@ -152,13 +152,13 @@ def is_there(folder: str) -> bool:
 
 
 def mark(log: DeltaLog, version: int | None) -> LogMark:
-    """Return the mark of a log at a version, or at its newest version if that is older or no version is given."""
+    """Return the mark of a log at a version, or at its latest version if that is older or no version is given."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
 
 
 def contents(log: DeltaLog) -> FolderContents:
-    """Return the size and age of a table's contents, as of the newest version in its log."""
+    """Return the size and age of a table's contents, as of the latest version in its log."""
     held, (entries, size) = log.active(), since_checkpoint(log)
     return FolderContents(
         held.files,
@@ -319,7 +319,7 @@ LOOKED_AT = 1_000
 """Maximum number of commits after the last checkpoint whose sizes are added up."""
 
 MARKED = 10_000
-"""Number of newest versions searched for a tag, since commits may follow while files are being rewritten."""
+"""Number of latest versions searched for a tag, since commits may follow while files are being rewritten."""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:

@@ -51,7 +51,7 @@ class FileSource:
         self.folder = folder
         self.format = format
         self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")
-        """Whether a log names the files; a plain folder gets one when its first writer starts."""
+        """Whether a log lists the files; a plain folder gets one when its first writer starts."""
         self.generation = 0
         """Number of times that everything known had to be discarded."""
         self.looks = 0

@@ -25,7 +25,7 @@ class LogChunk:
     """The entries of a log after a position."""
 
     newest: int
-    """Newest batch read, after which the next read continues; -1 while the log is empty."""
+    """Latest batch read, after which the next read continues; -1 while the log is empty."""
     entries: tuple[LogEntry, ...]
 
 
@@ -38,9 +38,9 @@ class WholeLog:
     """A whole log, read lazily; its latest compact file is kept open, so it can be read even after it is deleted."""
 
     newest: int
-    """Newest batch; -1 while the log is empty."""
+    """Latest batch; -1 while the log is empty."""
     compacted: Iterator[LogEntry]
-    """Entries of the newest compact file, oldest first: most of the log, to be iterated once."""
+    """Entries of the latest compact file, oldest first: most of the log, to be iterated once."""
     recent: tuple[LogEntry, ...]
     """Entries of later batches."""
     last: LogEntry | None
@@ -146,7 +146,7 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 
 def newest_batch(folder: str) -> int | None:
-    """Return the newest batch in a log; None if the log is empty or does not exist."""
+    """Return the latest batch in a log; None if the log is empty or does not exist."""
     try:
         return max(batch_files(folder), default=None)
     except FileNotFoundError:
@@ -156,7 +156,7 @@ def newest_batch(folder: str) -> int | None:
 def first_gap(folder: str) -> int | None:
     """Return the first batch missing from a log that Spark reads at a start; None if none is missing.
 
-    Spark reads the newest compact file and everything after it. If there is no log, no batch is missing.
+    Spark reads the latest compact file and everything after it. If there is no log, no batch is missing.
     """
     try:
         names = batch_files(folder)

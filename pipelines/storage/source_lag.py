@@ -62,7 +62,7 @@ class SourceLags:
             )
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the number of rows in all files of a source; None until all are counted, or if they cannot be."""
+        """Return the number of rows in all files of a source; None if they are not counted yet or cannot be counted."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
@@ -146,7 +146,7 @@ class SourceLags:
         return source
 
     def _forget_unused(self, now: float) -> None:
-        """Discard backlogs that nobody requests any more, which would otherwise collect all new files of a source."""
+        """Discard backlogs that are no longer requested, which would otherwise collect all new files of a source."""
         if now - self._forgotten_at < FORGET_S / 10:
             return
         self._forgotten_at = now
