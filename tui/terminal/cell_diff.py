@@ -10,6 +10,9 @@ from tui.presentation.styling.theme import Paint, Palette
 GAP = 6
 """Maximum number of unchanged cells that are sent again between changed ones, instead of moving the cursor."""
 
+BLANKS = 3
+"""Maximum number of blanks that are written instead of moving the cursor, which takes 3 or 4 bytes."""
+
 SMALL_FRAME = 6_000
 """Maximum length of a frame for which a shorter order of its cells is sought; for longer frames this takes too long."""
 
@@ -119,7 +122,10 @@ class ShadowScreen:
         pen = _Pen()
         for y, start, end, _ in pieces:
             row = self.wanted[y]
-            pen.move(out, start, y)
+            if y == pen.y and pen.known and pen.leaves_blank(row[pen.x : start]):
+                out.append(" " * (start - pen.x))
+            else:
+                pen.move(out, start, y)
             for x in range(start, end):
                 if row[x][0]:
                     if not pen.known:
@@ -208,6 +214,11 @@ class _Pen:
         else:
             out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
         self.x, self.y, self.known = x, y, True
+
+    def leaves_blank(self, cells: list[Cell]) -> bool:
+        """Return whether these next cells are as blank as spaces in the current style, and few enough to write them."""
+        blank = (" ", CellStyle("", self.look.bg))
+        return 0 < len(cells) <= BLANKS and not _SEEN & set(self.look.attributes) and all(c == blank for c in cells)
 
     def draw(self, out: list[str], cell: Cell) -> None:
         text, look = cell

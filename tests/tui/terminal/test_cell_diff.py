@@ -76,6 +76,14 @@ def test_a_row_of_alternating_looks_is_drawn_in_place() -> None:
         assert shown(screen) == [words]
 
 
+def test_a_blank_between_words_is_written_if_moving_the_cursor_takes_more_bytes() -> None:
+    shadow = ShadowScreen(60, 1)
+    for words in ("one two", "ONE TWO"):
+        shadow.put(0, 0, [(f"{words}        ", look) for look in (LOOKS[2], LOOKS[1]) * 2], 60)
+        sent = shadow.flush()
+    assert sent.count("ONE TWO") == 4
+
+
 def test_nothing_is_sent_when_nothing_changed() -> None:
     shadow = ShadowScreen(20, 2)
     shadow.put(0, 0, [("orders", PLAIN)], 20)
