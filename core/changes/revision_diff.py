@@ -336,7 +336,7 @@ def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool
     if _meaning(old) == _meaning(new):
         if old.canonical != new.canonical and _clauses(old) == _clauses(new):
             kind = ChangeKind.STATE_CHANGED if stateful else ChangeKind.FILTER_OR_PROJECTION
-            yield from _told(kind, old, new, "canonical")
+            yield from _edits_of_part(kind, old, new, "canonical")
         return
     if not stateful:
         if old.pre != new.pre:
@@ -344,27 +344,27 @@ def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool
             yield from ((ChangeKind.STATIC_SIDE, Edit(EditKind.STATIC_SIDE, *pair)) for pair in swapped)
             if not swapped:
                 kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.FILTER_OR_PROJECTION
-                yield from _told(kind, old, new, "pre")
+                yield from _edits_of_part(kind, old, new, "pre")
         else:
             yield ChangeKind.FILTER_OR_PROJECTION, Edit(EditKind.WATERMARK, _delays(old), _delays(new))
         return
     if old.stateful != new.stateful:
         yield ChangeKind.STATE_CHANGED, Edit(EditKind.STATE, _kinds(old), _kinds(new))
-        yield from _told(ChangeKind.STATE_CHANGED, old, new, "canonical")
+        yield from _edits_of_part(ChangeKind.STATE_CHANGED, old, new, "canonical")
         return
     said: list[RevisionDifference] = []
     if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
         said += _state_findings(old, new, grown=grown)
     yield from said
     if old.pre != new.pre:
-        before = _told(ChangeKind.CHANGE_BEFORE_STATE, old, new, "pre")
+        before = _edits_of_part(ChangeKind.CHANGE_BEFORE_STATE, old, new, "pre")
         known = {edit for _, edit in said}
         yield from (
             (kind, edit if edit in known else replace(edit, place=EditPlace.BEFORE_STATE)) for kind, edit in before
         )
     if old.post != new.post:
         kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.CHANGE_AFTER_STATE
-        after = _told(kind, old, new, "post")
+        after = _edits_of_part(kind, old, new, "post")
         yield from ((kind, replace(edit, place=EditPlace.AFTER_STATE)) for kind, edit in after)
 
 
@@ -404,7 +404,7 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
         # A single restart must not both add columns and change when late rows are dropped.
         same = _watermarked(old) == _watermarked(new) and not grown
         kind = ChangeKind.WATERMARK_DELAY if same else ChangeKind.STATE_CHANGED
-        yield kind, Edit(EditKind.WATERMARK, _waters(old), _waters(new))
+        yield kind, Edit(EditKind.WATERMARK, _watermarks(old), _watermarks(new))
         return
     if [operator.kind for operator in old.operators] != [operator.kind for operator in new.operators]:
         yield ChangeKind.STATE_CHANGED, Edit(EditKind.STATE, _kinds(old), _kinds(new))
@@ -414,7 +414,7 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
     ]
     yield from ((ChangeKind.STATE_CHANGED, edit) for edit in found)
     if not found:
-        yield from _told(ChangeKind.STATE_CHANGED, old, new, "state")
+        yield from _edits_of_part(ChangeKind.STATE_CHANGED, old, new, "state")
 
 
 def _operator_edits(was: Operator, now: Operator, old: ParsedStatement, new: ParsedStatement) -> Iterator[Edit]:
@@ -441,7 +441,9 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
         yield Edit(EditKind.MORE_PARTS, after=str(more), of=of)
 
 
-def _told(kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str) -> Iterator[RevisionDifference]:
+def _edits_of_part(
+    kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str
+) -> Iterator[RevisionDifference]:
     """Yield the edits of one part of the canonical SQL, by clause or else by word; there is always at least one."""
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
@@ -466,7 +468,7 @@ def _delays(parsed: ParsedStatement) -> str:
     return ", ".join(f"{r.table}.{r.watermark.column} {r.watermark.delay}" for r in parsed.reads if r.watermark)
 
 
-def _waters(parsed: ParsedStatement) -> str:
+def _watermarks(parsed: ParsedStatement) -> str:
     """Return the watermarks as they are written in the state's description, including those of subqueries."""
     return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "")
 

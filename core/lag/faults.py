@@ -41,7 +41,7 @@ class FaultWatch:
     contrary_since: float | None = None
     """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
-    def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
+    def updated(self, sign: FaultSign, at: float) -> "FaultWatch":
         """Return the updated watch after one more measurement.
 
         A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` is
@@ -62,7 +62,7 @@ class ObjectiveWatch:
     """When the objective was first missed or met again, in epoch seconds."""
     contrary_since: float | None = None
 
-    def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
+    def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
         """Return the updated watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`."""
         if behind_s is None:
             return self

@@ -41,7 +41,7 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
     return tuple(WiderType(column.name, was, column.type) for column, was in pairs if was != column.type)
 
 
-def end_at_change(context: PlanningContext, table: TableName) -> Fact[Notice]:
+def notice_of_ended_readers(context: PlanningContext, table: TableName) -> Fact[Notice]:
     """Return the notice that altering a table makes Spark end the queries that read it."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)

@@ -89,7 +89,7 @@ class ObservedTables:
         """Return the observed deployment of a table, with missing versions filled in; its state may be ABSENT."""
         return self.deployments.get(table, _ABSENT)
 
-    def runs_on(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
+    def replaced_versions_kept_running(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
         """Return the replaced versions of a table that are kept running or have failed, each with its bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
@@ -166,11 +166,11 @@ class TableRevisions:
         """Return the revision of a declared table."""
         if table not in self._declared:
             declared = self._declared_tables.tables[table]
-            known = self._like.declared(table) if self._like and self._like.is_of(declared) else None
+            known = self._like.declared(table) if self._like and self._like.is_declared_object(declared) else None
             self._declared[table] = known or revision_of(declared)
         return self._declared[table]
 
-    def is_of(self, declared: Table) -> bool:
+    def is_declared_object(self, declared: Table) -> bool:
         """Return whether `declared` is the same object as the declared table of its name, not merely an equal one."""
         return self._declared_tables.tables.get(declared.name) is declared
 

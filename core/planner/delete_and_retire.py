@@ -163,7 +163,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
     """Refuse to delete a table that is read by a replaced, still running version of a remaining table."""
     for other in sorted(set(observed.tables()) - found.tables):
-        for version, bindings in observed.runs_on(other):
+        for version, bindings in observed.replaced_versions_kept_running(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
                 reader = physical_name(other, version)
                 found.refuse(table, PlanRefusalKind.READ_BY_REPLACED.of(reader=reader, other=other))
@@ -265,7 +265,9 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
         for reads in _names_read(context.bindings.of(reader), going):
             found.refuse(table, PlanRefusalKind.RETIRED_IS_READ.of(name=reads, named=named, reader=reader))
     for other in observed.tables():
-        stays = [one for one in observed.runs_on(other) if one[0] not in found.by_table.get(other, ())]
+        stays = [
+            one for one in observed.replaced_versions_kept_running(other) if one[0] not in found.by_table.get(other, ())
+        ]
         for version, bindings in stays:
             for reads in _names_read(bindings, going):
                 name = physical_name(other, version)

@@ -55,7 +55,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
                 found.warn(version.table, _old_version_stays(context.observed, version))
         elif version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
-    aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
+    aside = _orphans_to_trash(context, scope, found, used, old=old, versions=versions, bindings=bindings)
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
     costs = StrategyCosts(context, scope, found.by_table)
     nodes = tuple(
@@ -104,7 +104,7 @@ def _use_orphan_versions(
     return used
 
 
-def _set_aside(
+def _orphans_to_trash(
     context: PlanningContext,
     scope: PlanScope,
     found: DeployDecisions,
@@ -240,14 +240,16 @@ def _bindings_then(
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
         return context.bindings.of(table)
-    then = {_at(binding, versions) for binding in context.bindings.bind(context.revisions.declared(table))}
+    then = {
+        _binding_after_plan(binding, versions) for binding in context.bindings.bind(context.revisions.declared(table))
+    }
     if decision.action is Action.RESTART and not decision.moves:
         streamed = {b.parent: b.version for b in context.bindings.of(table) if b.streamed}
         then = {replace(b, version=streamed.get(b.parent, b.version)) if b.streamed else b for b in then}
     return tuple(sorted(then, key=by_parent))
 
 
-def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
+def _binding_after_plan(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
     """Return the binding with the version that the parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)

@@ -111,14 +111,14 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
     if sources[0] != sources[1]:
         return StrategyRefusal.READS_OTHER_TABLES.of()
     names = {name.lower() for name in (*new.settings.key, new.settings.sequence) if name}
-    changed = _changedcolumns_of(old.parsed, new.parsed)
+    changed = _changed_columns_of(old.parsed, new.parsed)
     if changed is None:
         return StrategyRefusal.KEY_UNCERTAIN.of(columns=tuple(sorted(names)))
     moved = tuple(sorted(names & changed))
     return StrategyRefusal.KEY_COMPUTED_DIFFERENTLY.of(columns=moved) if moved else None
 
 
-def _changedcolumns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
+def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
     """Return the output columns, in lower case, that an edit computes differently; None if they are unknown."""
     if old.canonical == new.canonical:
         return frozenset()

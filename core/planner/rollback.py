@@ -44,11 +44,11 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         _take_release(context.observed, table, found)
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
-    nodes, steps = _begun(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
+    nodes, steps = _resumed_nodes_and_steps(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
     behind = tuple(_left_behind(context, now))
-    under = _under_what_runs_on(context, now, found)
+    under = _read_by_running_versions(context, now, found)
     kept = _kept(context, now, {TableName(left.through) for left in behind})
     levels = plan_levels(context.declared, {t: context.bindings.of(t) for t in now}, now, every_version=False)
     for table in sorted(now, key=lambda table: (-levels[table], table)):
@@ -79,12 +79,12 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             _warn_of_outlived(table, seen.in_trash, found)
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
-    nodes, steps = _begun(context, found, Action.UNDELETE, Reason.UNDELETED)
+    nodes, steps = _resumed_nodes_and_steps(context, found, Action.UNDELETE, Reason.UNDELETED)
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
 
-def why_not_back(
+def blocked_former_versions(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
     """Return the tables whose former version cannot resume, each with its bindings to versions that get no more rows.
@@ -133,7 +133,7 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
             and seen.state != State.RUNNING
         ):
             found.warn(table, PlanWarningKind.READS_STOPPED.of(parent=binding.parent, state=seen.state))
-    lacks = why_not_back({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
+    lacks = blocked_former_versions({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
     if lacks:
         names = tuple(sorted({physical_name(binding.parent, binding.version) for binding in lacks}))
         way = _way_forward(observed, table, lacks, found)
@@ -171,14 +171,14 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
                 yield LeftBehind(reader, product, physical_name(table, version), owner, table)
 
 
-def _under_what_runs_on(
+def _read_by_running_versions(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
     """Return the tables of a release that a replaced, still running version reads, each with that version's name."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
-        for version, bindings in context.observed.runs_on(table)
+        for version, bindings in context.observed.replaced_versions_kept_running(table)
         if table not in found.by_table or found.by_table[table].version != version
         for binding in bindings
         if now.get(binding.parent) == binding.version
@@ -196,7 +196,7 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
     return kept
 
 
-def _begun(
+def _resumed_nodes_and_steps(
     context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
 ) -> tuple[tuple[PlanNode, ...], StepBuilder]:
     """Return the nodes of the versions that resume, and the steps that resume them."""
@@ -276,7 +276,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
     if not moved or not all(map(_serves, now.values())):
         return None
     reads = {table: context.bindings.of(table) for table in now}
-    if why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
+    if blocked_former_versions(reads, lambda t, v: context.observed.deployment(t).version == v):
         return None
     words = "what served before goes on from its checkpoint, reads what arrived since, and serves again"
     if minutes := context.declared.environment.soak_min:
@@ -305,7 +305,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
         gone = table in seen and table not in back
         return not gone and context.observed.deployment(table).version == version
 
-    while lacking := why_not_back(back, stays):
+    while lacking := blocked_former_versions(back, stays):
         back = {table: bindings for table, bindings in back.items() if table not in lacking}
     words = "files and checkpoint come out of the trash, and the statement goes on from there"
     until = f"until the files are purged, {purged_after(context.declared.environment)}"

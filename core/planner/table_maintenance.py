@@ -24,7 +24,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft the maintenance of each requested table's serving version; no step waits for another."""
     request, found, steps = scope.request, PlanRemarks(), StepBuilder()
     action = Action(request.verb)
-    tables = [table for table in scope.requested if _is_cared_for(context, table, found)]
+    tables = [table for table in scope.requested if _accept_for_maintenance(context, table, found)]
     versions = {table: context.observed.deployment(table).version for table in tables}
     levels = plan_levels(context.declared, dict.fromkeys(tables, ()), versions, every_version=False)
     nodes = []
@@ -42,7 +42,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     return PlanBody(tuple(nodes), steps.all, (), found.refusals, found.warnings)
 
 
-def _is_cared_for(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
+def _accept_for_maintenance(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
     """Return whether Headgate writes a table in a format that supports maintenance; if not, record a refusal."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):

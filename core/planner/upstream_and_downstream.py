@@ -15,7 +15,7 @@ from core.model.actions import Action, Strategy
 from core.model.evidence import Evidence, Notice
 from core.model.names import TableName
 from core.model.reasons import STOPPED_MEANWHILE, Reason
-from core.planner.column_widening import end_at_change, use_of_wider_types
+from core.planner.column_widening import notice_of_ended_readers, use_of_wider_types
 from core.planner.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.operator_choices import with_chosen_strategy
 from core.planner.remarks import PlanRefusalKind, PlanWarningKind
@@ -51,12 +51,12 @@ def decide_downstream(walk: DeployWalk) -> None:
             continue
         told[table] = outcome
         for reader in walk.context.bindings.readers(table):
-            if _reach(walk, reader, table, outcome):
+            if _decide_reader(walk, reader, table, outcome):
                 waiting.append(reader)
                 waiting += _take_set(walk, reader)
 
 
-def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
+def _decide_reader(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
     """Decide on a reader, given a parent's outcome; return True if the reader's own outcome becomes more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
@@ -146,7 +146,7 @@ def _of_altered(
     if use is not None and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
         return _of_grown(walk, child, stateful=stateful), use
     if would_end(walk, child, parent):
-        return _paused(walk, child, parent), end_at_change(walk.context, parent)
+        return _paused(walk, child, parent), notice_of_ended_readers(walk.context, parent)
     return None, None
 
 
@@ -242,10 +242,10 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
         child = waiting.pop()
         for parent in reversed(_parents(walk, child)):
             if parent in found.by_table:
-                if _wake(walk, parent, child):
+                if _resume_parent(walk, parent, child):
                     waiting.append(parent)
                 _add_cause(walk, parent, child)
-            elif _meet(walk, parent, child):
+            elif _decide_parent(walk, parent, child):
                 waiting.append(parent)
 
 
@@ -260,7 +260,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
     return tuple(sorted(names))
 
 
-def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+def _resume_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     """Resume a parent stopped by an operator if a starting table reads it; return whether the upstream walk goes on."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
@@ -279,11 +279,11 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
         walk.found.add_cause(parent, child)
 
 
-def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+def _decide_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     """Decide on a parent that was not requested; return True if the walk continues with the parent's own parents."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
-        _meet_excluded(walk, parent, child)
+        _decide_excluded_parent(walk, parent, child)
         return False
     if context.observed.is_external(parent):
         found.put(parent, decide_external(walk, parent, (child,)))
@@ -317,7 +317,7 @@ def _not_requested(change: Change) -> Fact[PlanWarningKind]:
     return PlanWarningKind.CHANGED_ON_DISK.of()
 
 
-def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> None:
+def _decide_excluded_parent(walk: DeployWalk, parent: TableName, child: TableName) -> None:
     context = walk.context
     if context.observed.is_running(parent) or (
         context.observed.is_external(parent) and is_in_catalog(context.observed, context.bindings, parent)

@@ -11,7 +11,7 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
-from core.planner.column_widening import end_at_change, refuse_unfit_reader
+from core.planner.column_widening import notice_of_ended_readers, refuse_unfit_reader
 from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.remarks import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
@@ -159,7 +159,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     elif takes_all and not begins:
         walk.found.warn(reader, PlanWarningKind.STAR_WRITES.of(parent=table))
     elif known is None and would_end(walk, reader, table):
-        walk.found.warn(reader, PlanWarningKind.STOPS_FOR_CHANGE.of(end=end_at_change(walk.context, table)))
+        walk.found.warn(reader, PlanWarningKind.STOPS_FOR_CHANGE.of(end=notice_of_ended_readers(walk.context, table)))
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:

@@ -229,7 +229,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
     request, refusals, effects = _rebuilding(asking, asked)
     if asking.table not in asked:
         effects |= {name: (effects[name][0], f"reads {asking.table}") for name in asked if name in effects}
-    return ImpactAnswer(ImpactEvent.REBUILT, request, refusals, _listed(asking, effects), _told(asking, effects))
+    return ImpactAnswer(ImpactEvent.REBUILT, request, refusals, _listed(asking, effects), _exposures(asking, effects))
 
 
 def _rebuilding(
@@ -273,7 +273,9 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     }
     unaffected = (ImpactEffect.UNAFFECTED, f"does not use {column}")
     effects |= {name: unaffected for name in asking.below.readers if name not in effects and name not in uses}
-    return ImpactAnswer(ImpactEvent.COLUMN_LOST, None, refusals, _listed(asking, effects, uses), _told(asking, effects))
+    return ImpactAnswer(
+        ImpactEvent.COLUMN_LOST, None, refusals, _listed(asking, effects, uses), _exposures(asking, effects)
+    )
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
@@ -378,7 +380,7 @@ _NOTHING = (ImpactEffect.UNAFFECTED, "reads only what is unchanged")
 _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
-def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
+def _exposures(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
     """Return the exposures of the changed table and of all tables that are rebuilt."""
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}

@@ -102,7 +102,7 @@ def expected_differences(
     )
     reached.edited(effects)
     for column, words in _volatile(lineage):
-        reached.other_each_time(column, words)
+        reached.add_volatile(column, words)
     _take_unordered(reached, {c.name.lower(): c.type.lower() for c in new.ddl.columns})
     before_delay, delay = _delays(old.parsed), _delays(new.parsed)
     if before_delay != delay and not _row_by_row(reached, old.parsed, new.parsed):
@@ -135,7 +135,7 @@ def expected_differences(
         sorted=frozenset(reached.sorted & {*both} - changed.keys()),
         once=reached.once,
         withheld=_withheld(effects.withheld, new.parsed, {*both} - changed.keys()),
-        totals=_of_equal_columns(effects.totals, reached.touched),
+        totals=_without_columns(effects.totals, reached.touched),
         rewritten=reached.rewritten and reached.anything != "" and not reached.grouped,
     )
 
@@ -227,7 +227,7 @@ class _Reached:
             if read and _passed(output, table) in read:
                 self.sorted.add(output.name)
             elif read:
-                self.other_each_time(output.name, f"{table}.{min(read)} lists values in any order")
+                self.add_volatile(output.name, f"{table}.{min(read)} lists values in any order")
         if parent.anything:
             self.rewritten = parent.rewritten and (self.rewritten or not self.anything)
             self.anything = self.anything or f"{table}: {parent.anything}"
@@ -238,7 +238,7 @@ class _Reached:
         for row in parent.rows:
             self._rows(table, row, joined=joined)
 
-    def other_each_time(self, column: str, why: str) -> None:
+    def add_volatile(self, column: str, why: str) -> None:
         """Add a column whose values differ on every run; such a column is not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
@@ -347,7 +347,7 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
         if sorts and sum(not _PLAIN.match(text) for text in {*texts}) == 1:
             reached.sorted.add(output.name)
             continue
-        reached.other_each_time(output.name, f"column {output.name}: {found[0].call} depends on the order of rows")
+        reached.add_volatile(output.name, f"column {output.name}: {found[0].call} depends on the order of rows")
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
@@ -359,7 +359,7 @@ def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) ->
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
-def _of_equal_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
+def _without_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
     """Return `totals` without the totals and keys that use a column in `apart`.
 
     The columns in `apart` change for reasons other than the grouping.

@@ -102,7 +102,7 @@ def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Sa
     if judged.trend is Trend.STARVED and of.watermark_at is not None:
         of.watermark_at = at
     sign = fault_sign(lag, judged, state=state, wanted=wanted, objective_s=objective_s(objective, trigger))
-    of.watch = of.watch.heard(sign, at)
+    of.watch = of.watch.updated(sign, at)
     inputs = tuple(sorted(source.partition(":")[0] for source in fields[15:]))
     fault = of.watch.said.fault
     return Said(at, table, state, _whole(rows), lag.behind_s, judged, fault, of.watch.said.why, (*inputs, trigger))

@@ -225,7 +225,7 @@ class LagCollector:
         bound_s = objective_s(declared, deployment.trigger)
         sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
         history = self._history[deployment.table, deployment.version]
-        history.fault = history.fault.heard(sign, self._agent.clock())
+        history.fault = history.fault.updated(sign, self._agent.clock())
         self._transitions.hear(deployment, lag.behind_s, bound_s)
 
     def _judge(
@@ -334,7 +334,7 @@ class ObjectiveTransitions:
             return
         table, now = deployment.table, self._agent.clock()
         before = self._watches.get(table) or self._recalled(table)
-        after = before.heard(behind_s, objective_s, now)
+        after = before.updated(behind_s, objective_s, now)
         if after.missed != before.missed:
             objective = f"the objective of {long_duration(objective_s)}"
             summary = (

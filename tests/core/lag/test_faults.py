@@ -63,22 +63,22 @@ def test_a_sign_is_a_fault_after_three_measurements_and_over_after_three() -> No
     behind, well = FaultSign(Fault.BEHIND, "late"), FaultSign()
     watch, said = FaultWatch(), []
     for n, seen in enumerate([behind, well, behind, behind, behind, behind, well, behind, well, well, well]):
-        watch = watch.heard(seen, 5.0 * n)
+        watch = watch.updated(seen, 5.0 * n)
         said.append(bool(watch.said.fault))
     assert said == [False, False, False, False, True, True, True, True, True, True, False]
 
 
 def test_a_failure_is_reported_at_once_and_one_fault_may_follow_another() -> None:
-    failed = FaultWatch().heard(FaultSign(Fault.FAILED, at_once=True), 0.0)
+    failed = FaultWatch().updated(FaultSign(Fault.FAILED, at_once=True), 0.0)
     assert failed.said.fault is Fault.FAILED
-    assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
+    assert failed.updated(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
 
 
 def test_a_start_ends_every_fault_at_once_however_long_the_statement_was_down() -> None:
     watch = FaultWatch(FaultSign(Fault.BEHIND, "late"))
     judged = LagTrend(Trend.STALLED, reason="because")
     starts = fault_sign(lag(9000.0), judged, state=State.STARTING, wanted=WantedState.RUNNING, objective_s=60.0)
-    assert watch.heard(starts, 0.0).said.fault is Fault.NONE
+    assert watch.updated(starts, 0.0).said.fault is Fault.NONE
 
 
 def test_behind_is_the_age_of_the_oldest_input_zero_without_input_and_unknown_without_a_source() -> None:
@@ -97,14 +97,14 @@ def test_while_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
     judged = LagTrend(Trend.STALLED, reason="because")
     for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):
         found = fault_sign(lag(1.0), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
-        assert FaultWatch().heard(found, 0.0).said.fault is fault
+        assert FaultWatch().updated(found, 0.0).said.fault is fault
 
 
 def heard(behind: list[float | None]) -> list[tuple[float, bool]]:
     """Return when an objective of 60 s is reported missed and met again, for measurements five seconds apart."""
     found, watch = [], ObjectiveWatch()
     for n, seconds in enumerate(behind):
-        after = watch.heard(seconds, 60.0, 5.0 * n)
+        after = watch.updated(seconds, 60.0, 5.0 * n)
         if after.missed != watch.missed:
             found.append((5.0 * n, after.missed))
         watch = after
@@ -122,5 +122,5 @@ def test_an_objective_is_missed_once_three_measurements_say_so_and_met_after_a_m
 def test_how_long_an_objective_was_missed_counts_from_the_first_measurement_that_said_so() -> None:
     watch = ObjectiveWatch()
     for n, seconds in enumerate([61.0, 66.0, 71.0]):
-        watch = watch.heard(seconds, 60.0, 5.0 * n)
+        watch = watch.updated(seconds, 60.0, 5.0 * n)
     assert watch == ObjectiveWatch(missed=True, since=0.0)
