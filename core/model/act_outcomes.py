@@ -34,7 +34,7 @@ NOT_DONE = frozenset({CommandOutcome.PARTLY, CommandOutcome.REFUSED, CommandOutc
 """Outcomes of commands that were refused or failed for at least some statements."""
 
 
-class Came(StrEnum):
+class ActResult(StrEnum):
     """The kind of result of an operator action on one version of a table."""
 
     STARTED = "started"
@@ -52,22 +52,22 @@ class Came(StrEnum):
     NOT_STOPPED = "not stopped"
 
 
-BEGUN = frozenset({Came.STARTED, Came.RESTARTED})
+BEGUN = frozenset({ActResult.STARTED, ActResult.RESTARTED})
 """Results of a start that Spark has accepted but no first batch has confirmed yet."""
 
-UNCHANGED = frozenset({Came.RAN, Came.RESTED})
+UNCHANGED = frozenset({ActResult.RAN, ActResult.RESTED})
 """Results of an action that had nothing to do, because the version was already in the requested state."""
 
-UNCONFIRMED = frozenset({Came.SENT, Came.WAITS})
+UNCONFIRMED = frozenset({ActResult.SENT, ActResult.WAITS})
 
-FAILED = frozenset({Came.NOT_STARTED, Came.NOT_RESTARTED, Came.NOT_STOPPED})
+FAILED = frozenset({ActResult.NOT_STARTED, ActResult.NOT_RESTARTED, ActResult.NOT_STOPPED})
 """Results of a failed action; the outcome carries the error."""
 
 _WORDS = {
-    Came.RAN: "was already running",
-    Came.RESTED: "was already stopped",
-    Came.SENT: "sent, not confirmed",
-    Came.WAITS: "not sent: the pool does not answer",
+    ActResult.RAN: "was already running",
+    ActResult.RESTED: "was already stopped",
+    ActResult.SENT: "sent, not confirmed",
+    ActResult.WAITS: "not sent: the pool does not answer",
 }
 
 
@@ -77,7 +77,7 @@ class ActOutcome:
 
     table: TableName
     version: int
-    came: Came
+    came: ActResult
     called_ms: float | None
     """Milliseconds from the arrival of the command to the call that stops the query; None without such a call."""
     took_ms: float
@@ -136,7 +136,7 @@ class ActOutcome:
         return cls(
             table=TableName(str(answer.get("table", "?"))),
             version=int(answer.get("version") or 0),
-            came=Came(came) if came in tuple(Came) else Came.SENT,
+            came=ActResult(came) if came in tuple(ActResult) else ActResult.SENT,
             called_ms=answer.get("called_ms"),
             took_ms=float(answer.get("took_ms") or 0.0),
             recorded=bool(answer.get("recorded", True)),
@@ -158,7 +158,9 @@ def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
     A stop that Spark refused or has not confirmed has the exit code of `TryAgain`, since the agent keeps trying.
     """
     codes = {
-        TryAgain.exit_code if outcome.error is None or outcome.came is Came.NOT_STOPPED else outcome.error.exit_code
+        TryAgain.exit_code
+        if outcome.error is None or outcome.came is ActResult.NOT_STOPPED
+        else outcome.error.exit_code
         for outcome in outcomes
         if not outcome.succeeded
     }

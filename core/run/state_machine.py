@@ -329,7 +329,7 @@ def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
-def overrules(plan: Plan, act: str, do: StepKind | None) -> bool:
+def overrides_approved_plan(plan: Plan, act: str, do: StepKind | None) -> bool:
     """Return whether a command, a swap or the skip of a comparison, overrides a check of a plan that needs approval.
 
     The author of the plan may not give such a command alone. `do` is the kind of the step to skip.

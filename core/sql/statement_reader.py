@@ -174,9 +174,9 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
         options=mark.options,
         source_name=mark.source_name,
         watermark=watermark,
-        start=header.moved(entry.start),
-        end=header.moved(entry.end),
-        alias_at=header.moved(entry.alias_at) if entry.start in names.qualifying else None,
+        start=header.offset_in_query(entry.start),
+        end=header.offset_in_query(entry.end),
+        alias_at=header.offset_in_query(entry.alias_at) if entry.start in names.qualifying else None,
         implied=entry.implied,
     )
 

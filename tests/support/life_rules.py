@@ -14,7 +14,7 @@ from modelled_files import LivedLedger
 from modelled_server import Server
 from virtual_threads import Baton
 
-from core.model.act_outcomes import ActOutcome, Came
+from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.actions import StepKind
 from core.model.names import TableName, physical_name, query_name, split_query
 from core.model.states import State, WantedState
@@ -25,7 +25,7 @@ from core.run.model import RunState
 
 Version = tuple[TableName, int]
 
-GONE = frozenset({Came.STOPPED, Came.RESTED})
+GONE = frozenset({ActResult.STOPPED, ActResult.RESTED})
 OF_RUNS = frozenset({"apply", "cancel", "retry", "skip", "resume", "swap"})
 """Requests that allow a run to stop a version that an operator has started."""
 PAUSED_S = 35.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
-from core.model.act_outcomes import ActOutcome, Came
+from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.errors import ConfirmationNeeded
 from core.model.events import EventCause
 from core.model.names import TableName
@@ -225,7 +225,7 @@ class FakeBackend:
         if confirm != self.confirmation(act, tables).text:
             raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
         self.calls.append((act, tuple(tables), confirm))
-        came = {"stop": Came.STOPPED, "start": Came.STARTED, "restart": Came.RESTARTED}[act]
+        came = {"stop": ActResult.STOPPED, "start": ActResult.STARTED, "restart": ActResult.RESTARTED}[act]
         return tuple(ActOutcome(TableName(table), 1, came, None, 200.0) for table in tables)
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:

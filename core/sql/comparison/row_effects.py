@@ -79,7 +79,7 @@ class RowCause(FactKind):
 Cause = Fact[RowCause]
 
 
-class TotalsDoubt(FactKind):
+class TotalsDifferenceReason(FactKind):
     """A reason why the totals of two versions that group rows differently may differ although nothing is wrong."""
 
     HAVING = "HAVING removes groups"
@@ -131,7 +131,7 @@ class CommonTotals:
     keys: tuple[str, ...]
     """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
     totals: tuple[CommonTotal, ...]
-    unless: Fact[TotalsDoubt] | None = None
+    unless: Fact[TotalsDifferenceReason] | None = None
     """Why the totals may legitimately differ; None if they must be equal."""
 
 
@@ -183,7 +183,7 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
             drop_first_qualifier(was)
             drop_first_qualifier(now)
         _compare(was, now, found, outermost=number == 0)
-    changed = found.changed | (dict(found.values_of(after[0])) if found.values else {})
+    changed = found.changed | (dict(found.changed_aggregate_outputs(after[0])) if found.values else {})
     kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
     regrouped = found.anything is not None and found.anything is found.regrouped and len(before) == 1
     return StatementEffects(
@@ -283,11 +283,11 @@ class _Effects:
     once: Cause | None = None
     withheld: RowSide | None = None
 
-    def lack(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
+    def add_one_sided_rows(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
         """Record that certain rows exist in only one version, `side`."""
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
-    def values_of(self, select: Any) -> Iterator[tuple[str, Cause]]:
+    def changed_aggregate_outputs(self, select: Any) -> Iterator[tuple[str, Cause]]:
         """Yield each output column whose values change because of an edit to the aggregated rows, with that edit.
 
         Outputs that are computed from grouping keys alone do not change.
@@ -313,7 +313,7 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
             for term in terms:
                 why = kind.of(term=_clip(term))
                 predicate = _shown_condition(term, old, new) if outermost else ""
-                found.lack(side, why, f"NOT coalesce({predicate}, false)" if predicate else "")
+                found.add_one_sided_rows(side, why, f"NOT coalesce({predicate}, false)" if predicate else "")
                 below = found.grouped and not (outermost and clause == "having")
                 if below and not (outermost and predicate and _groups(select)):
                     found.values = found.values or why
@@ -336,7 +336,7 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
         if outermost and not found.grouped:
             found.once, found.withheld = why, RowSide.NEW if added else RowSide.OLD
         else:
-            found.lack(RowSide.OLD if added else RowSide.NEW, why)
+            found.add_one_sided_rows(RowSide.OLD if added else RowSide.NEW, why)
         found.values = found.values or (why if found.grouped else None)
         found.alike = found.alike or (None if added else why)
 
@@ -366,7 +366,7 @@ def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects
         call = lateral.this
         listed = next(call.iter_expressions(), None) if isinstance(call, exp.Anonymous | exp.Func) else None
         if not (lateral.args.get("outer") or (isinstance(listed, exp.Array | exp.Anonymous) and _is_filled(listed))):
-            found.lack(side, why)
+            found.add_one_sided_rows(side, why)
             return
 
 
@@ -386,11 +386,11 @@ def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
                 kind = RowCause.JOIN_DROPS_UNMATCHED if drops else RowCause.JOIN_KEEPS_UNMATCHED
                 why = kind.of(table=now.this.name, before=_side(was), after=_side(now))
                 predicate = _unmatched_rows(now.this.name, old, new) if outermost else ""
-                found.lack(RowSide.OLD if drops else RowSide.NEW, why, predicate)
+                found.add_one_sided_rows(RowSide.OLD if drops else RowSide.NEW, why, predicate)
             else:
                 why = RowCause.JOIN_CHANGED.of(before=_clip(sql_of(was)), after=_clip(sql_of(now)))
-                found.lack(RowSide.OLD, why)
-                found.lack(RowSide.NEW, why, alike=False)
+                found.add_one_sided_rows(RowSide.OLD, why)
+                found.add_one_sided_rows(RowSide.NEW, why, alike=False)
             found.values = why if found.grouped else found.values
 
 
@@ -399,9 +399,9 @@ def _join_added_or_removed(was: Any, now: Any, found: _Effects) -> None:
     why = (RowCause.JOIN_ADDED if added else RowCause.JOIN_REMOVED).of(join=_clip(sql_of(join)))
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     if side in ("RIGHT", "FULL"):
-        found.lack(RowSide.NEW if added else RowSide.OLD, why)
+        found.add_one_sided_rows(RowSide.NEW if added else RowSide.OLD, why)
     if side in ("", "RIGHT") and kind != "CROSS":
-        found.lack(RowSide.OLD if added else RowSide.NEW, why)
+        found.add_one_sided_rows(RowSide.OLD if added else RowSide.NEW, why)
         found.values = why if found.grouped else found.values
 
 
@@ -539,7 +539,7 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
         for text, one in old_totals.items()
         if text in new_totals and {one[1], new_totals[text][1]}.isdisjoint(keys)
     )
-    return CommonTotals(keys, totals, _totals_doubt((old, new), texts))
+    return CommonTotals(keys, totals, _totals_difference_reason((old, new), texts))
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
@@ -568,16 +568,16 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
     return keys, totals
 
 
-def _totals_doubt(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDoubt] | None:
+def _totals_difference_reason(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDifferenceReason] | None:
     """Return why the totals of two versions may legitimately differ, or None if they must be equal.
 
     They may differ if HAVING removes groups, or if some groups are not emitted yet.
     """
     if any(select.args.get("having") is not None for select in selects):
-        return TotalsDoubt.HAVING.of()
+        return TotalsDifferenceReason.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
     if was != now or any("session_window" in key for key in was | now):
-        return TotalsDoubt.WITHHELD.of()
+        return TotalsDifferenceReason.WITHHELD.of()
     return None
 
 

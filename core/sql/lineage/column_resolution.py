@@ -64,7 +64,9 @@ class ColumnResolver:
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
-    def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
+    def record_unresolved(
+        self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()
+    ) -> None:
         """Record an unresolved name; `lacking` are the searched relations, all of whose columns are known."""
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
@@ -192,7 +194,9 @@ class ColumnResolver:
                 missing = "it is not a struct with known fields"
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
-            self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset(star, 0))
+            self.record_unresolved(
+                ".".join([*self._written(parts, place), "*"]), missing, within, first_offset(star, 0)
+            )
         return self._without(star, found, place, missing=bool(missing))
 
     def _without(
@@ -212,9 +216,11 @@ class ColumnResolver:
             paths.append(fields)
             if reason and not missing:
                 source = [sources[each.alias].written] if each.alias else []
-                self.miss(".".join((*source, each.column, *each.fields)), reason, place.within, each.offset)
+                self.record_unresolved(
+                    ".".join((*source, each.column, *each.fields)), reason, place.within, each.offset
+                )
             elif item is not None:
-                self.refer(item, each.offset)
+                self.record_reference(item, each.offset)
         kept = [(alias, item, gone.get(id(item), [])) for alias, item in found]
         return [
             (alias, without_fields(item, paths) if paths else item) for alias, item, paths in kept if () not in paths
@@ -277,7 +283,7 @@ class ColumnResolver:
         self._miss(parts, "no source has such a column", place, around)
         return None
 
-    def refer(self, item: RelationColumn, offset: int) -> None:
+    def record_reference(self, item: RelationColumn, offset: int) -> None:
         """Record a reference to a table's column; columns that the query computes are ignored."""
         if item.plain and not item.label:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
@@ -285,7 +291,7 @@ class ColumnResolver:
     def _found(
         self, item: RelationColumn, parts: list[Any], rest: list[Any], place: ResolutionScope
     ) -> RelationColumn | None:
-        self.refer(item, offset_of(parts[len(parts) - len(rest) - 1]))
+        self.record_reference(item, offset_of(parts[len(parts) - len(rest) - 1]))
         for each in rest:
             if isinstance(each, exp.Identifier) or (isinstance(each, exp.Literal) and each.is_string):
                 inner = field_of(item, [each.name.lower()])
@@ -300,7 +306,9 @@ class ColumnResolver:
     def _miss(
         self, parts: Sequence[Any], reason: str, place: ResolutionScope, lacking: Iterable[Relation] = ()
     ) -> None:
-        self.miss(".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]), lacking)
+        self.record_unresolved(
+            ".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]), lacking
+        )
 
     def _written(self, parts: Sequence[Any], place: ResolutionScope) -> list[str]:
         names = [part.name for part in parts]

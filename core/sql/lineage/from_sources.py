@@ -135,7 +135,7 @@ class FromSources:
         delay: WatermarkClause = mark.watermark
         tree, name = parse_expression(tokens_of(open_sql(delay.text, "")))
         fold_names(tree)
-        self._put(tree, mark.end)
+        self._set_offsets(tree, mark.end)
         place = ResolutionScope((side_of("", relation),), "WATERMARK", ctes)
         item = self.walk.item(tree, place)
         if name:
@@ -148,7 +148,7 @@ class FromSources:
             relation.deciding[RowDecision("WATERMARK", item)] = None
         return relation
 
-    def _put(self, tree: Any, end: int) -> None:
+    def _set_offsets(self, tree: Any, end: int) -> None:
         """Set the offsets of the names in a WATERMARK clause, because it was parsed separately from the statement."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
@@ -158,7 +158,7 @@ class FromSources:
     def join(self, left: JoinSide, join: Any, ctes: Ctes, outer: Sides) -> JoinSide:
         right = self.read(join.this, ctes, (left, *outer) if isinstance(join.this, exp.Lateral) else outer)
         kind = join_words(join)
-        _show_apart(left, right)
+        _number_duplicate_names(left, right)
         using = [each.name.lower() for each in join.args.get("using") or []]
         if "NATURAL" in kind:
             theirs = {item.name for _, item in right.visible}
@@ -184,10 +184,10 @@ class FromSources:
             if len(found) != 1:
                 reason = "it is ambiguous on one side of USING" if found else "one side of USING has no such column"
                 lacking = () if found or side.missing() else side.relations.values()
-                self.walk.miss(name, side.missing() or reason, "JOIN", offset, lacking)
+                self.walk.record_unresolved(name, side.missing() or reason, "JOIN", offset, lacking)
                 continue
             pair += found
-            self.walk.refer(found[0], offset)
+            self.walk.record_reference(found[0], offset)
         item = made_column("", pair, f"USING ({name})")
         item.offset = offset
         deciding[RowDecision("JOIN", item)] = None
@@ -257,7 +257,7 @@ def _hide_alias(source: Any) -> None:
         source.args["alias"].set("this", exp.to_identifier(written))
 
 
-def _show_apart(left: JoinSide, right: JoinSide) -> None:
+def _number_duplicate_names(left: JoinSide, right: JoinSide) -> None:
     """Number the right side's sources whose display names also occur on the left, to distinguish them."""
     for relation in right.relations.values():
         name, number = relation.shown, 1

@@ -120,14 +120,14 @@ def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation
         found = None
     if found is None:
         reason = "this form of PIVOT or UNPIVOT cannot be traced"
-        walk.miss("PIVOT", reason, "PIVOT", first_offset(pivot, 0))
+        walk.record_unresolved("PIVOT", reason, "PIVOT", first_offset(pivot, 0))
         found = Relation([], relation.deciding, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written
     return found
 
 
 def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope, walk: ColumnResolver) -> Relation:
-    key = made_column("", [walk.item(each, place) for each in _keys(field.this)], sql_of(field.this))
+    key = made_column("", [walk.item(each, place) for each in _pivot_columns(field.this)], sql_of(field.this))
     aggregates = [each.unalias() if isinstance(each, exp.Alias) else each for each in pivot.expressions]
     values = [walk.item(each, place) for each in aggregates]
     used = set(all_origins(key)).union(*(all_origins(each) for each in values))
@@ -143,7 +143,7 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
     return Relation(items, {**relation.deciding, grouping: None}, relation.tables, relation.missing)
 
 
-def _keys(node: Any) -> list[Any]:
+def _pivot_columns(node: Any) -> list[Any]:
     """Return the columns listed in `FOR a` or `FOR (a, b)` of a PIVOT."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 

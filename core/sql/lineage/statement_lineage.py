@@ -226,7 +226,7 @@ class _StatementTracer:
             pairs = [(item, other) for item in left.items for other in right.named(item.name)]
         elif len(left.items) != len(right.items) and not missing:
             reason = f"its sides have {len(left.items)} and {len(right.items)} columns"
-            self.walk.miss(word, reason, word, first_offset(query.expression, 0))
+            self.walk.record_unresolved(word, reason, word, first_offset(query.expression, 0))
         if isinstance(query, exp.Union):
             united = {id(item): united_column(item, other) for item, other in pairs}
             items = [united.get(id(item), item) for item in left.items]

@@ -203,7 +203,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
     if isinstance(source, exp.Table):
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
-            flow = _marked(RelationProperties(entry.mark.streaming), entry.mark, source, found)
+            flow = _watermarked(RelationProperties(entry.mark.streaming), entry.mark, source, found)
         else:
             flow = ctes.get(str(source.meta.get("cte", "")), RelationProperties())
     elif isinstance(source, exp.Subquery):
@@ -214,7 +214,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
         flow = RelationProperties()
     if flow.streaming and source.args.get("sample") is not None:
         found.refuse("TABLESAMPLE cannot be used on a stream", "write WHERE rand() < 0.1", source)
-    flow = _pivoted(source, _marked(flow, mark, source, found), found)
+    flow = _pivoted(source, _watermarked(flow, mark, source, found), found)
     return under_alias(with_column_names(flow, source.args.get("alias"), found), source.alias)
 
 
@@ -246,7 +246,7 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
     return flow
 
 
-def _marked(
+def _watermarked(
     flow: RelationProperties, mark: StreamClauses | None, source: Any, found: StreamFindings
 ) -> RelationProperties:
     """Return a source's properties after the WATERMARK clause that follows it, if any."""

@@ -45,7 +45,7 @@ class StatementHeader:
         """Return the SQL of the query as written in the file."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
-    def moved(self, offset: int) -> int:
+    def offset_in_query(self, offset: int) -> int:
         """Convert an offset in the file to an offset in the SQL of the query."""
         before = 0
         for start, end in self.pieces:

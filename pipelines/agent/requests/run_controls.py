@@ -15,7 +15,7 @@ from core.policy.model import APPROVE
 from core.run import state_machine
 from core.run.model import SATISFIED, OperatorControl, StepState
 from core.run.records import RunRow
-from core.run.state_machine import moves_pointers, overrules
+from core.run.state_machine import moves_pointers, overrides_approved_plan
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
@@ -88,7 +88,7 @@ def refuse_word(
             remedy=f"wait for the end of the freeze, or headgate runs cancel {row.id}",
         )
     do = next((step.do for step in plan.steps if step.n == control.n), None)
-    if not overrules(plan, control.act, do):
+    if not overrides_approved_plan(plan, control.act, do):
         policies.require(caller, *NEEDED["run"])
         return
     what = f"headgate release swap {row.id}"

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 
 from core.lineage.table_graph import depths
-from core.model.act_outcomes import ActOutcome, Came, CommandOutcome
+from core.model.act_outcomes import ActOutcome, ActResult, CommandOutcome
 from core.model.errors import (
     Busy,
     EngineRefused,
@@ -97,17 +97,17 @@ class StatementControl:
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first. Raises errors as `_each` does."""
-        return self._each(names, tuple(reversed(self._find(names))), Came.STARTED, arrived, by)
+        return self._each(names, tuple(reversed(self._find(names))), ActResult.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Restart statements on their checkpoints with their deployed revision, readers first.
 
         Raises errors as `_each` does.
         """
-        return self._each(names, self._find(names), Came.RESTARTED, arrived, by)
+        return self._each(names, self._find(names), ActResult.RESTARTED, arrived, by)
 
     def _each(
-        self, names: tuple[str, ...], found: tuple[Deployment, ...], done: Came, arrived: float, by: str
+        self, names: tuple[str, ...], found: tuple[Deployment, ...], done: ActResult, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
         """Start or restart versions, and return the outcomes.
 
@@ -122,21 +122,21 @@ class StatementControl:
             except HeadgateError as error:
                 if len(found) == 1:
                     raise
-                not_done = Came.NOT_STARTED if done is Came.STARTED else Came.NOT_RESTARTED
+                not_done = ActResult.NOT_STARTED if done is ActResult.STARTED else ActResult.NOT_RESTARTED
                 took_ms = _since(arrived)
                 outcomes.append(ActOutcome(deployment.table, deployment.version, not_done, None, took_ms, error=error))
         return tuple(outcomes)
 
-    def _start_one(self, found: Deployment, word: Word, *, done: Came, whole: bool) -> ActOutcome:
+    def _start_one(self, found: Deployment, word: Word, *, done: ActResult, whole: bool) -> ActOutcome:
         """Start one version, after stopping it if `done` is RESTARTED. `whole` also ends a stop of the version's table.
 
         Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
         start, it is reported as done, even if it cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
-        verb = "start" if done is Came.STARTED else "restart"
+        verb = "start" if done is ActResult.STARTED else "restart"
         with self._held(found, f"what {word.actor} has {done}") as deployment:
-            runs = done is Came.STARTED and self._runs(deployment)
+            runs = done is ActResult.STARTED and self._runs(deployment)
             rests = deployment.wanted == WantedState.STOPPED or agent.locks.has_unrecorded_stop(key)
             before = agent.ledger.word(name)
             if not agent.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
@@ -155,8 +155,8 @@ class StatementControl:
             agent.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was already running: start by {word.actor}"))
-            return ActOutcome(*key, Came.RAN, None, 0.0, recorded)
-        cause = EventCause.START if done is Came.STARTED else EventCause.RESTART
+            return ActOutcome(*key, ActResult.RAN, None, 0.0, recorded)
+        cause = EventCause.START if done is ActResult.STARTED else EventCause.RESTART
         self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
         return ActOutcome(*key, done, None, 0.0, recorded)
 
@@ -178,11 +178,11 @@ class StatementControl:
             return False
         return True
 
-    def _begin(self, deployment: Deployment, word: Word, *, done: Came) -> None:
+    def _begin(self, deployment: Deployment, word: Word, *, done: ActResult) -> None:
         agent, key = self._agent, (deployment.table, deployment.version)
         self._fail_without_parents(deployment)
-        stops_first = done is Came.RESTARTED and deployment.state not in AT_REST
-        if done is Came.RESTARTED:
+        stops_first = done is ActResult.RESTARTED and deployment.state not in AT_REST
+        if done is ActResult.RESTARTED:
             refuse_start(agent, deployment, stops=word.serial)
             # Its disk may be full.
             keep_record(agent, *key)
@@ -258,7 +258,7 @@ class StatementControl:
         def called() -> None:
             calls.append(_since(arrived))
 
-        def came(what: Came, error: HeadgateError | None = None) -> ActOutcome:
+        def came(what: ActResult, error: HeadgateError | None = None) -> ActOutcome:
             return ActOutcome(*key, what, calls[0] if calls else None, _since(arrived), error=error)
 
         try:
@@ -268,13 +268,13 @@ class StatementControl:
                 self._stop_after_holder(word, deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
-            return came(Came.SENT if calls else Came.WAITS)
+            return came(ActResult.SENT if calls else ActResult.WAITS)
         except EngineRefused as error:
             log.warning("stop of %s refused: %s", query_name(*key), error.summary)
-            return came(Came.NOT_STOPPED, error)
+            return came(ActResult.NOT_STOPPED, error)
         # Spark's stop is called even if the ledger says that nothing runs: the ledger may be wrong.
         rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
-        return came(Came.RESTED if rested else Came.STOPPED)
+        return came(ActResult.RESTED if rested else ActResult.STOPPED)
 
     def _stop_after_holder(
         self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
@@ -303,10 +303,10 @@ class StatementControl:
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
-                if outcome.came is Came.RESTED:
+                if outcome.came is ActResult.RESTED:
                     self._say_unchanged(deployment, f"was already stopped: stop by {by}")
                 # A version that was started again since is left alone.
-                gone = outcome.came is Came.STOPPED and mark_stopped(self._agent, deployment)
+                gone = outcome.came is ActResult.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:
                     self._agent.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
 

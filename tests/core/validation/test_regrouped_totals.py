@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.sql.comparison.row_effects import CommonTotal, CommonTotals, RowEffect, RowSide, TotalsDoubt
+from core.sql.comparison.row_effects import CommonTotal, CommonTotals, RowEffect, RowSide, TotalsDifferenceReason
 from core.text.sentence import Fact
 from core.validation.comparison_queries import ComparedRows
 from core.validation.expectations import Expectation
@@ -30,12 +30,12 @@ def test_equal_totals_are_named_with_the_columns_not_compared() -> None:
     ("unless", "effects", "verdict", "words"),
     [
         (None, (), "unexpected", ", unexpected"),
-        (TotalsDoubt.HAVING.of(), (), "expected", ": HAVING removes groups (may be explained)"),
+        (TotalsDifferenceReason.HAVING.of(), (), "expected", ": HAVING removes groups (may be explained)"),
         (None, (RowEffect(RowSide.OLD, "filter added: x"),), "expected", ": filter added: x (may be explained)"),
     ],
 )
 def test_totals_that_differ_are_unexpected_unless_rows_differ_for_another_reason(
-    unless: Fact[TotalsDoubt] | None, effects: tuple[RowEffect, ...], verdict: str, words: str
+    unless: Fact[TotalsDifferenceReason] | None, effects: tuple[RowEffect, ...], verdict: str, words: str
 ) -> None:
     example = {"k": '{"since":1}', "o": '{"sum(v)":"4"}', "n": None}
     row = EQUAL | {"apart_0": 7, "only_old": 1, "example": example}

@@ -9,7 +9,7 @@ import small_project
 from agent_scenarios import fast_lane
 from ledger_rows import deployment_row
 
-from core.model.act_outcomes import Came
+from core.model.act_outcomes import ActResult
 from core.model.actions import StepKind
 from core.model.errors import Busy, PoolUnreachable
 from core.model.names import TableName
@@ -132,7 +132,7 @@ def test_a_stop_is_not_confirmed_while_a_start_may_still_come_and_holds_when_it_
     monkeypatch.setattr("pipelines.agent.statements.statement_control.HOLDER_S", 0.0)
     monkeypatch.setattr("pipelines.agent.statements.statement_control.STOP_S", 0.0)
     (outcome,) = fast_lane(agent).stop((C,), time.monotonic(), by="bob")
-    assert outcome.came is Came.SENT
+    assert outcome.came is ActResult.SENT
     late.arrive()
     reconcile(reconciler)
     assert "c@v1" not in pool.running and (row(agent).wanted, row(agent).state) == ("stopped", "stopped")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ledger_rows import create_run, run_row
 
-from core.model.act_outcomes import ActOutcome, Came
+from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.errors import Busy, EngineRefused, HeadgateError, Refused
 from core.model.names import TableName
 from core.run.records import StepRow
@@ -15,15 +15,15 @@ from tui.command_line import exit_codes
 
 PENDING = ", first batch pending"
 TAKEN = {
-    "stop": ((Came.STOPPED, "stopped"), (Came.RESTED, "was already stopped")),
-    "start": ((Came.STARTED, "started"), (Came.RAN, "was already running")),
-    "restart": ((Came.RESTARTED, "restarted"),),
+    "stop": ((ActResult.STOPPED, "stopped"), (ActResult.RESTED, "was already stopped")),
+    "start": ((ActResult.STARTED, "started"), (ActResult.RAN, "was already running")),
+    "restart": ((ActResult.RESTARTED, "restarted"),),
 }
 """The successful outcomes of each command, in words."""
 
 
 def answer(
-    table: str, came: Came, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
+    table: str, came: ActResult, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
 ) -> Any:
     """Return the agent's answer for one statement."""
     return ActOutcome(TableName(table), version, came, 3.0, 12.0, recorded, error).as_json()
@@ -31,7 +31,7 @@ def answer(
 
 @pytest.mark.parametrize(("verb", "came", "words"), [(verb, *taken) for verb in TAKEN for taken in TAKEN[verb]])
 def test_an_act_is_sent_once_it_is_confirmed(
-    verb: str, came: Came, words: str, agent: Any, capsys: pytest.CaptureFixture[str]
+    verb: str, came: ActResult, words: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script[verb] = {"statements": [answer("a", came)]}
     assert exit_codes.run_command_line([verb, "A", "--yes"]) == 0
@@ -69,9 +69,9 @@ def test_an_invalid_name_is_a_usage_error(agent: Any) -> None:
     assert agent.heard == []
 
 
-@pytest.mark.parametrize(("came", "words"), [(Came.STOPPED, "stopped"), (Came.SENT, "sent, not confirmed")])
+@pytest.mark.parametrize(("came", "words"), [(ActResult.STOPPED, "stopped"), (ActResult.SENT, "sent, not confirmed")])
 def test_an_unrecorded_stop_is_reported_and_is_no_success(
-    came: Came, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
+    came: ActResult, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script["stop"] = {"statements": [answer("a", came, recorded=False)]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
@@ -84,15 +84,15 @@ def test_an_unrecorded_stop_is_reported_and_is_no_success(
 @pytest.mark.parametrize(
     "not_proven",
     [
-        answer("a", Came.SENT),
-        answer("a", Came.WAITS),
-        answer("a", Came.NOT_STOPPED, error=EngineRefused("the session is closed")),
+        answer("a", ActResult.SENT),
+        answer("a", ActResult.WAITS),
+        answer("a", ActResult.NOT_STOPPED, error=EngineRefused("the session is closed")),
         {"table": "a", "outcome": "stopped"},
         {"table": "a", "came": "done"},
     ],
 )
 def test_only_what_is_proven_of_every_statement_is_a_success(not_proven: Any, agent: Any) -> None:
-    agent.script["stop"] = {"statements": [answer("a", Came.STOPPED), not_proven]}
+    agent.script["stop"] = {"statements": [answer("a", ActResult.STOPPED), not_proven]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
 
 
@@ -109,8 +109,8 @@ def test_only_what_is_proven_of_every_statement_is_a_success(not_proven: Any, ag
 def test_a_start_of_several_reports_each_and_its_exit_code_gives_the_reason(
     errors: list[HeadgateError], code: int, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = [answer(table, Came.NOT_STARTED, error=error) for table, error in zip("bc", errors, strict=False)]
-    agent.script["start"] = {"statements": [answer("a", Came.STARTED), *refused]}
+    refused = [answer(table, ActResult.NOT_STARTED, error=error) for table, error in zip("bc", errors, strict=False)]
+    agent.script["start"] = {"statements": [answer("a", ActResult.STARTED), *refused]}
     assert exit_codes.run_command_line(["start", "a", "b", "c", "--confirm", "3"]) == code
     said = capsys.readouterr()
     assert "a v1: started in 12 ms, first batch pending\n" in said.out
@@ -141,7 +141,7 @@ def test_a_stop_names_each_version_that_it_stops_and_the_run_that_needs_the_tabl
     ledger.put_deployment(deployed("orders", version=2, active=False))
     steps = (StepRow(1, "catch_up", "orders", 2, "done"), StepRow(2, "hold", "orders", 2, "gate"))
     create_run(ledger, run_row("p", id="7f3a-1", steps=steps))
-    agent.script["stop"] = {"statements": [answer("orders", Came.STOPPED)]}
+    agent.script["stop"] = {"statements": [answer("orders", ActResult.STOPPED)]}
     assert exit_codes.run_command_line(["stop", "orders", "--yes"]) == 0
     said = capsys.readouterr().err
     assert "orders is stopped in every running version: v1, v2\n" in said

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.model.act_outcomes import ActOutcome, Came
+from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.errors import EngineRefused, Refused, Stale
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
@@ -129,8 +129,8 @@ def test_the_requested_confirmation_is_that_of_the_agent(answers: ConsoleBackend
 
 def test_the_answer_of_the_agent_is_one_line() -> None:
     done = (
-        ActOutcome(TableName("a"), 1, Came.STOPPED, 1.0, 210.0),
-        ActOutcome(TableName("b"), 1, Came.NOT_STOPPED, 1.0, 5.0, error=EngineRefused("the session is closed")),
+        ActOutcome(TableName("a"), 1, ActResult.STOPPED, 1.0, 210.0),
+        ActOutcome(TableName("b"), 1, ActResult.NOT_STOPPED, 1.0, 5.0, error=EngineRefused("the session is closed")),
     )
     assert act_answer("stop", done) == "stop: a stopped in 0.2 s, b not stopped: the session is closed"
     assert act_answer("stop", ()) == "stop: sent"

@@ -9,7 +9,7 @@ from core.plan.model import Plan, Step
 from core.run.model import SATISFIED, StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
-from core.run.state_machine import moves_pointers, overrules
+from core.run.state_machine import moves_pointers, overrides_approved_plan
 from core.text.sentence import Sentence
 from core.text.wording import counted, duration_range, first_sentence
 from state.row_types import PlanRow
@@ -241,7 +241,7 @@ def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
     """Explain why this user may not swap a run, or skip one of its `do` steps; None if they may."""
-    if row.author != user or not overrules(plan, act, StepKind(do) if do else None):
+    if row.author != user or not overrides_approved_plan(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")
 
