@@ -211,7 +211,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         with self._transaction() as connection:
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
-    def put_opinion(self, key: str, answer: str, *, at: float) -> None:
+    def put_spark_analysis(self, key: str, answer: str, *, at: float) -> None:
         """Cache Spark's answer to an analysis request, and remove the oldest answers beyond the limit."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))

@@ -14,7 +14,7 @@ from state.registry import RegistryWrites, TableAct, move_serials
 from state.transactions import MAY_RUN, LedgerReads
 
 
-class Wish(StrEnum):
+class CommandKind(StrEnum):
     """The effect that a command requests: stop, or start by an operator or a run."""
 
     STOP = "stop"
@@ -40,7 +40,7 @@ class WordRow:
     subject: str
     """A table, meaning all its versions, or a query name, `orders@v2`."""
     wish: str
-    """A `Wish`."""
+    """A `CommandKind`."""
     serial: int
     actor: str
     at: float
@@ -78,12 +78,12 @@ class WordReads(LedgerReads):
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether the latest command on exactly this version is a start by an operator, not by a run."""
         found = self.word(query_name(table, version))
-        return found is not None and found.wish == Wish.START
+        return found is not None and found.wish == CommandKind.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
         """Return whether the latest command on exactly this version is a start with a higher serial than `serial`."""
         found = self.word(query_name(table, version))
-        return found is not None and found.wish != Wish.STOP and found.serial > serial
+        return found is not None and found.wish != CommandKind.STOP and found.serial > serial
 
     def run_word(self, run_id: str) -> Word:
         """Return the serial, actor and time with which a run issues commands: those of its start or last retry."""
@@ -112,7 +112,7 @@ class WordWrites(WordReads, RegistryWrites):
             for name in names:
                 table, version = split_query(name) or (TableName(name), None)
                 about = (table, version, word.serial)
-                _put(connection, name, Wish.STOP, word)
+                _put(connection, name, CommandKind.STOP, word)
                 wanted = connection.execute(f"SELECT count(*) {_OF_STOPPED} AND wanted = 'running'", about).fetchone()
                 act = TableAct(f"a stop by {word.actor}", word.at)
                 move_serials(connection, (table,) if wanted[0] else (), act)
@@ -138,8 +138,8 @@ class WordWrites(WordReads, RegistryWrites):
             runs = wanted == (WantedState.RUNNING,)
             said = connection.execute("SELECT wish FROM word WHERE subject = ?", (name,)).fetchone()
             # What an operator wants running already is not called off with a run.
-            by_operator = act is not None or (runs and said == (Wish.START,))
-            _put(connection, name, Wish.START if by_operator else Wish.RUN, word)
+            by_operator = act is not None or (runs and said == (CommandKind.START,))
+            _put(connection, name, CommandKind.START if by_operator else CommandKind.RUN, word)
             if act is not None and not runs:
                 move_serials(connection, (table,), act)
             if act is None and not runs:
@@ -159,7 +159,7 @@ class WordWrites(WordReads, RegistryWrites):
     def end_stop(self, table: TableName, word: Word) -> None:
         """Record a start command on a whole table, which ends a stop of the table but does not start any version."""
         with self._transaction() as connection:
-            _put(connection, table, Wish.START, word)
+            _put(connection, table, CommandKind.START, word)
 
     def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
         """Undo a refused start: set the desired state back to `stopped`, and restore the version's previous command.

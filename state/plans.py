@@ -131,7 +131,7 @@ class PlanWrites(PlanReads, LedgerWrites):
                 _refuse_older(connection, plan)
             _supersede(connection, plan, saved=saved)
 
-    def leave_as_is(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
+    def supersede_others(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
         """Supersede the open plans whose effect differs from that of a plan without actions, which is not stored."""
         with self._transaction() as connection:
             connection.executemany(
@@ -144,14 +144,14 @@ class PlanWrites(PlanReads, LedgerWrites):
     def approve(self, approval: ApprovalRow) -> None:
         """Write a login's approval of a plan; raise Refused or Stale if the plan is unknown or no longer open."""
         with self._transaction() as connection:
-            _refuse_taken(connection, approval.plan_hash, approval.at)
+            _refuse_not_open(connection, approval.plan_hash, approval.at)
             connection.execute(
                 "INSERT INTO approval (plan_hash, uid, login, at, process_uid) VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT DO NOTHING",
                 (approval.plan_hash, approval.uid, approval.login, approval.at, approval.process_uid),
             )
 
-    def take_plan(
+    def apply_plan(
         self,
         plan_hash: str,
         run: RunRow,
@@ -167,7 +167,7 @@ class PlanWrites(PlanReads, LedgerWrites):
         RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
-            _refuse_taken(connection, plan_hash, now)
+            _refuse_not_open(connection, plan_hash, now)
             insert_run(connection, run, tables, reads)
             acted_on = {*tables, *(step.table for step in run.steps if step.table)}
             move_serials(connection, sorted(acted_on), TableAct(f"run {run.id} of {run.actor}", now))
@@ -223,7 +223,7 @@ def local_time(at: float) -> str:
     return time.strftime("%m-%d %H:%M:%S", time.localtime(at))
 
 
-def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) -> None:
+def _refuse_not_open(connection: sqlite3.Connection, plan_hash: str, now: float) -> None:
     cursor = connection.execute(f"{_PLAN} WHERE hash = ?", (plan_hash,))
     found = cursor.fetchone()
     if found is None:

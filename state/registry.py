@@ -239,7 +239,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
             return done.rowcount == 1
 
-    def take_version(self, table: TableName, version: int) -> None:
+    def block_version_number(self, table: TableName, version: int) -> None:
         """Record that a version number must not be reused because its folder has foreign files."""
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))

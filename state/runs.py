@@ -71,7 +71,7 @@ def control_of(word: RunWordRow) -> OperatorControl:
     return OperatorControl(word.act, word.step, word.actor)
 
 
-def refuse_unheard(run_id: str, state: str, act: str) -> None:
+def refuse_impossible_action(run_id: str, state: str, act: str) -> None:
     """Raise UsageError if an operator action is not possible in the run's state."""
     if RunState(state) in HEARD_IN[act]:
         return
@@ -86,7 +86,9 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
 
 
-def keep_word(connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0) -> None:
+def put_pending_action(
+    connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0
+) -> None:
     """Write an operator action on a run within the caller's transaction; repeating the latest action only updates it.
 
     `drawn` is the latest serial of a command on a statement; that command may not be in the ledger yet.
@@ -208,7 +210,7 @@ class RunWrites(RunReads, LedgerWrites):
         """
         with self._transaction() as connection:
             if ended_at is None:
-                _hold_again(connection, run_id)
+                _refuse_not_reopenable(connection, run_id)
             done = connection.execute(
                 "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?", (state, ended_at, run_id)
             )
@@ -238,7 +240,7 @@ class RunWrites(RunReads, LedgerWrites):
                 return False
             if state != was:
                 if ended_at is None:
-                    _hold_again(connection, run_id)
+                    _refuse_not_reopenable(connection, run_id)
                 connection.execute(
                     "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?",
                     (state, ended_at, run_id),
@@ -257,16 +259,16 @@ class RunWrites(RunReads, LedgerWrites):
             return True
 
     def tell_run(self, run_id: str, word: OperatorControl, *, at: float, drawn: int = 0) -> None:
-        """Store an operator action until its run has carried it out; `drawn` is as in `keep_word`.
+        """Store an operator action until its run has carried it out; `drawn` is as in `put_pending_action`.
 
         Raises UsageError if the action is not possible in the run's state or a cancel is pending, Refused if another
         run continues this one.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
-            refuse_unheard(run_id, state, word.act)
+            refuse_impossible_action(run_id, state, word.act)
             _refuse_continued(connection, run_id)
-            keep_word(connection, run_id, word, at, drawn)
+            put_pending_action(connection, run_id, word, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
         """Record who acknowledged a failed run; later acknowledgements are ignored."""
@@ -284,12 +286,12 @@ class RunWrites(RunReads, LedgerWrites):
         word = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
-            refuse_unheard(run_id, state, word.act)
+            refuse_impossible_action(run_id, state, word.act)
             refuse_cancelled(connection, run_id)
-            _hold_again(connection, run_id)
+            _refuse_not_reopenable(connection, run_id)
             had_failed = "EXISTS (SELECT 1 FROM run WHERE id = ?1 AND state = 'failed')"
             connection.execute(f"DELETE FROM run_word WHERE run_id = ?1 AND {had_failed}", (run_id,))
-            keep_word(connection, run_id, word, at)
+            put_pending_action(connection, run_id, word, at)
             connection.execute(
                 "UPDATE run SET state = 'running', ended_at = NULL, acknowledged_by = '' "
                 "WHERE id = ? AND state = 'failed'",
@@ -399,7 +401,7 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
     refuse_continued(run_id, after[0] if after else "")
 
 
-def _hold_again(connection: sqlite3.Connection, run_id: str) -> None:
+def _refuse_not_reopenable(connection: sqlite3.Connection, run_id: str) -> None:
     """Raise Refused if a run cannot be reopened because another run continues it or has a conflicting lease."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()

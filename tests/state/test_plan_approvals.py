@@ -84,5 +84,5 @@ def test_an_expired_plan_that_is_handed_over_again_is_a_new_one_without_approval
 def test_a_run_takes_a_plan_with_its_approvals(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     ledger.approve(BOB)
-    ledger.take_plan(PLAN.hash, run_row(PLAN.hash, id="r1"), now=20.0)
+    ledger.apply_plan(PLAN.hash, run_row(PLAN.hash, id="r1"), now=20.0)
     assert ledger.approvals(PLAN.hash) == (BOB,)

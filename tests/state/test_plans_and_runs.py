@@ -27,7 +27,7 @@ def run_on(run_id: str, *tables: str, at: float = 10.0) -> RunRow:
 def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     run = run_on("r1", "a", "b")
-    ledger.take_plan(PLAN.hash, run, now=10.0)
+    ledger.apply_plan(PLAN.hash, run, now=10.0)
     assert ledger.plan(PLAN.hash) == replace(PLAN, status="applied", run_id="r1")
     assert ledger.open_runs() == (run,)
 
@@ -37,7 +37,7 @@ def test_predictions_are_written_with_the_run_and_never_changed(ledger: Ledger) 
     run = run_on("r1", "a", "b")
     first = replace(run.steps[0], predicted_low_s=2.0, predicted_high_s=6.0)
     run = replace(run, steps=(first, run.steps[1]), predicted_low_s=4.0, predicted_high_s=12.0)
-    ledger.take_plan(PLAN.hash, run, now=10.0)
+    ledger.apply_plan(PLAN.hash, run, now=10.0)
     for state, ended_at in (("running", None), ("done", 13.0)):
         ledger.put_step("r1", StepRow(1, "start", "a", 1, state, tries=1, started_at=10.0, ended_at=ended_at))
     found = ledger.run("r1")
@@ -62,7 +62,7 @@ def test_predictions_are_written_with_the_run_and_never_changed(ledger: Ledger) 
 def test_a_closed_plan_is_refused_and_leaves_no_run(ledger: Ledger, plan: PlanRow, at: float, says: str) -> None:
     ledger.put_plan(plan)
     with pytest.raises(Refused, match=says):
-        ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=at)
+        ledger.apply_plan(PLAN.hash, run_on("r1", "a"), now=at)
     assert ledger.runs() == ()
 
 
@@ -72,7 +72,7 @@ def test_only_one_of_many_threads_gets_the_plan(ledger: Ledger) -> None:
 
     def take(number: int) -> None:
         try:
-            ledger.take_plan(PLAN.hash, run_on(f"r{number}", f"t{number}"), now=10.0)
+            ledger.apply_plan(PLAN.hash, run_on(f"r{number}", f"t{number}"), now=10.0)
             outcomes.append("taken")
         except Refused:
             outcomes.append("refused")
@@ -88,7 +88,7 @@ def test_only_one_of_many_threads_gets_the_plan(ledger: Ledger) -> None:
 
 def test_applied_plan_stays_applied(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=10.0)
+    ledger.apply_plan(PLAN.hash, run_on("r1", "a"), now=10.0)
     ledger.put_plan(PLAN)
     found = ledger.plan(PLAN.hash)
     assert found and (found.status, found.run_id) == ("applied", "r1")
@@ -98,7 +98,7 @@ def test_open_run_holds_its_tables_and_a_plan_refused_for_it_stays_open(ledger: 
     ledger.put_plan(PLAN)
     create_run(ledger, run_on("r0", "a"), [TableName("b")])
     with pytest.raises(Refused, match="b is being changed by run r0 of ana"):
-        ledger.take_plan(PLAN.hash, run_on("r1", "b", "c"), now=10.0)
+        ledger.apply_plan(PLAN.hash, run_on("r1", "b", "c"), now=10.0)
     assert ledger.plan(PLAN.hash) == PLAN
 
 
@@ -134,7 +134,7 @@ def test_a_run_never_overwrites_another_one_with_its_id(ledger: Ledger) -> None:
     first = run_on("7f3a-1", "a")
     create_run(ledger, first)
     with pytest.raises(RunIdTaken):
-        ledger.take_plan(PLAN.hash, run_on("7f3a-1", "b"), now=10.0)
+        ledger.apply_plan(PLAN.hash, run_on("7f3a-1", "b"), now=10.0)
     assert (ledger.run("7f3a-1"), ledger.plan(PLAN.hash)) == (first, PLAN)
 
 
@@ -155,6 +155,6 @@ def test_a_failed_run_is_listed_until_somebody_acknowledges_it_or_it_is_tried_ag
 
 def test_acts_on_tables_are_counted_and_the_last_is_named(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    ledger.take_plan(PLAN.hash, run_on("r1", "a", "b"), now=10.0)
+    ledger.apply_plan(PLAN.hash, run_on("r1", "a", "b"), now=10.0)
     assert ledger.table_serials() == {"a": 1, "b": 1}
     assert ledger.table_acts()[TableName("a")].what == "run r1 of ana"

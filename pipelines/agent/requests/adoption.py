@@ -93,7 +93,7 @@ class Adoption:
         self._refuse_beside_another_server()
         require_confirmation(confirmation_for_adoption(self._agent.layout.environment.name), confirm)
         for folder in self._unknown_folders(found):
-            self._agent.ledger.take_version(TableName(folder.table), folder.version)
+            self._agent.ledger.block_version_number(TableName(folder.table), folder.version)
         for run in self._overtaken(found):
             why = f"its tables have changed without it; headgate runs cancel {run.id}, and plan again"
             end_unreadable(self._agent, run, why, ())

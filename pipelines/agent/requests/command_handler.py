@@ -30,7 +30,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.agent.tables.table_identities import refuse_gone
 from state.row_types import StagedRow
-from state.runs import refuse_unheard
+from state.runs import refuse_impossible_action
 
 PEEK_ROWS = 1000
 """Maximum number of rows that a peek returns."""
@@ -189,7 +189,7 @@ class CommandHandler:
             raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip, swap or ack")
         if act == "ack":
             return self._acknowledge(caller, row)
-        refuse_unheard(row.id, row.state, act)
+        refuse_impossible_action(row.id, row.state, act)
         step = _whole(args, "step", 0)
         if act == "skip" and (why := why_not_skipped(self._agent, row, step)):
             raise Refused(
@@ -297,7 +297,7 @@ class CommandHandler:
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")
         shown = cut(str(args.get("shown", "")), _LONGEST_SHOWN)
-        self._agent.ledger.put_opinion(proof_key(*hashes), shown, at=self._agent.clock())
+        self._agent.ledger.put_spark_analysis(proof_key(*hashes), shown, at=self._agent.clock())
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

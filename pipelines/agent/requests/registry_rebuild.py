@@ -59,7 +59,7 @@ class RegistryRebuild:
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
-                ledger.take_version(one.table, one.version)
+                ledger.block_version_number(one.table, one.version)
             else:
                 ledger.put_deployment(one.row)
         if serving is not None:

@@ -89,7 +89,7 @@ class SparkAnalysisCache:
             pool = self._agent.pool.connection()
             found = pool.call(LONGEST_S, pool.analysis.ask, question)
             packed = json.dumps(found.as_json(), sort_keys=True)
-            self._agent.ledger.put_opinion(question.key, packed, at=self._agent.clock())
+            self._agent.ledger.put_spark_analysis(question.key, packed, at=self._agent.clock())
         except BaseException as error:
             answer.set_exception(error)
         else:

@@ -128,7 +128,7 @@ class SubmittedPlans:
         while True:
             run = _first_record(self._agent.run_id(plan.hash), plan, caller, now, serial)
             with suppress(RunIdTaken):
-                self._agent.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
+                self._agent.ledger.apply_plan(plan.hash, run, touched, upstream, now=now)
                 break
         self._runs.drive(run.id)
         try:
@@ -270,7 +270,7 @@ class SubmittedPlans:
             folder=folder,
         )
         if plan.empty:
-            self._agent.ledger.leave_as_is(new, scope_words(plan), saved=saved)
+            self._agent.ledger.supersede_others(new, scope_words(plan), saved=saved)
         else:
             self._agent.ledger.put_plan(new, scope_words(plan), saved=saved)
         row = self._agent.ledger.plan(plan.hash) or new

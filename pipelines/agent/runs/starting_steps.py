@@ -58,7 +58,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
         run.agent.files.prepare(built.folder, note)
         run.agent.files.prepare(built.checkpoint, note)
     except FolderTaken as error:
-        run.agent.ledger.take_version(step.table, step.version)
+        run.agent.ledger.block_version_number(step.table, step.version)
         return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
     name = run.agent.layout.catalog_name(step.table, step.version)
     pool = run.agent.pool.connection()

@@ -41,7 +41,7 @@ def world(ledger: Any, deployed: Callable[..., Any], folder: Path) -> Any:
         {(A, 1): TableStatistics(at=5.0, rows=1_000_000, bytes=2**30, files=12, earliest=1.5, gone=0)}
     )
     ledger.put_headroom(Headroom(at=5.0, disk_free=2**34, disk_total=2**40, cores=2, busy=0.25, engine="4.2.0"))
-    ledger.put_opinion("key", '{"packed": "ä"}', at=5.0)
+    ledger.put_spark_analysis("key", '{"packed": "ä"}', at=5.0)
     shut = Policy(max_statements=1, approve=("all",), roles=(("operate", ("me", "@us")),))
     ledger.put_policy(PolicyRow(0, 1.0, "me", 7, shut.digest, policy_as_json(shut), IN_FORCE))
     return ledger

@@ -197,7 +197,7 @@ def answering(ledger: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
             said = AnalysedStatement(
                 (AnalysedRead(source, True),), (AnalysedColumn("id", "bigint", True),) * question.new.select.count("id")
             )
-            ledger.put_opinion(question.key, json.dumps(AnalysisAnswer("4.2.0", said).as_json()), at=1.0)
+            ledger.put_spark_analysis(question.key, json.dumps(AnalysisAnswer("4.2.0", said).as_json()), at=1.0)
         return {"answers": [], "unanswered": ""}
 
     return opine

@@ -200,7 +200,7 @@ def test_an_applied_plan_cannot_be_applied_again_from_its_file(
     from core.model.errors import Refused
 
     plan_hash = keep(ledger, saved)
-    ledger.take_plan(plan_hash, RunRow("7f3a-1", plan_hash, "ana", "running", 2.0, None), now=2.0)
+    ledger.apply_plan(plan_hash, RunRow("7f3a-1", plan_hash, "ana", "running", 2.0, None), now=2.0)
     agent.script["submit_plan"] = Refused(f"plan {plan_hash[:12]} was already applied by run 7f3a-1")
     assert exit_codes.run_command_line(["apply", "b.json", "--confirm", "2"]) == 3
     assert "already applied by run 7f3a-1" in capsys.readouterr().err

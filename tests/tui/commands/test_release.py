@@ -42,7 +42,7 @@ def held(ledger: Any, place: Any) -> str:
         for s, state in zip(made.steps, states, strict=True)
     )
     run = run_row(made.hash, id="7f3a-1", steps=steps)
-    ledger.take_plan(made.hash, run, now=2.0)
+    ledger.apply_plan(made.hash, run, now=2.0)
     return run.id
 
 
@@ -225,7 +225,7 @@ def test_a_run_without_a_comparison_is_not_said_to_compare_later(
 ) -> None:
     row = ledger.plan(ledger.run(held).plan_hash)
     ledger.put_plan(replace(row, hash="9f2c", status="open", run_id=""))
-    ledger.take_plan("9f2c", run_row("9f2c", id="9f2c-1"), now=3.0)
+    ledger.apply_plan("9f2c", run_row("9f2c", id="9f2c-1"), now=3.0)
     assert said(["release", "diff", "9f2c-1"], capsys)[1] == "run 9f2c-1 compares no rows\n"
 
 
@@ -242,7 +242,7 @@ def test_a_release_being_rolled_back_offers_no_rollback(
     assert not back.refusals
     ledger.put_plan(plan_row(back))
     steps = tuple(StepRow(s.n, s.do, s.table, s.version, "waits") for s in back.steps)
-    ledger.take_plan(back.hash, run_row(back.hash, id="9c0d-1", steps=steps), now=7.0)
+    ledger.apply_plan(back.hash, run_row(back.hash, id="9c0d-1", steps=steps), now=7.0)
     out, _ = said(["release", "show", held], capsys)
     assert "no rollback: run 9c0d-1 is rolling it back" in out and "headgate rollback" not in out
     assert "no rollback: it is a rollback itself" in said(["release", "show", "9c0d"], capsys)[0]

@@ -39,7 +39,7 @@ def begun(desk: Desk, state: str, approvals: int = 0, **states: str) -> Plan:
     steps = tuple(StepRow(s.n, s.do, s.table, s.version, states.get(s.do, "done")) for s in made.steps)
     ended = NOW if state == "failed" else None
     run = run_row(made.hash, id=RUN, state="running", steps=steps)
-    desk.agent.ledger.take_plan(made.hash, run, now=NOW)
+    desk.agent.ledger.apply_plan(made.hash, run, now=NOW)
     desk.agent.ledger.put_run_state(RUN, state, ended_at=ended)
     return made
 

@@ -32,7 +32,7 @@ def held(desk: Desk, state: str = "gate", **author: Any) -> Plan:
         StepRow(step.n, step.do, step.table, step.version, state if step.do == "hold" else "done")
         for step in made.steps
     )
-    desk.agent.ledger.take_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=NOW)
+    desk.agent.ledger.apply_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=NOW)
     return made
 
 

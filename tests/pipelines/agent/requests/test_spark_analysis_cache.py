@@ -158,7 +158,7 @@ def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
     before = make_plan(project, "dev", {}, request)
     answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
     for key, answer in answers.items():
-        agent.ledger.put_opinion(key, answer, at=1.0)
+        agent.ledger.put_spark_analysis(key, answer, at=1.0)
     after = make_plan(project, "dev", {}, request, answers=answers)
     args = {"texts": small_project.texts(), "request": plan_as_json(after)["request"]}
     with pytest.raises(Stale):
