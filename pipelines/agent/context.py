@@ -120,7 +120,7 @@ class Identity(Protocol):
         """Call `take_over` with a new epoch, record that the ledger and the data folder match, and return the epoch."""
 
 
-class Undoubted:
+class AlwaysMatchingIdentity:
     """An identity check that always passes, for contexts that have no data folder to compare."""
 
     doubt = ""
@@ -211,7 +211,7 @@ class AgentContext:
     """Set once, when the agent is asked to stop; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
     """Locks of versions, for steps, operator actions and the reconciler; also orders operator commands."""
-    identity: Identity = field(default_factory=Undoubted)
+    identity: Identity = field(default_factory=AlwaysMatchingIdentity)
     """Checks whether ledger and data folder belong to the same environment."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
     """Returns the names of the connectors that the pool was started with; None if unknown."""

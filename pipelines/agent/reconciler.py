@@ -30,8 +30,8 @@ from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.statements.changed_tables import fault_that_ended
 from pipelines.agent.statements.deployment_lifecycle import (
+    ended_to_track_columns,
     fail,
-    goes_on,
     mark_stopped,
     refuse_other_checkpoint,
     say_why,
@@ -116,7 +116,7 @@ class Reconciler:
             if query is None or query.run_id != deployment.run_id or deployment.wanted == WantedState.STOPPED:
                 differing.append(deployment)
             else:
-                self._apart(deployment, partial(self._running, deployment, query))
+                self._with_lock(deployment, partial(self._running, deployment, query))
         in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
         self._unknown(active, deployments)
         known = {query_name(d.table, d.version) for d in deployments}
@@ -132,9 +132,9 @@ class Reconciler:
         else:
             over = over if over is not None and over.run_id == deployment.run_id else None
             act = partial(self._absent, deployment, over, stops_of(stops, key))
-        self._apart(deployment, act)
+        self._with_lock(deployment, act)
 
-    def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
+    def _with_lock(self, deployment: Deployment, act: Callable[[], None]) -> None:
         """Lock a statement and perform an action on it. An error is recorded for this statement only.
 
         If the statement is locked or its row has changed since the pool was queried, it is left to the next round.
@@ -217,7 +217,7 @@ class Reconciler:
             fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
-        if why := self._transient_failures.pause(key, deployment.run_id, self.agent.monotonic()):
+        if why := self._transient_failures.why_not_yet(key, deployment.run_id, self.agent.monotonic()):
             raise TryAgain(why)
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
@@ -254,10 +254,10 @@ class Reconciler:
         If it may, an event is recorded.
         """
         key = (deployment.table, deployment.version)
-        if goes_on(deployment, over.error_class):
+        if ended_to_track_columns(deployment, over.error_class):
             self.agent.state_event(deployment, State.STARTING, detail=over.error)
             return True
-        if what := self._transient_failures.again(key, over, self.agent.monotonic()):
+        if what := self._transient_failures.count_restart(key, over, self.agent.monotonic()):
             self.agent.event(EventKind.EXCEPTION, what, about=key, detail=over.error, fingerprint=what)
         return bool(what)
 

@@ -130,7 +130,7 @@ class StatementLocks:
             self._stops.update(dict.fromkeys(names, self._serial))
             return self._serial
 
-    def stop_waits(self, names: Iterable[str], serial: int) -> None:
+    def announce_pending_stop(self, names: Iterable[str], serial: int) -> None:
         """Announce a stop request that an earlier agent could not record in the ledger."""
         with self._changed:
             self._stops.update({name: max(serial, self._stops.get(name, 0)) for name in names})

@@ -74,7 +74,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
     found, values = read_record(agent.layout.data, name), _without_secrets(row)
     if found and (found.ledger, found.row) == (agent.ledger_id, values.row):
         return
-    if found and (why := is_newer(found, row, agent.ledger_id)):
+    if found and (why := why_not_ours_to_write(found, row, agent.ledger_id)):
         raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
     if row.deleted and not row.trash:
         # Its files are gone, and the ledger will forget it too.
@@ -91,7 +91,7 @@ def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | Non
     write_record(agent.layout.data, query_name(row.table, row.version), record)
 
 
-def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence | None:
+def why_not_ours_to_write(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence | None:
     """Return why this ledger must not overwrite a version's record, or None if it may."""
     if found.ledger != ledger_id:
         return Sentence(f"is recorded in the data folder by ledger {found.ledger}")
@@ -100,7 +100,7 @@ def is_newer(found: RegistryRecord, row: Deployment, ledger_id: str) -> Sentence
     return None
 
 
-def serve(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
+def record_serving(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
     """Record in the data folder which versions serve, before the ledger is updated, and return the record's count."""
     data = agent.layout.data
     with _SERVING:

@@ -38,7 +38,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
             tries += 1
             log.warning("%s was not moved: %s", begun[-1], error.summary)
             if tries == TRIES:
-                why = f"{begun[-1]} was refused {TRIES} times: {error.summary}; {moved_back(agent, targets)}"
+                why = f"{begun[-1]} was refused {TRIES} times: {error.summary}; {move_back(agent, targets)}"
                 raise EngineRefused(why, error_class=error.error_class, remedy=error.remedy) from error
 
 
@@ -52,7 +52,7 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
             pool.call(WRITE_CALL_S, pool.tables.unpoint, agent.layout.pointer_name(table))
 
 
-def moved_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
+def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
     """Move the pointers back to the serving versions according to the ledger, and describe the result."""
     try:
         put_back(agent, (table for table, _ in targets))

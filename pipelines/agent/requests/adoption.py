@@ -15,8 +15,8 @@ from core.run.records import RunRow
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.identity.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
-from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
-from pipelines.agent.runs.run_ends import end_unreadable
+from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, continuation_words, serving_lines
+from pipelines.agent.runs.run_ends import end_unexecutable
 from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.agent.tables.table_identities import pointer_of, register_again
@@ -96,7 +96,7 @@ class Adoption:
             self._agent.ledger.block_version_number(TableName(folder.table), folder.version)
         for run in self._overtaken(found):
             why = f"its tables have changed without it; headgate runs cancel {run.id}, and plan again"
-            end_unreadable(self._agent, run, why, ())
+            end_unexecutable(self._agent, run, why, ())
         self._rebuild.register(found)
         left: list[str] = []
 
@@ -222,7 +222,7 @@ class Adoption:
         if (deployment.state, deployment.wanted) == (State.FAILED, WantedState.RUNNING):
             name = query_name(deployment.table, deployment.version)
             return f"has failed, and an adoption does not start it: headgate restart {name}"
-        return goes_on(batch, deployment.wanted)
+        return continuation_words(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
         """Return the open runs whose tables a newer ledger has changed. Continuing them would undo those changes."""

@@ -22,7 +22,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.command_log import CommandLog, RecordedOutcome, cut, outcome_of_answer, outcome_of_error
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
-from pipelines.agent.requests.run_controls import check_swap, journal_retry, refuse_word, why_not_skipped
+from pipelines.agent.requests.run_controls import check_swap, journal_retry, refuse_run_command, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans
@@ -197,7 +197,7 @@ class CommandHandler:
                 remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
             )
         if act in GOES_ON:
-            refuse_word(self._agent, self._policies, caller, row, OperatorControl(act, step))
+            refuse_run_command(self._agent, self._policies, caller, row, OperatorControl(act, step))
         if act == "swap":
             check_swap(self._agent, row, confirm)
         if act in OF_A_RUN:

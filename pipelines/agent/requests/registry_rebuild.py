@@ -9,7 +9,13 @@ from core.model.states import State, WantedState
 from core.observed.versions import Deployment
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
-from pipelines.agent.identity.registry_records import durable, is_newer, newer_serving, recorded_row, serve
+from pipelines.agent.identity.registry_records import (
+    durable,
+    newer_serving,
+    record_serving,
+    recorded_row,
+    why_not_ours_to_write,
+)
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 
@@ -65,7 +71,7 @@ class RegistryRebuild:
         if serving is not None:
             there = {(d.table, d.version) for d in ledger.deployments()}
             known = {TableName(t): int(v) for t, v in serving.row.items() if (TableName(t), int(v)) in there}
-            ledger.activate(known, served=serve(self._agent, known, run=""))
+            ledger.activate(known, served=record_serving(self._agent, known, run=""))
 
     def _recorded(self) -> Iterator[tuple[TableName, int]]:
         for name in record_names(self._agent.layout.data):
@@ -80,7 +86,7 @@ class RegistryRebuild:
             record = read_record(self._agent.layout.data, name)
         except TryAgain as error:
             return None if now else FoundVersion(table, version, None, f"{name}: {error.summary}; {stays}")
-        if record is None or (now and not is_newer(record, now, self._agent.ledger_id)):
+        if record is None or (now and not why_not_ours_to_write(record, now, self._agent.ledger_id)):
             return None
         try:
             row = recorded_row(_with_known_texts(record, now), self._agent.clock())
@@ -132,10 +138,10 @@ class RegistryRebuild:
         began = found.committed_at or row.created_at
         # The reconciler restarts versions that have a query id and are wanted running.
         row = replace(row, query_id=found.id, checkpoint_id=found.id, started_at=began)
-        return row, goes_on(batch, row.wanted)
+        return row, continuation_words(batch, row.wanted)
 
 
-def goes_on(batch: int | None, wanted: str) -> str:
+def continuation_words(batch: int | None, wanted: str) -> str:
     """Describe the batch after which a version continues, and whether the version should be running."""
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"

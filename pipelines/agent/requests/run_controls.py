@@ -68,7 +68,7 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
         return None
 
 
-def refuse_word(
+def refuse_run_command(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
     """Raise Refused if a command would move a pointer during a freeze, or if its caller is not allowed to give it.

@@ -69,7 +69,7 @@ class SubmittedPlans:
         plan = self._plan(project, observed, request)
         if plan.hash != wanted:
             raise (
-                _otherwise(saved, plan, observed, self._acts())
+                _stale_error(saved, plan, observed, self._acts())
                 if saved
                 else Stale("the environment changed between planning and submitting", remedy="plan again")
             )
@@ -373,7 +373,7 @@ def refuse_other_planner(planner: str) -> None:
         )
 
 
-def _otherwise(
+def _stale_error(
     saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
 ) -> Stale:
     """Return the error for a saved plan that the agent cannot reproduce: what has changed, or how the plans differ."""

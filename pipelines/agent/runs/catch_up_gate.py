@@ -70,7 +70,7 @@ class CatchUpGate:
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
-        if why := self._hopeless(deployment, now) or self._unjudgeable(mine, now):
+        if why := self._why_cannot_catch_up(deployment, now) or self._why_unmeasurable(mine, now):
             return GateReading(False, str(why), failed=True)
         if mine is None:
             return GateReading(False, "waiting for the first measurement")
@@ -94,7 +94,7 @@ class CatchUpGate:
         limit = _limit_words(mine, theirs, deployment, whole=self.whole)
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
-    def _hopeless(self, deployment: Deployment, now: float) -> Sentence | None:
+    def _why_cannot_catch_up(self, deployment: Deployment, now: float) -> Sentence | None:
         """Return why a version cannot catch up in its current state, or None if it can."""
         if deployment.state == State.FAILED:
             return Sentence(f"failed: {deployment.error_class} {deployment.error}".strip())
@@ -107,7 +107,7 @@ class CatchUpGate:
         is_over = self._is_past(self.up_at, SILENT_S, now)
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
-    def _unjudgeable(self, mine: Measurement | None, now: float) -> Sentence | None:
+    def _why_unmeasurable(self, mine: Measurement | None, now: float) -> Sentence | None:
         """Return why the gate fails if the lag has been unknown for too long, or None if it has not."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now

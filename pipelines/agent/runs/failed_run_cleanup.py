@@ -17,7 +17,7 @@ from core.plan.model import Step
 from core.run.model import Run, StepState
 from core.run.records import RunRow
 from pipelines.agent.context import AgentContext
-from pipelines.agent.identity.registry_records import serve
+from pipelines.agent.identity.registry_records import record_serving
 from pipelines.agent.pool.pointers import put_back
 from pipelines.agent.runs.run_context import running_readers
 from pipelines.agent.runs.stop_and_trash_steps import back_from_trash, back_into_trash
@@ -132,7 +132,7 @@ def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName
         _tell(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
     serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in names}
     try:
-        agent.ledger.put_served(serve(agent, serving, run_id))
+        agent.ledger.put_served(record_serving(agent, serving, run_id))
     except LedgerUnavailable:
         raise
     except HeadgateError as error:

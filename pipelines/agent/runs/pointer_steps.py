@@ -13,8 +13,8 @@ from core.run.records import MigrationTicket
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from pipelines.agent.checked_clock import checked_now
 from pipelines.agent.context import WRITE_CALL_S
-from pipelines.agent.identity.registry_records import keep_record, serve
-from pipelines.agent.pool.pointers import move_forward, moved_back, put_back
+from pipelines.agent.identity.registry_records import keep_record, record_serving
+from pipelines.agent.pool.pointers import move_back, move_forward, put_back
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.failed_run_cleanup import lead_to_serving
 from pipelines.agent.runs.run_context import RunContext, overtaken
@@ -87,7 +87,7 @@ def _put_back_moved(run: RunContext, step: Step) -> None:
     agent, tables = run.agent, {table for table, _ in run.versions(step)}
     put_back(agent, tables)
     serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in tables}
-    agent.ledger.put_served(serve(agent, serving, run.id))
+    agent.ledger.put_served(record_serving(agent, serving, run.id))
     run.half_moved[step.n] = False
 
 
@@ -103,11 +103,11 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
     If that fails, the pointers are moved back and TryAgain is raised.
     """
     try:
-        return serve(run.agent, dict(targets), run.id)
+        return record_serving(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
         raise
     except TryAgain as error:
-        why = f"the serving versions could not be recorded: {error.summary}; {moved_back(run.agent, targets)}"
+        why = f"the serving versions could not be recorded: {error.summary}; {move_back(run.agent, targets)}"
         raise TryAgain(why, remedy=error.remedy) from error
 
 

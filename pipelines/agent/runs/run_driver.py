@@ -37,7 +37,7 @@ from core.run.stopped_tables import staying_words
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, stop_failed, undo_cancelled
-from pipelines.agent.runs.run_ends import end_of, end_unreadable, refused_words
+from pipelines.agent.runs.run_ends import end_of, end_unexecutable, late_command_events
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.row_types import AuditRow, EventRow
 from state.runs import RunWordRow, control_of
@@ -149,7 +149,7 @@ class OpenRuns:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
             words = self._agent.ledger.run_words(run_id)
-            end_unreadable(self._agent, row, f"the agent cannot execute this run: {why}", words)
+            end_unexecutable(self._agent, row, f"the agent cannot execute this run: {why}", words)
 
 
 class RunDriver:
@@ -309,7 +309,7 @@ class RunDriver:
             f"{row.n} {row.do} {row.state}" for row in rows if row.n not in before or before[row.n].state != row.state
         ]
         now, after = self._agent.clock(), replace(self._row, state=run.state.value)
-        told: list[EventRow | AuditRow] = [*refused_words(self._run, run, heard, now)]
+        told: list[EventRow | AuditRow] = [*late_command_events(self._run, run, heard, now)]
         if after.state != self._row.state:
             after = replace(after, ended_at=now if run.state in _ENDED else None)
             told += end_of(after, now, self._how_it_ended(run)) if run.state in _ENDED else ()

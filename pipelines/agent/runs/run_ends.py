@@ -29,13 +29,13 @@ def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
-def dropped_word(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
+def dropped_command_event(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
     """Return the event for an operator command that was not carried out because the run is in `state`."""
     summary = f"the command to {word.act} run {run_id} was not carried out: the run is {state}"
     return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {word.actor}", why))))
 
 
-def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
+def late_command_events(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
     """Return the events that inform the authors of commands that these arrived too late to have an effect."""
     told = []
     for word in words:
@@ -46,7 +46,7 @@ def refused_words(before: Run, after: Run, words: Iterable[RunWordRow], at: floa
                 summary = f"step {word.step} of run {after.id}, {what}, was not skipped: {why}"
                 told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
         elif before.state not in HEARD_IN[word.act]:
-            told.append(dropped_word(after.id, after.state, word, at))
+            told.append(dropped_command_event(after.id, after.state, word, at))
         elif word.act == "swap" and not _has_ended_a_hold(before, after):
             summary = f"the command to swap run {after.id} was not carried out: nothing was held any more"
             told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
@@ -58,7 +58,7 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
     return any(before.step(n).state is not StepState.DONE for n in ended)
 
 
-def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
+def end_unexecutable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
     """End a run as failed, or as cancelled if one of the commands is a cancel. Both release the run's tables.
 
     A run that is done or cancelled is not changed. A failed run can be retried by any Headgate version that can read
@@ -86,11 +86,11 @@ def end_unreadable(agent: AgentContext, row: RunRow, why: str, words: Sequence[R
             steps=[step for step in steps if step not in row.steps],
             heard=[word.serial for word in heard],
             told=end_of(replace(row, state=state.value), now, why) if ends else (),
-            dropped=lambda word: dropped_word(row.id, state, word, now, why),
+            dropped=lambda word: dropped_command_event(row.id, state, word, now, why),
         )
     if not written and row.ended_at is None:
         # Its thread has recorded something meanwhile, such as a pause.
-        end_unreadable(agent, row, why, words)
+        end_unexecutable(agent, row, why, words)
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:

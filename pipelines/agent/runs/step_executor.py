@@ -40,10 +40,10 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.RECORD: starting_steps.record,
     StepKind.SOAK: stop_and_trash_steps.soak,
     StepKind.UNPOINT: pointer_steps.unpoint,
-    StepKind.TOMBSTONE: stop_and_trash_steps.tombstone,
+    StepKind.TOMBSTONE: stop_and_trash_steps.move_to_trash,
     StepKind.RESTORE: stop_and_trash_steps.restore,
-    StepKind.OPTIMIZE: upkeep_steps.look_after,
-    StepKind.VACUUM: upkeep_steps.look_after,
+    StepKind.OPTIMIZE: upkeep_steps.start_upkeep,
+    StepKind.VACUUM: upkeep_steps.start_upkeep,
 }
 """The function that performs each kind of step; CATCH_UP gates are handled by the executor itself."""
 
@@ -145,7 +145,7 @@ class StepExecutor:
             case StepKind.HOLD:
                 return pointer_steps.look_at_held(self._run, step)
             case StepKind.OPTIMIZE | StepKind.VACUUM:
-                return upkeep_steps.look_for_end(self._run, step)
+                return upkeep_steps.poll_upkeep(self._run, step)
             case StepKind.SEAM if new_checkpoint_steps.has_moved(self._run, step):
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.SWAP | StepKind.UNPOINT | StepKind.SEAM:

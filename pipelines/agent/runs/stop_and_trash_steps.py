@@ -62,7 +62,7 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
     record_deadline(run.agent, seconds, record)
 
 
-def tombstone(run: RunContext, step: Step) -> RunEvidence:
+def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
     """Stop a version and move its files to the trash. Fails if a statement reads it or a clone uses its files."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
@@ -83,7 +83,7 @@ def tombstone(run: RunContext, step: Step) -> RunEvidence:
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
     """Move a version's files back from the trash; the version stays stopped."""
-    take_out(run.agent, run.deployed(step))
+    restore_from_trash(run.agent, run.deployed(step))
     return StepDone(step.n)
 
 
@@ -124,7 +124,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `take_out` that the ledger does not record. Files that have not been moved yet stay in the trash."""
+    """Undo a `restore_from_trash` that the ledger does not record. Files not moved yet stay in the trash."""
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
@@ -132,7 +132,7 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
         agent.files.set_aside(each.folder, _table_in(each.trash, name))
 
 
-def take_out(agent: AgentContext, deployment: Deployment) -> None:
+def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table; the version stays stopped.
 
     For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of these

@@ -40,7 +40,7 @@ _one_at_a_time = Lock()
 """Held during an OPTIMIZE or VACUUM, because each one uses all cores of a pool."""
 
 
-def look_after(run: RunContext, step: Step) -> RunEvidence:
+def start_upkeep(run: RunContext, step: Step) -> RunEvidence:
     """Start the OPTIMIZE or VACUUM of a step, unless the table's log shows that it has already been done."""
     deployment = run.deployed(step)
     if (found := _done(run, step, deployment)) is not None:
@@ -52,15 +52,15 @@ def look_after(run: RunContext, step: Step) -> RunEvidence:
     return GateOpened(step.n, "under way")
 
 
-def look_for_end(run: RunContext, step: Step) -> RunEvidence:
+def poll_upkeep(run: RunContext, step: Step) -> RunEvidence:
     """Check whether the OPTIMIZE or VACUUM has ended. While the table's log is unreachable, keep waiting."""
     try:
-        return _look_for_end(run, step)
+        return _poll_upkeep(run, step)
     except TryAgain as error:
         return GatePolled(step.n, f"waits: {error.summary}")
 
 
-def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
+def _poll_upkeep(run: RunContext, step: Step) -> RunEvidence:
     open_ = run.upkeep[step.n]
     if not open_.work.done():
         return GatePolled(step.n, "under way")
@@ -69,7 +69,7 @@ def _look_for_end(run: RunContext, step: Step) -> RunEvidence:
         open_.work.result()
     except (PoolUnreachable, LedgerUnavailable, Busy) as error:
         if found is None:
-            again = look_after(run, step)
+            again = start_upkeep(run, step)
             return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again
     except HeadgateError as error:
         # Work that an earlier agent began may have ended first, so that this one met different files.

@@ -414,6 +414,6 @@ def select_of(agent: AgentContext, deployment: Deployment) -> str:
     return with_stream_options(deployment.compiled, options)
 
 
-def goes_on(deployment: Deployment, error_class: str) -> bool:
+def ended_to_track_columns(deployment: Deployment, error_class: str) -> bool:
     """Return whether a statement ended only to record changed columns, so that its next start will succeed."""
     return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

@@ -364,7 +364,7 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
             agent.locks.count_above(each.serial)
-            agent.locks.stop_waits(each.names, each.serial)
+            agent.locks.announce_pending_stop(each.names, each.serial)
 
 
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:

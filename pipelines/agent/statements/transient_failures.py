@@ -40,7 +40,7 @@ class TransientFailures:
     _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
     """Spark's run id of the last query that ended for a transient reason, by version."""
 
-    def again(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
+    def count_restart(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
         """Count an automatic restart and return the class of its event, or None if there must be no restart."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
@@ -48,7 +48,7 @@ class TransientFailures:
         self._run[key] = over.run_id
         return CLASSES[over.failure]
 
-    def pause(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
+    def why_not_yet(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
         """Return why a statement is not restarted yet, in the same words during the whole pause, or None after it.
 
         The pause applies only to the query run that ended. A later run was stopped, or lost with its session.

@@ -14,7 +14,7 @@ from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted, Spar
 from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery
-from pipelines.agent.context import AgentContext, Undoubted
+from pipelines.agent.context import AgentContext, AlwaysMatchingIdentity
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from pipelines.agent.statements.deployment_lifecycle import start
 from state.emergency_journal import EmergencyJournal, JournalledStop
@@ -313,7 +313,7 @@ def test_a_foreign_checkpoint_is_never_used(agent: AgentContext, pool: Any, reco
     assert pool.starts == []
 
 
-class _InDoubt(Undoubted):
+class _InDoubt(AlwaysMatchingIdentity):
     doubt = "the ledger is an older copy"
 
     def refuse_doubt(self) -> None:

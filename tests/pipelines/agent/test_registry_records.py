@@ -98,7 +98,7 @@ def test_the_serving_version_is_recorded_in_a_later_round_if_a_run_moved_pointer
 ) -> None:
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, small_project.texts(a=UPPER), REBUILD))
-    registry_records.serve(agent, {A: 2}, run_id)
+    registry_records.record_serving(agent, {A: 2}, run_id)
     records = RegistryRecords(agent)
     records.round()
     assert record(agent, "_serving").row == {"a": 2, "b": 1, "c": 1}, "its run is under way"

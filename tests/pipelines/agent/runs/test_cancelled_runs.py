@@ -226,7 +226,7 @@ def test_the_serving_version_after_a_cancel_is_recorded_later_if_the_data_folder
         raise TryAgain("no space left on the device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(failed_run_cleanup, "serve", full)
+        patched.setattr(failed_run_cleanup, "record_serving", full)
         assert drive(agent, run_id, CANCEL) == "cancelled"
     assert serving(agent) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
     with monkeypatch.context() as patched, pytest.raises(TryAgain):

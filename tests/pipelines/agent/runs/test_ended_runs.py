@@ -12,7 +12,7 @@ from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
-from pipelines.agent.runs.run_ends import end_unreadable
+from pipelines.agent.runs.run_ends import end_unexecutable
 from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of, step_of
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
@@ -29,7 +29,7 @@ WHY = "its tables have changed without it"
 def end(agent: AgentContext, run_id: str) -> None:
     row = agent.ledger.run(run_id)
     assert row is not None
-    end_unreadable(agent, row, WHY, ())
+    end_unexecutable(agent, row, WHY, ())
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_a_command_that_hits_a_bug_resumes_a_run_once(
 
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     monkeypatch.setattr(run_driver, "advance_run", broken)
-    monkeypatch.setattr(run_driver, "end_unreadable", broken)
+    monkeypatch.setattr(run_driver, "end_unexecutable", broken)
     lane = OpenRuns(agent)
     lane.tell(run_id, OperatorControl("pause"))
     wait_until(lambda: len(met) > 1 and not lane._woken)
@@ -276,7 +276,7 @@ def test_a_run_that_hits_a_bug_is_resumed_by_a_new_command_only(
     lane = OpenRuns(agent)
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "RunDriver", broken)
-        patch.setattr(run_driver, "end_unreadable", broken)
+        patch.setattr(run_driver, "end_unexecutable", broken)
         for _ in range(3):
             lane.resume_open()
             wait_until(lambda: not lane._woken)
@@ -297,7 +297,7 @@ def test_a_command_given_while_a_run_hits_a_bug_resumes_the_run(
         raise KeyError("nothing")
 
     monkeypatch.setattr(run_driver, "RunDriver", lambda *given: drivers.pop(0)(*given))  # type: ignore[misc]  # A bug.
-    monkeypatch.setattr(run_driver, "end_unreadable", tell_and_break)
+    monkeypatch.setattr(run_driver, "end_unexecutable", tell_and_break)
     lane.drive(run_id)
     wait_until(lambda: not lane._woken)
     assert (state_of(agent, run_id), drivers) == ("cancelled", [])

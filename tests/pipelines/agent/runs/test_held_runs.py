@@ -20,7 +20,7 @@ from core.run.records import RunRow
 from core.run.release import Release, ReleaseState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
-from pipelines.agent.requests.run_controls import check_swap, refuse_word
+from pipelines.agent.requests.run_controls import check_swap, refuse_run_command
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.run_driver import OpenRuns
@@ -55,7 +55,7 @@ def begun(agent: AgentContext, files: dict[str, str] | None = None) -> tuple[Pla
 
 
 def check_word(agent: AgentContext, caller: Caller, row: RunRow, confirm: str) -> None:
-    refuse_word(agent, PolicyEnforcement(agent), caller, row, OperatorControl("swap"))
+    refuse_run_command(agent, PolicyEnforcement(agent), caller, row, OperatorControl("swap"))
     check_swap(agent, row, confirm)
 
 

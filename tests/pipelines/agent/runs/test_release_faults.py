@@ -95,7 +95,7 @@ def test_a_version_that_failed_after_it_was_started_is_started_again_by_a_retry(
             agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
         now = agent.ledger.deployment(deployment.table, deployment.version)
         assert now is not None
-        why = gate._hopeless(now, agent.monotonic())
+        why = gate._why_cannot_catch_up(now, agent.monotonic())
         return GateReading(False, why, failed=True) if why else real(asked, agent, now)
 
     monkeypatch.setattr(lane.OpenGate, "look", look)

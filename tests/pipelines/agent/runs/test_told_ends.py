@@ -15,7 +15,7 @@ from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver, run_ends
 from pipelines.agent.runs.run_driver import OpenRuns
-from pipelines.agent.runs.run_ends import end_unreadable
+from pipelines.agent.runs.run_ends import end_unexecutable
 from tests.pipelines.agent.runs.test_ended_runs import WHY, accept, end
 from tests.pipelines.agent.runs.test_heard_words import (
     REBUILD,
@@ -222,7 +222,7 @@ def test_no_end_is_reported_of_a_run_that_was_retried_meanwhile(
         return found
 
     monkeypatch.setattr(type(agent.ledger), "run", retried_since)
-    end_unreadable(agent, row, WHY, words)
+    end_unexecutable(agent, row, WHY, words)
     assert state_of(agent, release) == "running"
     assert told(agent, "not carried out") == []
     assert [word.act for word in agent.ledger.run_words(release)] == ["retry"]
@@ -236,7 +236,7 @@ def test_a_run_that_hits_a_bug_is_reported_as_halted_once_each_time(
 
     with monkeypatch.context() as patch:
         patch.setattr(run_driver, "RunDriver", broken)
-        patch.setattr(run_driver, "end_unreadable", broken)
+        patch.setattr(run_driver, "end_unexecutable", broken)
         lane = OpenRuns(agent)
         for _ in range(3):
             lane.resume_open()
