@@ -52,7 +52,7 @@ class CommandOutput:
         """
         self.clear()
         width = stdout_width() if hang is not None else None
-        with _told():
+        with _stdout_errors_translated():
             for line in map(escape_control_characters, lines):
                 for part in [line] if width is None else _folded(line, width, hang):
                     print(part)
@@ -61,7 +61,7 @@ class CommandOutput:
     def data(self, value: Any) -> None:
         """Print a value on stdout as JSON."""
         self.clear()
-        with _told():
+        with _stdout_errors_translated():
             text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False)
             print(escape_in_document(text, astral=JSON_ASTRAL))
             sys.stdout.flush()
@@ -144,7 +144,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _stdout_errors_translated() -> Iterator[None]:
     """Raise StdoutNotWritten if the block fails to write to stdout; a closed pipe still raises BrokenPipeError."""
     try:
         yield

@@ -131,7 +131,7 @@ def down(context: CommandContext) -> int:
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
     found: list[teardown.OwnedPlace] = []
     if args.purge:
-        found = teardown.marked(place)
+        found = teardown.owned_places(place)
         voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
             voice.say(f"  {owned.path}")
@@ -148,7 +148,7 @@ def down(context: CommandContext) -> int:
         progress=voice.progress,
     )
     # Files of the sample keep arriving until its generator has ended.
-    found = teardown.marked(place) if args.purge else []
+    found = teardown.owned_places(place) if args.purge else []
     purged = teardown.purge(place, found, voice.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []

@@ -73,7 +73,7 @@ def _plan(context: CommandContext) -> int:
     request = asked.request
     declared = undo.declared if undo else operations.projects.read()
     offline = bool(args.observed or args.offline)
-    answering = not offline and _look_first(context)
+    answering = not offline and _agent_ready(context)
     if answering or args.save:
         # Added here, so that the submitted plan is the one computed below.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
@@ -110,7 +110,7 @@ def _plan(context: CommandContext) -> int:
     return _exit_code(found, known) if args.exit_code else 0
 
 
-def _look_first(context: CommandContext) -> bool:
+def _agent_ready(context: CommandContext) -> bool:
     """Return whether an agent is running; if so, wait until it has observed all statements that should be running."""
     if not agent_process.is_listening(context.operations.client):
         return False

@@ -44,7 +44,7 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     )
     results: list[CaseResult] = []
     told = []
-    if other := statement_tests.tried_as_files(selected):
+    if other := statement_tests.parquet_note(selected):
         voice.say(other)
     trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
     # Closed here, so that an interruption ends the child before the command exits.
@@ -61,7 +61,7 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
             told.append(case_as_json(result, words, str(change.kind) if change else ""))
             if not voice.as_json:
                 voice.print(case_lines(result, words))
-    if upgrade and (became := statement_tests.tell_plans(context.operations, upgrade, results)):
+    if upgrade and (became := statement_tests.report_failed_upgrades(context.operations, upgrade, results)):
         voice.say(became)
     took = time.monotonic() - began
     bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]

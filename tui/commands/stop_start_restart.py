@@ -35,7 +35,7 @@ def act(context: CommandContext) -> int:
     if deployed is not None:
         _refuse_unknown(tables, deployed)
     context.announce()
-    for words in _besides(context, deployed, tables) if verb == "stop" else ():
+    for words in _side_effects(context, deployed, tables) if verb == "stop" else ():
         context.voice.say(words)
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
@@ -62,7 +62,7 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
         return None
 
 
-def _besides(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
+def _side_effects(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
     """Return sentences on a stop's side effects, or none if the ledger cannot be read: the stop must still work."""
     from core.run.stopped_tables import stop_words
 

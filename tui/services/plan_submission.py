@@ -180,7 +180,7 @@ def submit(
     unanswered = ""
     refuse_not_executable(plan)
     if asks_spark:
-        unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=SPARK_ANALYSIS_S)
+        unanswered = _measure_and_ask(client, reader, plan, declared=declared, facts=facts, seconds=SPARK_ANALYSIS_S)
         now = planner_input(reader)
         plan = planned(now) if _moved(known, now) else plan
     same, ends_at = 1, time.monotonic() + SETTLING_S
@@ -304,7 +304,7 @@ def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
         return
 
 
-def _look_closer(
+def _measure_and_ask(
     client: AgentClient,
     reader: "LedgerReader",
     plan: Plan,

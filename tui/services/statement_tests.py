@@ -106,7 +106,7 @@ def _refuse_external(table: Table) -> None:
         raise UsageError(f"{table.name} is external: it has no statement to test", remedy="name a table that has one")
 
 
-def tried_as_files(selected: SelectedCases) -> str:
+def parquet_note(selected: SelectedCases) -> str:
     """Return a note that lists the tables tested over Parquet instead of their own format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
@@ -145,7 +145,9 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
     return PlannedUpgrade(old, {name: _change(operations.project(), name, texts) for name, texts in old.items()})
 
 
-def tell_plans(operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]) -> str:
+def report_failed_upgrades(
+    operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]
+) -> str:
     """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as a sentence.
 
     The sentence is empty if no upgrade is known to have failed.

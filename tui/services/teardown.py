@@ -140,7 +140,7 @@ class OwnedPlace:
     """The paths to delete, after which an empty folder is removed; if there are none, `path` is deleted whole."""
 
 
-def marked(place: SelectedEnvironment) -> list[OwnedPlace]:
+def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
     """List everything that a purge may delete: versions, records, marks, the home, and demo files.
 
     All of it is proven to belong to this environment.
@@ -171,7 +171,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
-    """Delete the files and folders that `marked` listed, and emptied parent folders; return the deleted paths."""
+    """Delete the files and folders that `owned_places` listed, and emptied parent folders; return the deleted paths."""
     began, ledger = time.monotonic(), _ledger_id(place)
     ends = {place.data, place.folder, os.path.dirname(place.where.home)}
     gone: list[str] = []

@@ -29,7 +29,7 @@ def version_folder(folder: Path, ledger: str = OURS, *, table: str = "a", versio
 
 
 def everything(place: SelectedEnvironment) -> list[str]:
-    return teardown.purge(place, teardown.marked(place), lambda wait: None)
+    return teardown.purge(place, teardown.owned_places(place), lambda wait: None)
 
 
 def contents(root: Path) -> dict[str, str]:
@@ -224,7 +224,7 @@ def contents_of_home(place: SelectedEnvironment) -> set[str]:
 
 def test_a_folder_replaced_after_the_confirmation_is_kept(place: SelectedEnvironment, data: Path) -> None:
     ours = version_folder(data / "tables" / "a__v1")
-    found = teardown.marked(place)
+    found = teardown.owned_places(place)
     (ours / teardown.OWNER_FILE).write_text(json.dumps({"ledger": OTHER}))
     gone = teardown.purge(place, found, lambda wait: None)
     assert ours.exists() and str(ours) not in gone
@@ -261,7 +261,7 @@ def test_a_purge_that_is_killed_anywhere_is_finished_by_the_next_one(
         shutil.copytree(folder, kept / folder.name)
     one_by_one = [
         replace(owned, parts=owned.parts[:parts])
-        for owned in teardown.marked(place)
+        for owned in teardown.owned_places(place)
         for parts in range(min(1, len(owned.parts)), len(owned.parts) + 1)
     ]
     for done in range(len(one_by_one) + 1):
@@ -291,7 +291,7 @@ def test_a_demo_is_purged_completely_if_all_of_it_is_ours(demo: SelectedEnvironm
 
 
 def test_the_proof_that_a_demo_is_ours_is_deleted_last(demo: SelectedEnvironment) -> None:
-    (whole,) = [owned for owned in teardown.marked(demo) if owned.path == demo.folder]
+    (whole,) = [owned for owned in teardown.owned_places(demo) if owned.path == demo.folder]
     assert [Path(part).name for part in whole.parts[-2:]] == ["headgate.yml", teardown.DEMO_FILE]
 
 
