@@ -171,7 +171,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             run_command(self.screen, text)
 
     def go_home(self) -> None:
-        """Close every screen above the tree."""
+        """Close all screens except the home screen."""
         while len(self.screen_stack) > 1:
             self.pop_screen()
 

@@ -1,4 +1,4 @@
-"""Screens with one table. Cursor and marks are ids, and new data never moves a row while a key is pressed.
+"""Screens with one table. The cursor and marks refer to row ids; new data never moves a row while a key is pressed.
 
 The text about the selected row is shown below the table, or next to it on a wide terminal.
 """

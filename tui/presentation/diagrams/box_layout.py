@@ -67,7 +67,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return each box's layer: right of all its sources or, if it has none, just left of its leftmost target."""
+    """Return each box's layer: the first to the right of all its sources or, without any, just left of its targets."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:

@@ -16,7 +16,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """The facts that decide whether an action is possible now."""
+    """Facts about the targets, the user and the ledger that decide which actions are possible now."""
 
     targets: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the given tables that a user has staged, sorted."""
+    """Return which of the given tables a user has staged, sorted by name."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

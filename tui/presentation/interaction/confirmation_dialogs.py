@@ -108,7 +108,7 @@ def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, .
 
 
 def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the prompt, the typed text and the effect of Enter alone, without truncating any of them."""
+    """Render the prompt, the end of the typed text and the effect of Enter alone; only the typed text may be cut."""
     question = state.question
     prompt = f"type {question.expected} and Enter to {question.verb}:  "
     safe = f"Enter alone: {question.safe}; esc: {question.escape}"

@@ -153,7 +153,10 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
-    """Return a screen's `:` commands as (name, summary), sorted by name; `now` excludes currently impossible ones."""
+    """Return a screen's `:` commands as (name, summary), sorted by name.
+
+    If `now` is given, actions that are impossible now are left out, unless they accept table names.
+    """
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):

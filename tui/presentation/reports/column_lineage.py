@@ -28,7 +28,7 @@ class BranchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LineageTreeRow:
-    """One row of the lineage tree."""
+    """A row of the lineage tree: a column, the rows of a table, or a step inside a statement."""
 
     depth: int
     name: str
@@ -121,7 +121,7 @@ def name_of(at: ColumnOrigin) -> str:
 
 
 def file_of(path: str, line: int) -> str:
-    """Return a position as `file:line`, without the file's folder."""
+    """Return a position in a file as `file:line`, without the folder."""
     return f"{path.rpartition('/')[2]}:{line}"
 
 

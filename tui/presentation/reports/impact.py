@@ -73,7 +73,9 @@ def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -
 
 
 def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
-    """Return `headgate.impact/1` without project and environment; fields may be added, but never changed.
+    """Return an impact in the JSON format `headgate.impact/1`, without project and environment.
+
+    Fields may be added to the format, but never changed.
 
     `{"table", "column", "external", "basis": "deployed"|"declared", "edited": [table],
     "answers": [{"if": "rebuilt"|"dropped"|"column lost", "plan": command, "refused",

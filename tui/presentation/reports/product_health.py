@@ -77,7 +77,7 @@ def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
-    """Return one row of cells per failing table: table, version, product, state and its duration, last error."""
+    """Return a row of cells per failing table: its name, version, product, state with duration, and last error."""
     return [
         (
             str(one.table),

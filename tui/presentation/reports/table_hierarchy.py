@@ -14,7 +14,7 @@ _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Return `external`, or what the table's statement keeps between batches, such as `stateless` or `keyed`."""
+    """Return `external`, or a label for the state that the table's statement keeps between batches (`kept_words`)."""
     return "external" if entry.external else kept_words(stateful=entry.stateful, keyed=entry.keyed)
 
 

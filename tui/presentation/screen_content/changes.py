@@ -108,7 +108,7 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the problems in the project's files, each with its remedy; lines are unfolded, of any length."""
+    """List the first problems in the project's files, with their remedies, and the number of further ones, unfolded."""
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""

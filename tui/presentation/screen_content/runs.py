@@ -225,7 +225,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Return the step to select when a run's screen opens: the running, else the failed, else the next step."""
+    """Return the step to select when a run's screen opens: the running, else failed, else next, else last one."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:

@@ -79,7 +79,7 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """Return whether the faults-only view (`f`) shows the table; it omits a faulty input that has no readers."""
+        """Return whether the table has a fault; not while it starts, nor if it is external and has no readers."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
