@@ -26,7 +26,12 @@ from core.sql.ddl_reader import read_ddl
 from core.text.wording import counted
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
-from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing, missing_log
+from pipelines.spark_connect.declared_tables import (
+    fault_of_declaration,
+    fault_of_topics,
+    fault_where_missing,
+    missing_log,
+)
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
@@ -107,7 +112,10 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
             continue
         about = (files, ddl, ddl.location_in(data), path)
         try:
-            fault = fault_where_missing(*about) or fault_of_declaration(*about)
+            if table_format(ddl.format).topics:
+                fault = fault_of_topics(files, ddl)
+            else:
+                fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:
             fault = TableFault(TableFaultKind.LOG_UNREAD, error.summary, error.remedy)
         if fault is not None:

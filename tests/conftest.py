@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlite3 import Connection
 
 import pytest
-from delta_jars import delta_jars
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from pool_jars import delta_jars
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 

@@ -75,7 +75,12 @@ class TableFormat:
     """The default retention of unreferenced files, in hours."""
 
     data_files: str = ""
-    """The format of the data files if it differs from the table format; else empty."""
+    """The format of the data files if it differs from the table format; else empty.
+
+    Tests and analyses by Spark use it in place of a format whose rows are not in files.
+    """
+    topics: bool = False
+    """Whether the rows are messages of topics of a broker instead of files; such a table can only be streamed."""
 
     def place_in(self, folder: str) -> str:
         """Return the folder of a version's table, given the folder of the version."""
@@ -113,6 +118,7 @@ _FORMATS = (
     TableFormat("csv", True, row_counting=RowCounting.LINES),
     TableFormat("orc", True),
     TableFormat("text", True, row_counting=RowCounting.LINES),
+    TableFormat("kafka", True, connector="kafka", topics=True, data_files="json"),
     TableFormat(
         "delta", True, written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, widening_property="delta.enableTypeWidening", columns_are_fixed=True,

@@ -64,11 +64,13 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """The lag of a version behind one of its streamed sources, measured from files."""
+    """The lag of a version behind one of its streamed sources, measured from files or from offsets of topics."""
 
     table: TableName
     files: int
+    """Pending files, or pending messages of topics."""
     bytes: int
+    """Size of the pending files; 0 for topics, whose sizes are unknown."""
     rows: int | None
     exact: bool
     """False if `rows` is estimated from bytes (JSON, CSV)."""
@@ -83,6 +85,8 @@ class SourceLag:
     """Whether the source is gone or was replaced."""
     versions: int | None = None
     """Number of versions of the source that are not completely read; None without a transaction log."""
+    topics: bool = False
+    """Whether the source is in topics, so that `files` are messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +277,20 @@ class Checkpoints(Protocol):
         """List a version's existing checkpoints, sorted: the first one, and those made when inputs were rebuilt."""
 
     def why_other_source(
-        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
+        self,
+        checkpoint: str,
+        sources: Sources,
+        *,
+        take_changes: Set[int] = frozenset(),
+        tracked: bool = False,
+        running: bool = False,
     ) -> tuple[TableName, TableFault] | None:
         """Return the first source from which the statement cannot continue, with the fault; None if there is none.
 
         A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault. In
         the sources with the ordinals `take_changes`, rows may have been updated or deleted; in others, this is a fault.
+        With `running`, the messages that the current batch reads are treated as read: they may be deleted before the
+        batch is committed.
         """
 
     def unread_before(

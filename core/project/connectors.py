@@ -40,7 +40,17 @@ DELTA = Connector(
     ),
 )  # fmt: skip
 
-CONNECTORS = {connector.name: connector for connector in (DELTA,)}
+KAFKA = Connector(
+    name="kafka",
+    coordinates=(f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:4.2.0",),
+    # Spark 4.2.0 ships a version of each, which leaves 10 MB.
+    exclude=(
+        "at.yawk.lz4:*", "com.github.luben:*", "com.google.code.findbugs:*", "org.apache.hadoop:*", "org.lz4:*",
+        "org.scala-lang.modules:*", "org.slf4j:*", "org.xerial.snappy:*",
+    ),
+)  # fmt: skip
+
+CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA)}
 """Connectors that this version of Headgate knows, used if headgate.yml gives only a name."""
 
 

@@ -8,6 +8,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.model import Table
+from core.sql.kafka_topics import topic_fault
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
 
@@ -81,6 +82,8 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
         return f"is {ddl.format or 'without a format'}, which this version cannot read", formats
+    if format.topics and (fault := topic_fault(ddl)) is not None:
+        return str(fault), str(fault.remedy)
     if not place:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
         return "has no statement and no LOCATION", remedy
@@ -196,6 +199,11 @@ def _wrong_read(
     wrong = wrong_watermark(read, parent.parsed_ddl) if parent is not None else None
     if wrong is not None:
         return wrong
+    if parent is not None and not read.streaming and table_format(parent.parsed_ddl.format).topics:
+        return (
+            f"{table.name} reads {read.table} as a static side, but a topic can only be streamed",
+            f"write STREAM {read.table}, or write the topic into a table and read that",
+        )
     if parent is not None and not read.streaming and not parent.external:
         return (
             f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",

@@ -11,6 +11,8 @@ from sqlglot import Token, TokenType
 from core.model.errors import BadName
 from core.model.names import parse_table_name
 from core.model.problems import Problem
+from core.model.table_formats import table_format
+from core.sql.kafka_topics import kafka_location
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
 from core.sql.tokens.lexer import (
@@ -82,6 +84,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
         remedy = "add USING parquet (or its actual format) after the columns"
         raise SqlDiagnostic("the table has no format", remedy, tokens[end].start, subject=table)
     _take_path(clauses, tokens[0])
+    _take_topics(clauses, tokens[0])
     names = [column.name.lower() for column in columns]
     for name in clauses.partitioning:
         if name.lower() not in names:
@@ -233,6 +236,17 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
         )
     clauses.location = paths[0]
     clauses.options = tuple(pair for pair in clauses.options if pair[0].lower() != "path")
+
+
+def _take_topics(clauses: _Clauses, first: Token) -> None:
+    """Derive the location of a table over Kafka topics from its options; raise SqlDiagnostic for any other location."""
+    if not table_format(clauses.format).topics:
+        return
+    derived = kafka_location(dict(clauses.options))
+    if clauses.location not in ("", derived):
+        remedy = "remove LOCATION: OPTIONS name the brokers and the topics"
+        raise SqlDiagnostic("a table over topics has no LOCATION", remedy, first.start, subject="LOCATION")
+    clauses.location = derived
 
 
 def _names(tokens: Sequence[Token]) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class ConnectorJars:
 
     def settings(self) -> dict[str, str]:
         """Return the server settings that the connectors need, merged with the pool's own settings and extensions."""
-        found = dict(pair for connector in self.connectors for pair in _CONF[connector.name])
+        found = dict(pair for connector in self.connectors for pair in _CONF.get(connector.name, ()))
         own = self.conf.get("spark.sql.extensions")
         if own and "spark.sql.extensions" in found and found["spark.sql.extensions"] not in own.split(","):
             found["spark.sql.extensions"] += f",{own}"
@@ -123,7 +123,7 @@ class ConnectorJars:
                 size = jar.stat().st_size
                 remedy = "copy it again from its source"
                 raise _refusal(connector, f"{jar} is not a complete jar ({size:,} bytes)", remedy)
-        if connector.jars and not connector.coordinates:
+        if connector.name == DELTA.name and connector.jars and not connector.coordinates:
             _check_given(connector, found)
         return [str(path) for path in found]
 
@@ -177,7 +177,7 @@ class ConnectorJars:
         what = f"{', '.join(missing)} cannot be fetched" if missing else f"its jars cannot be fetched: {otherwise}"
         return PoolUnreachable(
             f"the pool cannot start without the connector {names}: {what}",
-            remedy="check the coordinates and the network, or give a folder: connectors: {delta: {jars: [folder]}}",
+            remedy="check the coordinates and the network, or give a folder: connectors: {NAME: {jars: [folder]}}",
         )
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.connect.session import SparkSession
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.table_formats import is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
+from core.sql.kafka_topics import row_expressions, source_options
 from core.sql.statement import TableDdl
 from core.text.escaping import backquoted, escape_glob, quoted_string_literal
 from pipelines.spark_connect.call_deadlines import MissedDeadline, remaining
@@ -66,6 +67,9 @@ class SparkTables:
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
+        if _is_over_topics(ddl):
+            self._view_topics(name, read_declared(ddl))
+            return
         declared = read_declared(ddl) if exists or "PARTITIONED BY" in ddl else None
         placed = declared is not None and not table_format(declared.format).transaction_log
         made = ddl
@@ -91,6 +95,19 @@ class SparkTables:
                 error_class=_OTHER_TABLE,
             )
 
+    def _view_topics(self, name: str, declared: TableDdl) -> None:
+        """Create or replace a temporary view of the operating session over Kafka topics, for its statements to stream.
+
+        SQL cannot stream a table `USING kafka`: the source refuses its schema. A temporary view of a streaming
+        DataFrame can be streamed, and lasts as long as the session (Spark 4.2.0).
+        """
+        parsed, columns = row_expressions(declared)
+        with spark_errors():
+            rows: Any = self._session.spark.readStream.format("kafka").options(**source_options(declared)).load()
+            for step in parsed:
+                rows = rows.selectExpr("*", step)
+            rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
+
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create, in one request, the missing tables that need no comparison with the catalog; returns their names.
 
@@ -103,7 +120,7 @@ class SparkTables:
         """Return a CREATE TABLE that succeeds only if the table is as declared; empty if there is no such statement."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
-        made = "" if "PARTITIONED BY" in table.ddl else table.ddl
+        made = "" if "PARTITIONED BY" in table.ddl or _is_over_topics(table.ddl) else table.ddl
         if table.exists:
             made = ""
             # `create` reports a DDL that cannot be parsed.
@@ -360,6 +377,10 @@ class SparkTables:
         end = next((i for i, (first, _) in enumerate(lines) if not first or first.startswith("# ")), len(lines))
         start = next((i for i, (first, _) in enumerate(lines) if first.startswith("# Detailed Table")), len(lines))
         return Described(dict(lines[:end]), dict(lines[start + 1 :]))
+
+
+def _is_over_topics(ddl: str) -> bool:
+    return "USING kafka" in ddl and table_format(read_declared(ddl).format).topics
 
 
 def _registration(name: str, declared: TableDdl) -> str:

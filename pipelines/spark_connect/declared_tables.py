@@ -107,6 +107,15 @@ def path_of(location: str) -> str:
     return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
 
 
+def fault_of_topics(files: Checkpoints, ddl: TableDdl) -> TableFault | None:
+    """Return which topic of an external table does not exist; None if all exist.
+
+    Raises TryAgain if no broker answers, Refused if the client library is not installed.
+    """
+    found = files.why_other_source("", ((0, ddl.table, ddl.location, ddl.format),))
+    return found and TableFault(found[1].kind, f"{ddl.table} {found[1].why}", "create it, or correct subscribe")
+
+
 def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
     """Explain why an external table with a log is not at its declared location; None if it is. `file` contains its DDL.
 

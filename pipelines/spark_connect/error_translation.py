@@ -7,6 +7,7 @@ import grpc
 from pyspark.errors import PySparkException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
+from core.sql.kafka_topics import POISON
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 
 log = logging.getLogger(__name__)
@@ -46,11 +47,13 @@ _BY_HAND = {
 }
 """Why a Delta stream ended, by the prefix of Spark's error class; shown instead of Spark's own advice (Delta 4.4.0)."""
 _ROWS_WITHOUT_PLACE = {
+    POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
+    "column _corrupt STRING",
     "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
 }
-"""Remedies for rows that the writer of a keyed table has refused."""
+"""Remedies for rows that the writer of a keyed table has refused, and for messages that cannot be parsed."""
 _LOST_FILE = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
 )

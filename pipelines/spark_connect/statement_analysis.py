@@ -3,6 +3,7 @@
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -17,6 +18,7 @@ from core.changes.spark_analysis import (
 )
 from core.model.errors import EngineRefused, SparkFailure, TryAgain
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from pipelines.spark_connect import call_deadlines
@@ -152,6 +154,8 @@ class ScratchDatabases:
         if ddl is None:
             summary = problems[0].summary if problems else "it declares no table"
             raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
+        if table_format(ddl.format).topics:
+            ddl = replace(ddl, format=table_format(ddl.format).data_files, options=())
         self._spark.sql(compile_ddl(ddl, str(name), ""))
 
     def _folder(self, database: str) -> str:

@@ -49,6 +49,7 @@ from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
 from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
+from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
 from pipelines.storage.source_lag import SourceLags
 
 LOGS = {"delta": DeltaTables}
@@ -80,6 +81,7 @@ class TableCheckpoints:
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
         self._lags = SourceLags()
+        self._topics = KafkaOffsets()
         self._histories = BatchHistories(mark_of)
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
@@ -323,7 +325,8 @@ class TableCheckpoints:
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
-        files = tuple(source for source in sources if source not in logs)
+        topics = {source: read for source in sources if (read := self._read_of_topics(checkpoint, source)) is not None}
+        files = tuple(source for source in sources if source not in logs and source not in topics)
         with reachable(checkpoint):
             lags = self._lags.measure(checkpoint, self._committed(checkpoint), files)
             measured = dict(zip(files, lags, strict=True))
@@ -333,6 +336,8 @@ class TableCheckpoints:
                 for source, log in logs.items():
                     offset = log.of.offsets(checkpoint, committed).get(source[0])
                     measured[source] = log.of.lag(offset, source[1], log.place)
+        for source, consumed in topics.items():
+            measured[source] = self._topics.lag(consumed, source[1], source[2])
         return tuple(measured[source] for source in sources)
 
     def folded_lag(self) -> dict[str, str]:
@@ -342,12 +347,23 @@ class TableCheckpoints:
         self._lags.unfold(folded)
 
     def why_other_source(
-        self, checkpoint: str, sources: Sources, *, take_changes: Set[int] = frozenset(), tracked: bool = False
+        self,
+        checkpoint: str,
+        sources: Sources,
+        *,
+        take_changes: Set[int] = frozenset(),
+        tracked: bool = False,
+        running: bool = False,
     ) -> tuple[TableName, TableFault] | None:
         lost_column: tuple[TableName, TableFault] | None = None
         with _reading(checkpoint):
             committed = self._newest(f"{checkpoint}/commits")
-            for ordinal, table, folder, format in sources:
+            for source in sources:
+                ordinal, table, folder, format = source
+                if (read := self._read_of_topics(checkpoint, source, planned=running)) is not None:
+                    if fault := self._topics.fault_behind(read, folder, fresh=not running):
+                        return table, fault
+                    continue
                 if (log := self._log_of(folder, format)) is None:
                     continue
                 if (offset := log.of.offsets(checkpoint, committed).get(ordinal)) is None:
@@ -461,6 +477,21 @@ class TableCheckpoints:
             return None if of is None else TableLog(of, _table_in(folder, format))
         found = (TableLog(of, _table_in(folder, name)) for name, of in self._logs.items())
         return next((log for log in found if delta_tables.is_there(log.place)), None)
+
+    def _read_of_topics(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False
+    ) -> Mapping[tuple[str, int], int] | None:
+        """Return a checkpoint's offsets in a source's topics, by partition; None if the source is not in topics.
+
+        They are those of the latest committed batch or, with `planned`, of the latest batch. Empty before the first.
+        """
+        if not table_format(source[3]).topics:
+            return None
+        batch = self._newest(f"{checkpoint}/{'offsets' if planned else 'commits'}")
+        with _reading(checkpoint), suppress(FileNotFoundError):
+            if batch is not None:
+                return offsets_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), source[0]) or {}
+        return {}
 
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}

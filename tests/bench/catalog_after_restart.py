@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.delta_jars import delta_jars
+
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.ports.spark import CatalogTable, Pointer, Tables
@@ -37,7 +39,6 @@ from pipelines.spark_connect.session import Session
 from pipelines.storage.checkpoints import TableCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
-from tests.support.delta_jars import delta_jars
 from tests.support.ledger_rows import deployment_row, environment_row
 
 TABLES = 100

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.storage.checkpoints import TableCheckpoints
 from tests.support.delta_jars import delta_jars
+
+from pipelines.storage.checkpoints import TableCheckpoints
 from tests.support.live_project import Driven
 
 COUNTS = (10, 30)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
-from delta_jars import delta_jars
 from live_project import Driven, Impatient, alive, committed, until
+from pool_jars import delta_jars, kafka_jars
 
 from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 
@@ -95,11 +95,11 @@ class Tiny(Driven):
         return [Path(log.place_of(file)) for file in log.files_at(log.head)]
 
     def _connectors(self) -> str:
-        return (
-            f"connectors: {{delta: {{jars: ['{delta_jars()}']}}}}\n"
-            if "delta" in (self.format, *self.formats.values())
-            else ""
-        )
+        jars = {"delta": delta_jars} if "delta" in (self.format, *self.formats.values()) else {}
+        if any("USING kafka" in ddl for ddl in self.ddl.values()):
+            jars["kafka"] = kafka_jars
+        found = ", ".join(f"{name}: {{jars: ['{of()}']}}" for name, of in jars.items())
+        return f"connectors: {{{found}}}\n" if found else ""
 
 
 @contextmanager

@@ -71,11 +71,13 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that external tables exist and have the declared columns; tables without a transaction log are skipped."""
+    """Check that external tables with a transaction log are as declared, and that the topics of others exist."""
     from core.model.table_formats import table_format
 
-    tables = declared().project.tables.values()
-    paths = [t.ddl.path for t in tables if t.external and table_format(t.parsed_ddl.format).transaction_log]
+    formats = (
+        (t.ddl.path, table_format(t.parsed_ddl.format)) for t in declared().project.tables.values() if t.external
+    )
+    paths = [path for path, format in formats if format.transaction_log or format.topics]
     if not paths:
         return ()
     words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]

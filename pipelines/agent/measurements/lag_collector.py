@@ -312,6 +312,8 @@ def _source(position: SourceLag) -> dict[str, object]:
         "exact": position.exact,
         "missing": position.missing,
     }
+    if position.topics:
+        found["topics"] = True
     return found if position.versions is None else found | {"versions": position.versions}
 
 

@@ -131,6 +131,9 @@ class TableStatisticsCollector:
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()
+        if table_format(deployment.format).topics:
+            # Nothing is stored for it; its readers measure it by offsets.
+            return {}
         try:
             held = files.contents(deployment.folder, deployment.stored_as)
             history = files.log_history(deployment.folder, deployment.stored_as)

@@ -75,8 +75,9 @@ class ChangedTables:
                 fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Record whether an external table with a log is missing, differs from its declaration, or was replaced."""
-        if not table_format(deployment.format).transaction_log:
+        """Record whether an external table with a log or in topics is missing or replaced, or differs from its DDL."""
+        format = table_format(deployment.format)
+        if not (format.transaction_log or format.topics):
             return
         key, found = (deployment.table, deployment.version), ""
         try:

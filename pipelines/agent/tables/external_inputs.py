@@ -15,7 +15,7 @@ from core.ports.storage import TableFault
 from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
-from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_where_missing
+from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
@@ -33,6 +33,8 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return how an input differs from its declaration in any declared column or property, or None if it does not."""
+    if table_format(deployment.format).topics:
+        return fault_of_topics(agent.files, parsed_ddl(deployment))
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from core.model.errors import EngineRefused, Refused
 from core.model.names import physical_name, query_name
-from core.model.states import TableFaultKind
+from core.model.states import State, TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable, Pointer
@@ -232,13 +232,18 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
             parents[binding.parent, binding.version] = parent
-    if not any(table_format(parent.format).transaction_log for parent in parents.values()):
+    formats = [table_format(parent.format) for parent in parents.values()]
+    if not any(format.transaction_log or format.topics for format in formats):
         return None
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
     take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
     other = agent.files.why_other_source(
-        deployment.checkpoint, sources, take_changes=take_changes, tracked=tracks_schemas(deployment)
+        deployment.checkpoint,
+        sources,
+        take_changes=take_changes,
+        tracked=tracks_schemas(deployment),
+        running=deployment.state in (State.RUNNING, State.DEGRADED),
     )
     if other is None:
         return None

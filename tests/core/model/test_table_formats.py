@@ -15,8 +15,8 @@ OTHERS = [
 
 
 def test_format_that_is_not_in_the_table_is_neither_read_nor_written_nor_counted() -> None:
-    assert table_format("kafka") == TableFormat("kafka")
-    assert not TableFormat("kafka").external_input and not TableFormat("kafka").written
+    assert table_format("avro") == TableFormat("avro")
+    assert not TableFormat("avro").external_input and not TableFormat("avro").written
 
 
 def _compared(tree: ast.AST) -> set[object]:

@@ -502,6 +502,7 @@ class ScriptedFiles:
         *,
         take_changes: Set[int] = frozenset(),
         tracked: bool = False,
+        running: bool = False,
     ) -> tuple[TableName, TableFault] | None:
         return self.others.get(checkpoint)
 

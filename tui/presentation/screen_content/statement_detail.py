@@ -135,8 +135,8 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
         "table": Span(str(source.get("table", "?"))),
         "behind": Span(short_duration(_number(source.get("behind_s")))),
         "rows": Span(mark + (long_number(rows) if isinstance(rows, int) else "?")),
-        "files": Span(str(source.get("files", "?"))),
-        "bytes": Span(short_size(_number(source.get("bytes")))),
+        "files": Span("-" if source.get("topics") else str(source.get("files", "?"))),
+        "bytes": Span("-" if source.get("topics") else short_size(_number(source.get("bytes")))),
         "note": Span("  dropped or replaced", Tone.BAD) if missing else Span(_versions(source), Tone.DIM),
     }
 

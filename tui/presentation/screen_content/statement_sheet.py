@@ -233,10 +233,11 @@ def _measured(
     most = max((value for value in lags if value is not None), default=None)
     trend, tone = statement.trend_words(known), TREND_TONES[statement.trend]
     trend = trend if trend.startswith((str(statement.trend), "starting")) else f"{statement.trend}, {trend}"
+    of_topics = any(source.get("topics") for source in known.sources)
     behind = (
         Span(long_duration(known.behind_s)),
         Span(f"{long_number(known.lag_rows)} rows{'' if known.exact else ' (estimate)'}", dim),
-        Span(f"{long_number(known.lag_files)} files", dim),
+        Span("" if of_topics else f"{long_number(known.lag_files)} files", dim),
         Span(f"{look.glyphs.trends[statement.trend]} {trend}".strip(), tone),
         Span(age_words(known, look.now).strip(), dim),
         Span(f"most {short_number(most)} in {short_duration(look.now - samples[0].at)}" if samples else "", dim),

@@ -1,0 +1,184 @@
+"""Kafka topics as external tables: the options of their DDL, their location, and how a message becomes a row.
+
+A table lists its topics in `subscribe`. Its columns are the fields of the JSON value, or `_value` alone if the values
+are not parsed. Columns whose names begin with an underscore hold the parts of the message itself.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+
+from core.sql.statement import Column, TableDdl
+from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.sentence import Fact, FactKind
+
+SERVERS = "kafka.bootstrap.servers"
+TOPICS = "subscribe"
+VALUE_FORMAT = "value.format"
+"""The only option that Spark does not know: how values are parsed, as a `ValueFormat`."""
+
+_SCHEME = "kafka://"
+_HEADERS = "array<struct<key:string,value:binary>>"
+_OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
+    "_key": ("string", "binary"), "_value": ("string", "binary"), "_topic": ("string",), "_partition": ("int",),
+    "_offset": ("bigint",), "_timestamp": ("timestamp",), "_headers": (_HEADERS,),
+}  # fmt: skip
+"""Columns that hold a part of the message, with the types that each may have; the first is suggested."""
+_CORRUPT = "_corrupt"
+"""Column for a value that cannot be parsed, which otherwise fails the batch."""
+POISON = "HEADGATE_POISON_MESSAGE"
+"""Error class of a batch that failed because of a value that cannot be parsed."""
+
+_OPTIONS = frozenset(
+    {
+        TOPICS, VALUE_FORMAT, "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp",
+        "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+        "minpartitions", "maxrecordsperpartition", "failondataloss", "kafkaconsumer.polltimeoutms",
+        "fetchoffset.numretries", "fetchoffset.retryintervalms",
+    }
+)  # fmt: skip
+"""Options in lower case, besides those of Kafka's client, which begin with `kafka.` (Spark 4.2 Kafka guide)."""
+_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key", re.I)
+_SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
+_TOPIC = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
+
+
+class ValueFormat(StrEnum):
+    """How the value of a message is parsed into columns."""
+
+    JSON = "json"
+    RAW = "raw"
+
+
+class TopicFault(FactKind):
+    """Why a table over Kafka topics cannot be read as it is declared."""
+
+    NO_SERVERS = (
+        "names no broker",
+        "write OPTIONS ('kafka.bootstrap.servers'='host:9092', subscribe='topic') after USING kafka",
+    )
+    BAD_SERVER = "names the broker {server}, which is not host:port", "write host:port, separated by commas"
+    NO_TOPICS = "names no topic", "add subscribe='topic' to its OPTIONS; several topics are separated by commas"
+    BAD_TOPIC = "names the topic {topic}, which Kafka does not allow", "write letters, digits, dots, dashes and _"
+    PATTERN = "subscribes by {option}", "list the topics in subscribe: a new topic then appears in a plan"
+    SECRET = (
+        "has the secret {option} in its OPTIONS, which the ledger would store",
+        "remove it: this version connects to brokers without a secret",
+    )
+    UNKNOWN_OPTION = "has the option {option}, which Spark would ignore", "remove it; options: {known}"
+    VALUE_FORMAT = "has the value format {format}", "write value.format='json' or value.format='raw'"
+    UNDERSCORE = "has a column {column}, and names with _ are parts of a message", "rename it, or use one of {known}"
+    TYPE = "has {column} {found}", "declare {column} {expected}"
+    RAW_COLUMNS = "does not parse its values, and declares {column}", "declare _value instead, or value.format='json'"
+    NO_COLUMNS = "declares no column of the value", "declare the fields of the JSON value, or value.format='raw'"
+    PARTITIONED = "is partitioned", "remove PARTITIONED BY: Kafka partitions are in the column _partition"
+
+
+def kafka_location(options: Mapping[str, str]) -> str:
+    """Return the location of a table from its options, `kafka://host:port,…/topic,…`; empty if one is missing.
+
+    The order of brokers and topics does not matter.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
+    return f"{_SCHEME}{servers}/{topics}" if servers and topics else ""
+
+
+def servers_and_topics(location: str) -> tuple[str, tuple[str, ...]]:
+    """Return the brokers, separated by commas, and the topics of a location made by `kafka_location`."""
+    servers, _, topics = location.removeprefix(_SCHEME).partition("/")
+    return servers, tuple(topics.split(","))
+
+
+def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
+    """Return the first fault in the declaration of a table over Kafka topics; None if it can be read."""
+    given = {key.lower(): value for key, value in ddl.options}
+    for name, _ in ddl.options:
+        if _SECRET.search(name):
+            return TopicFault.SECRET.of(option=name)
+        if name.lower() in ("subscribepattern", "assign"):
+            return TopicFault.PATTERN.of(option=name)
+        if name.lower() not in _OPTIONS and not name.lower().startswith("kafka."):
+            return TopicFault.UNKNOWN_OPTION.of(option=name, known=tuple(sorted(_OPTIONS)))
+    servers, topics = _listed(given.get(SERVERS, "")), _listed(given.get(TOPICS, ""))
+    if not servers:
+        return TopicFault.NO_SERVERS.of()
+    if bad := next((server for server in servers if not _SERVER.match(server)), ""):
+        return TopicFault.BAD_SERVER.of(server=bad)
+    if not topics:
+        return TopicFault.NO_TOPICS.of()
+    if bad := next((topic for topic in topics if not _TOPIC.match(topic)), ""):
+        return TopicFault.BAD_TOPIC.of(topic=bad)
+    if given.get(VALUE_FORMAT, ValueFormat.JSON).lower() not in list(ValueFormat):
+        return TopicFault.VALUE_FORMAT.of(format=given[VALUE_FORMAT])
+    return TopicFault.PARTITIONED.of() if ddl.partitioning else _column_fault(ddl)
+
+
+def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
+    raw = _value_format(ddl) is ValueFormat.RAW
+    for column in ddl.columns:
+        name, parts = column.name.lower(), (*_OF_MESSAGE, _CORRUPT)
+        types = ("string",) if name == _CORRUPT else _OF_MESSAGE.get(name)
+        if types is None and name.startswith("_"):
+            return TopicFault.UNDERSCORE.of(column=column.name, known=parts)
+        if types is not None and column.type not in types:
+            return TopicFault.TYPE.of(column=column.name, found=column.type, expected=types[0])
+        if raw and (types is None or name == _CORRUPT):
+            return TopicFault.RAW_COLUMNS.of(column=column.name)
+    return None if raw or any(map(_is_field, ddl.columns)) else TopicFault.NO_COLUMNS.of()
+
+
+def source_options(ddl: TableDdl) -> dict[str, str]:
+    """Return the options for Spark's Kafka source.
+
+    Unless the table says otherwise, a new version reads the topics from their earliest messages.
+    """
+    found = {key: value for key, value in ddl.options if key.lower() != VALUE_FORMAT}
+    if not any(key.lower().startswith("starting") for key in found):
+        found["startingOffsets"] = "earliest"
+    if any(column.name.lower() == "_headers" for column in ddl.columns):
+        found["includeHeaders"] = "true"
+    return found
+
+
+def row_expressions(ddl: TableDdl) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the SQL expressions that turn messages of Spark's Kafka source into rows.
+
+    The first ones are to be added to the columns of the source, each in a projection of its own, because each refers to
+    the previous one; there are none if values are not parsed. The second ones are the columns of the table.
+
+    A value that is not valid JSON fails the batch with `POISON` and its offset, unless `_corrupt` is declared to keep
+    it. With FAILFAST, Spark's error would not say which message it was (`from_json`, Spark 4.2.0).
+    """
+    columns = tuple(map(_expression, ddl.columns))
+    if _value_format(ddl) is ValueFormat.RAW:
+        return (), columns
+    fields = [f"{quoted_name(column.name)} {column.type}" for column in ddl.columns if _is_field(column)]
+    schema = quoted_string_literal(", ".join([*fields, f"{_CORRUPT} string"]))
+    mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
+    parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
+    if any(column.name.lower() == _CORRUPT for column in ddl.columns):
+        return (f"{parsed} AS _parsed",), columns
+    place = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
+    failure = f"raise_error(concat('[{POISON}] the message at ', {place}, ' is not JSON of the declared columns'))"
+    return (f"{parsed} AS _json", f"IF(_json.{_CORRUPT} IS NULL, _json, {failure}) AS _parsed"), columns
+
+
+def _expression(column: Column) -> str:
+    name = column.name.lower()
+    if name in _OF_MESSAGE:
+        return f"CAST({name.removeprefix('_')} AS {column.type}) AS {quoted_name(column.name)}"
+    return f"_parsed.{quoted_name(column.name)} AS {quoted_name(column.name)}"
+
+
+def _is_field(column: Column) -> bool:
+    return not column.name.startswith("_")
+
+
+def _value_format(ddl: TableDdl) -> ValueFormat:
+    said = next((value for key, value in ddl.options if key.lower() == VALUE_FORMAT), ValueFormat.JSON)
+    return ValueFormat(said.lower())
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))

@@ -1,0 +1,247 @@
+"""Offsets of Kafka topics: how far a statement is behind, and why it cannot continue with a topic.
+
+Spark commits no offsets to consumer groups; what a statement has read is in the offsets file of its checkpoint. The
+client library is an optional dependency and is imported when a topic is measured for the first time.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.model.errors import HeadgateError, Refused, TryAgain
+from core.model.names import TableName
+from core.model.states import TableFaultKind
+from core.ports.storage import SourceLag, TableFault
+from core.sql.kafka_topics import servers_and_topics
+from core.text.wording import counted
+
+Partition = tuple[str, int]
+"""Topic and partition number."""
+
+REFRESH_S = 0.5
+"""Seconds within which the offsets of a cluster are requested at most once, however many statements read it."""
+
+ANSWER_S = 3.0
+"""Longest wait for an answer of a broker, in seconds."""
+
+SILENT_S = 5.0
+"""Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """One Kafka cluster: its client, and its offsets as last requested."""
+
+    servers: str
+    admin: Any
+    consumer: Any
+    topics: set[str] = field(default_factory=set)
+    """All topics that were ever requested; they are listed together."""
+    earliest: dict[Partition, int] = field(default_factory=dict)
+    latest: dict[Partition, int] = field(default_factory=dict)
+    newest: dict[Partition, float] = field(default_factory=dict)
+    """The newest timestamp of each partition that has messages, in epoch seconds."""
+    listed_at: float | None = None
+    silent_until: float = 0.0
+    times: dict[Partition, tuple[int, float]] = field(default_factory=dict)
+    """The timestamp of the message at an offset, in epoch seconds; such a message never changes."""
+
+
+class KafkaOffsets:
+    """Reads the offsets of Kafka topics, with one client for each cluster. Safe to use from several threads."""
+
+    def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
+        self._refresh_s = refresh_s
+        self._clusters: dict[str, _Cluster] = {}
+        self._lock = threading.Lock()
+
+    def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
+        """Return the lag of a statement behind the topics at a location; `read` are its offsets, None before the first.
+
+        A partition that was added later has been read up to its earliest message. Raises TryAgain if no broker answers
+        in time, Refused if the client library is not installed.
+        """
+        servers, topics = servers_and_topics(location)
+        with self._lock:
+            cluster = self._listed(servers, topics)
+            latest = {each: end for each, end in cluster.latest.items() if each[0] in topics}
+            if not set(topics) <= {topic for topic, _ in latest}:
+                return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
+            # Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
+            begun = {each: max((read or {}).get(each, 0), cluster.earliest[each]) for each in latest}
+            unread = {each: begun[each] for each, end in latest.items() if begun[each] < end}
+            oldest = min(self._times(cluster, unread), default=None)
+            newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
+            pending, now = sum(latest[each] - begin for each, begin in unread.items()), time.time()
+            return SourceLag(
+                table=table,
+                files=pending,
+                bytes=0,
+                rows=pending,
+                exact=True,
+                oldest_s=None if oldest is None else max(0.0, now - oldest),
+                produced_rows=sum(latest.values()),
+                consumed_rows=sum(begun.values()),
+                newest_s=None if newest is None else max(0.0, now - newest),
+                topics=True,
+            )
+
+    def fault_behind(self, read: Mapping[Partition, int], location: str, *, fresh: bool = True) -> TableFault | None:
+        """Return why a statement at these offsets cannot continue with the topics; None if it can.
+
+        There are no offsets before the first batch. With `fresh`, as before a start, the offsets of the topics are
+        requested again. Raises like `lag`.
+        """
+        servers, topics = servers_and_topics(location)
+        with self._lock:
+            cluster = self._listed(servers, topics, fresh=fresh)
+            there = {topic for topic, _ in cluster.latest}
+            if missing := [topic for topic in topics if topic not in there]:
+                return TableFault(TableFaultKind.GONE, f"has no topic {' and '.join(missing)} at {servers}")
+            for each, offset in sorted(read.items()):
+                topic, partition = each
+                if topic not in topics:
+                    continue
+                if each not in cluster.latest:
+                    return TableFault(TableFaultKind.GONE, f"has no partition {partition} of topic {topic} any more")
+                if offset > cluster.latest[each]:
+                    ends = f"partition {partition} of topic {topic} ends at offset {cluster.latest[each]:,}"
+                    why = f"was created again: {ends}, and the statement has read up to {offset:,}"
+                    return TableFault(TableFaultKind.REPLACED, why)
+                if offset < cluster.earliest[each]:
+                    lost = counted(cluster.earliest[each] - offset, "unread message")
+                    begins = f"partition {partition} of topic {topic} begins at offset {cluster.earliest[each]:,}"
+                    why = f"has lost {lost} to its retention: {begins}, and the statement has read up to {offset:,}"
+                    return TableFault(TableFaultKind.LOG_GONE, why)
+        return None
+
+    def _listed(self, servers: str, topics: Iterable[str], *, fresh: bool = False) -> _Cluster:
+        """Return a cluster with the current offsets of all topics that were ever requested."""
+        cluster = self._clusters.get(servers) or self._connected(servers)
+        now = time.monotonic()
+        new = not cluster.topics.issuperset(topics)
+        cluster.topics.update(topics)
+        if now < cluster.silent_until:
+            raise _silent(servers, "it did not answer a moment ago")
+        if new or fresh or cluster.listed_at is None or now - cluster.listed_at >= self._refresh_s:
+            _list(cluster)
+            cluster.listed_at = now
+        return cluster
+
+    def _connected(self, servers: str) -> _Cluster:
+        try:
+            from confluent_kafka import Consumer
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise Refused(
+                "the lag behind Kafka topics is unknown: the package confluent-kafka is not installed",
+                remedy="pip install 'headgate[kafka]', then headgate restart-agent",
+            ) from error
+        conf: dict[str, Any] = {"bootstrap.servers": servers, "socket.timeout.ms": int(ANSWER_S * 1000)}
+        reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        cluster = _Cluster(servers, AdminClient(conf, logger=log), Consumer({**conf, **reading}, logger=log))
+        self._clusters[servers] = cluster
+        return cluster
+
+    def _times(self, cluster: _Cluster, offsets: Mapping[Partition, int]) -> list[float]:
+        """Return the timestamps of the messages at these offsets; a message that compaction removed has none."""
+        missing = {each: at for each, at in offsets.items() if cluster.times.get(each, (-1, 0.0))[0] != at}
+        if missing:
+            cluster.times.update(_timestamps(cluster, missing))
+        found = (cluster.times.get(each) for each in offsets)
+        return [known[1] for known, at in zip(found, offsets.values(), strict=True) if known and known[0] == at]
+
+
+def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
+    """Parse the Kafka offsets of a source from an offsets file; None if the source has none.
+
+    The file holds a version line, the metadata of the batch, then one line per source, for Kafka
+    `{"topic":{"0":12}}` (Spark 4.2.0).
+    """
+    lines = text.split("\n")[2:]
+    if ordinal >= len(lines) or not lines[ordinal].startswith("{"):
+        return None
+    parts = json.loads(lines[ordinal])
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, partitions in parts.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+    } or None
+
+
+def _list(cluster: _Cluster) -> None:
+    """Request the partitions of all topics, then their earliest and latest offsets; a missing topic has none."""
+    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    described = cluster.admin.describe_topics(TopicCollection(sorted(cluster.topics)), request_timeout=ANSWER_S)
+    partitions: list[Partition] = []
+    for topic, answer in described.items():
+        found = _answer(cluster, answer)
+        partitions += [(topic, part.id) for part in found.partitions] if found else []
+
+    def listed(spec: Any) -> dict[Partition, Any]:
+        asked = {TopicPartition(*each): spec for each in partitions}
+        answers = cluster.admin.list_offsets(asked, request_timeout=ANSWER_S) if asked else {}
+        found = {(place.topic, place.partition): _answer(cluster, answer) for place, answer in answers.items()}
+        return {each: result for each, result in found.items() if result is not None}
+
+    earliest, newest = listed(OffsetSpec.earliest()), listed(OffsetSpec.max_timestamp())
+    # Requested last, so that no earliest offset lies behind it.
+    latest = listed(OffsetSpec.latest())
+    cluster.earliest = {each: result.offset for each, result in earliest.items()}
+    cluster.latest = {each: result.offset for each, result in latest.items() if each in earliest}
+    cluster.newest = {each: result.timestamp / 1000 for each, result in newest.items() if result.timestamp > 0}
+
+
+def _answer(cluster: _Cluster, answer: Any) -> Any:
+    """Return the result of a request; None if the topic or partition does not exist."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        return answer.result(ANSWER_S + 1)
+    except KafkaException as error:
+        code, reason = error.args[0].code(), error.args[0].str()
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+            return None
+        if code not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            raise TryAgain(
+                f"a broker of {cluster.servers} refuses: {reason}", remedy="try again in a moment"
+            ) from error
+        cluster.silent_until = time.monotonic() + SILENT_S
+        raise _silent(cluster.servers, reason) from error
+    except TimeoutError as error:
+        cluster.silent_until = time.monotonic() + SILENT_S
+        raise _silent(cluster.servers, "no answer in time") from error
+
+
+def _timestamps(cluster: _Cluster, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[int, float]]:
+    """Read one message of each partition; returns the timestamps of those that arrive within ANSWER_S."""
+    from confluent_kafka import TopicPartition
+
+    cluster.consumer.assign([TopicPartition(*each, offset) for each, offset in offsets.items()])
+    # A partition stays paused after it was assigned again.
+    cluster.consumer.resume([TopicPartition(*each) for each in offsets])
+    found: dict[Partition, tuple[int, float]] = {}
+    ends_at = time.monotonic() + ANSWER_S
+    while len(found) < len(offsets) and time.monotonic() < ends_at:
+        message = cluster.consumer.poll(0.2)
+        if message is None or message.error():
+            continue
+        each = (message.topic(), message.partition())
+        if each not in found:
+            found[each] = (offsets[each], message.timestamp()[1] / 1000)
+            cluster.consumer.pause([TopicPartition(*each)])
+    cluster.consumer.unassign()
+    return found
+
+
+def _silent(servers: str, why: str) -> HeadgateError:
+    return TryAgain(f"no broker of {servers} answers: {why}", remedy="check that Kafka runs and can be reached")

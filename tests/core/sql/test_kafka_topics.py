@@ -1,0 +1,87 @@
+"""Tables over Kafka topics: what a declaration may say, and the rows that messages become."""
+
+import pytest
+
+from core.sql.ddl_reader import read_ddl
+from core.sql.kafka_topics import POISON, TopicFault, row_expressions, servers_and_topics, source_options, topic_fault
+from core.sql.statement import TableDdl
+
+SERVERS = "'kafka.bootstrap.servers'='a:9092, b:9092'"
+
+
+def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='t'", more: str = "") -> TableDdl:
+    ddl, problems = read_ddl(f"CREATE TABLE k ({columns}) USING kafka OPTIONS ({options}) {more}", "ddl.k.sql")
+    assert ddl is not None, problems
+    return ddl
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "fault"),
+    [
+        ("id BIGINT", f"{SERVERS}, subscribe='t'", None),
+        ("id BIGINT, _key BINARY, _offset BIGINT, _corrupt STRING", f"{SERVERS}, subscribe='t,u'", None),
+        ("_value BINARY, _headers ARRAY<STRUCT<key: STRING, value: BINARY>>",
+         f"{SERVERS}, subscribe='t', 'value.format'='raw'", None),
+        ("id BIGINT", f"{SERVERS}, Subscribe='t', startingOffsets='latest', maxOffsetsPerTrigger='10'", None),
+        ("id BIGINT", "subscribe='t'", TopicFault.NO_SERVERS),
+        ("id BIGINT", "'kafka.bootstrap.servers'='a', subscribe='t'", TopicFault.BAD_SERVER),
+        ("id BIGINT", SERVERS, TopicFault.NO_TOPICS),
+        ("id BIGINT", f"{SERVERS}, subscribe='a topic'", TopicFault.BAD_TOPIC),
+        ("id BIGINT", f"{SERVERS}, subscribePattern='t.*'", TopicFault.PATTERN),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', 'kafka.sasl.jaas.config'='x'", TopicFault.SECRET),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffset='latest'", TopicFault.UNKNOWN_OPTION),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='xml'", TopicFault.VALUE_FORMAT),
+        ("id BIGINT, _id BIGINT", f"{SERVERS}, subscribe='t'", TopicFault.UNDERSCORE),
+        ("id BIGINT, _offset INT", f"{SERVERS}, subscribe='t'", TopicFault.TYPE),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='raw'", TopicFault.RAW_COLUMNS),
+        ("_key STRING", f"{SERVERS}, subscribe='t'", TopicFault.NO_COLUMNS),
+    ],
+)  # fmt: skip
+def test_a_declaration_that_spark_could_not_read_is_refused(
+    columns: str, options: str, fault: TopicFault | None
+) -> None:
+    found = topic_fault(declared(columns, options))
+    assert (found.kind if found else None) is fault
+    assert found is None or found.remedy
+
+
+def test_partitions_are_not_declared() -> None:
+    found = topic_fault(declared(more="PARTITIONED BY (id)"))
+    assert found is not None and found.kind is TopicFault.PARTITIONED
+
+
+def test_the_location_names_brokers_and_topics_in_any_order() -> None:
+    one, other = (declared(options=f"{SERVERS}, subscribe='{topics}'") for topics in ("t, s", "s,t"))
+    assert one.location == other.location == "kafka://a:9092,b:9092/s,t"
+    assert servers_and_topics(one.location) == ("a:9092,b:9092", ("s", "t"))
+
+
+def test_a_location_beside_the_options_is_refused() -> None:
+    ddl, problems = read_ddl(
+        f"CREATE TABLE k (id INT) USING kafka OPTIONS ({SERVERS}, subscribe='t') LOCATION 'x'", "d"
+    )
+    assert ddl is None and "has no LOCATION" in problems[0].summary
+
+
+def test_a_new_version_reads_from_the_earliest_message_unless_the_table_says_otherwise() -> None:
+    assert source_options(declared())["startingOffsets"] == "earliest"
+    later = declared(options=f"{SERVERS}, subscribe='t', StartingOffsets='latest', 'value.format'='json'")
+    assert source_options(later) == {
+        "kafka.bootstrap.servers": "a:9092, b:9092",
+        "subscribe": "t",
+        "StartingOffsets": "latest",
+    }
+
+
+def test_a_value_that_cannot_be_parsed_fails_the_batch_unless_a_column_keeps_it() -> None:
+    steps, columns = row_expressions(declared("id BIGINT, _key STRING"))
+    assert columns == ("_parsed.id AS id", "CAST(key AS string) AS _key")
+    assert len(steps) == 2 and "raise_error" in steps[1] and POISON in steps[1]
+    steps, columns = row_expressions(declared("id BIGINT, _corrupt STRING"))
+    assert columns == ("_parsed.id AS id", "_parsed._corrupt AS _corrupt")
+    assert len(steps) == 1 and "raise_error" not in steps[0]
+
+
+def test_raw_values_are_not_parsed() -> None:
+    raw = declared("_value STRING, _offset BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='raw'")
+    assert row_expressions(raw) == ((), ("CAST(value AS string) AS _value", "CAST(offset AS bigint) AS _offset"))

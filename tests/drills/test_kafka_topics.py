@@ -1,0 +1,151 @@
+"""A statement over Kafka topics on a real broker, agent and pool: its rows, its lag, and faults of its topics."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+from kafka_broker import Broker, running_broker
+from tiny_project import Tiny, committed, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+LANDED = """CREATE TABLE landed (id BIGINT, kind STRING, _partition INT, _offset BIGINT) USING kafka
+OPTIONS ('kafka.bootstrap.servers'='{servers}', subscribe='events');"""
+OTHERS = {
+    "strict": "id BIGINT, _key STRING",
+    "lenient": "id BIGINT, _corrupt STRING",
+    "absent": "id BIGINT",
+}
+"""Columns of further topic tables: two over the topic `mixed`, and one over a topic that does not exist."""
+KEPT = "CREATE TABLE kept (id BIGINT, kind STRING, part INT, at BIGINT) USING parquet;"
+DML = "INSERT INTO kept SELECT id, kind, _partition AS part, _offset AS at FROM STREAM landed;"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as found:
+        found.create("events")
+        found.create("mixed")
+        found.produce("mixed", ['{"id": 1}', "not json", None, '{"id": 2}'], partition=0)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Tiny]:
+    ddl, dml = {"landed": LANDED.format(servers=broker.servers), "kept": KEPT}, {"kept": DML}
+    for name, columns in OTHERS.items():
+        options = (
+            f"'kafka.bootstrap.servers'='{broker.servers}', subscribe='{'absent' if name == 'absent' else 'mixed'}'"
+        )
+        ddl[f"{name}_in"] = f"CREATE TABLE {name}_in ({columns}) USING kafka OPTIONS ({options});"
+        kept = "_corrupt AS kind" if name == "lenient" else "CAST(NULL AS STRING) AS kind"
+        ddl[name] = f"CREATE TABLE {name} (id BIGINT, kind STRING) USING parquet;"
+        dml[name] = f"INSERT INTO {name} SELECT id, {kept} FROM STREAM {name}_in;"
+    with tiny_that_runs(tmp_path_factory.mktemp("topics"), landed=0, ddl=ddl, dml=dml) as found:
+        send(broker, found, 50)
+        assert found.apply(found.plan("kept")).returncode == 0
+        yield found
+
+
+def send(broker: Broker, tiny: Tiny, count: int) -> None:
+    """Send `count` messages with the next ids."""
+    ids = range(tiny.landed + 1, tiny.landed + count + 1)
+    tiny.landed += count
+    broker.produce("events", [json.dumps({"id": n, "kind": "ab"[n % 2]}) for n in ids])
+
+
+def all_arrived(tiny: Tiny) -> bool:
+    return tiny.ids("kept", 1) == list(range(1, tiny.landed + 1))
+
+
+def lag(tiny: Tiny) -> tuple[object, object, object]:
+    row = tiny.statements()["kept"]
+    return row["state"], row["lag_rows"], row["lag_exact"]
+
+
+def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: Broker) -> None:
+    until(lambda: all_arrived(tiny), 60, "the first messages are rows")
+    tiny.done("stop", "kept", "--confirm", "yes")
+    send(broker, tiny, 120)
+    until(lambda: lag(tiny) == ("stopped", 120, True), 30, "120 messages wait")
+    shown = tiny.done("show", "kept")
+    assert "120 rows" in shown and "files" not in shown.split("behind", 1)[1].splitlines()[0]
+    tiny.done("start", "kept", "--confirm", "yes")
+    until(lambda: all_arrived(tiny), 60, "they are rows")
+    until(lambda: lag(tiny) == ("running", 0, True), 30, "nothing waits")
+
+
+def test_a_killed_pool_and_a_killed_broker_lose_and_repeat_nothing(tiny: Tiny, broker: Broker) -> None:
+    until(lambda: all_arrived(tiny), 60, "all messages are rows")
+    send(broker, tiny, 40)
+    tiny.replace_pool()
+    send(broker, tiny, 40)
+    until(lambda: all_arrived(tiny), 120, "the new pool has read them")
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    tiny.done("up")
+    broker.kill()
+    until(lambda: lag(tiny)[1] is None, 60, "the lag is unknown while no broker answers")
+    broker.start()
+    send(broker, tiny, 40)
+    until(lambda: all_arrived(tiny), 120, "messages that arrived after the broker are rows")
+    until(lambda: lag(tiny)[1] == 0, 60, "the lag is known again")
+
+
+def test_messages_lost_to_retention_refuse_a_start_before_spark_can_damage_the_checkpoint(
+    tiny: Tiny, broker: Broker
+) -> None:
+    until(lambda: all_arrived(tiny), 60, "all messages are rows")
+    tiny.done("stop", "kept", "--confirm", "yes")
+    ends = {part: max(offsets(tiny, part)) + 1 for part in (0, 1)}
+    send(broker, tiny, 20)
+    broker.delete_before("events", {0: ends[0] + 3})
+    refused = tiny.run("start", "kept", "--confirm", "yes")
+    assert refused.returncode == 3, refused
+    assert "has lost 3 unread messages to its retention" in refused.stderr, refused
+    rebuilt = tiny.apply(tiny.plan("kept", "--rebuild"))
+    assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
+    until(lambda: tiny.ids("kept", 2)[-1:] == [tiny.landed], 60, "the new version reads what is left")
+
+
+def test_a_value_that_is_not_json_fails_with_its_offset_and_a_declared_column_keeps_it(
+    tiny: Tiny, broker: Broker
+) -> None:
+    failed = tiny.apply(tiny.plan("strict"))
+    assert failed.returncode == 1
+    assert "at offset 1 in partition 0 of topic mixed is not JSON" in failed.stdout + failed.stderr, failed
+    until(lambda: "declare the topic under another name" in tiny.done("show", "strict"), 30, "the remedy is shown")
+    assert tiny.apply(tiny.plan("lenient")).returncode == 0
+    rows = [
+        row
+        for file in committed(tiny.folder / "data/tables/lenient__v1")
+        for row in parquet.read_table(file).to_pylist()
+    ]
+    assert sorted((row["id"] or 0, row["kind"]) for row in rows if row["kind"] is None) == [
+        (0, None),
+        (1, None),
+        (2, None),
+    ]
+    assert [row for row in rows if row["kind"]] == [{"id": None, "kind": "not json"}]
+
+
+def test_a_topic_that_does_not_exist_is_named_before_the_start(tiny: Tiny, broker: Broker) -> None:
+    refused = tiny.apply(tiny.plan("absent"))
+    assert refused.returncode == 1
+    assert f"has no topic absent at {broker.servers}" in refused.stdout + refused.stderr, refused
+    checks = json.loads(tiny.run("doctor", "--json").stdout)["checks"]
+    assert [check["ok"] for check in checks if check["name"] == "inputs"] == [False]
+    until(lambda: "has no topic absent" in tiny.done("show", "absent_in"), 60, "its table shows the fault")
+
+
+def offsets(tiny: Tiny, part: int) -> list[int]:
+    """Return the offsets of a partition whose messages are rows of the first version."""
+    return [row["at"] for row in rows(tiny, "kept__v1") if row["part"] == part]
+
+
+def rows(tiny: Tiny, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table, as readers in Spark see them."""
+    files = committed(tiny.folder / "data/tables" / table)
+    return [row for file in files for row in parquet.read_table(file).to_pylist()]

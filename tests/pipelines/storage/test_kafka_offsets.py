@@ -1,0 +1,134 @@
+"""Offsets of a real broker: the lag behind topics, and the topics with which a statement cannot continue."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kafka_broker import Broker, running_broker
+from live_project import until
+
+from core.model.errors import TryAgain
+from core.model.names import TableName
+from core.model.states import TableFaultKind
+from pipelines.storage import kafka_offsets
+from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
+
+pytestmark = pytest.mark.spark
+TABLE = TableName("orders")
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
+
+
+@pytest.fixture
+def offsets() -> KafkaOffsets:
+    """Offsets that are requested at every call."""
+    return KafkaOffsets(refresh_s=0)
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """Ask until a broker answers: right after a topic was created, a client may not know the leaders."""
+    found: list[T] = []
+
+    def is_answered() -> bool:
+        with suppress(TryAgain):
+            found.append(ask())
+        return bool(found)
+
+    until(is_answered, 30, "a broker answers")
+    return found[0]
+
+
+def place(broker: Broker, *topics: str) -> str:
+    return f"kafka://{broker.servers}/{','.join(topics)}"
+
+
+def test_the_lag_is_the_number_of_unread_messages_and_the_age_of_the_oldest(
+    broker: Broker, offsets: KafkaOffsets
+) -> None:
+    broker.create("lag")
+    empty = answered(lambda: offsets.lag(None, TABLE, place(broker, "lag")))
+    assert (empty.rows, empty.oldest_s, empty.newest_s, empty.exact) == (0, None, None, True)
+    broker.produce("lag", ["{}"] * 10)
+    first = offsets.lag(None, TABLE, place(broker, "lag"))
+    assert (first.rows, first.files, first.produced_rows, first.consumed_rows) == (10, 10, 10, 0)
+    assert first.topics and first.oldest_s is not None and 0 <= first.oldest_s < 60
+    read = {("lag", 0): 5, ("lag", 1): 2}
+    later = offsets.lag(read, TABLE, place(broker, "lag"))
+    assert (later.rows, later.produced_rows, later.consumed_rows) == (3, 10, 7)
+    assert later.newest_s is not None and later.oldest_s is not None
+    done = offsets.lag({("lag", 0): 5, ("lag", 1): 5}, TABLE, place(broker, "lag"))
+    assert (done.rows, done.oldest_s) == (0, None)
+
+
+def test_an_added_partition_is_unread_from_its_beginning(broker: Broker, offsets: KafkaOffsets) -> None:
+    broker.create("grown")
+    broker.produce("grown", ["{}"] * 2)
+    broker.add_partitions("grown", 3)
+    broker.produce("grown", ["{}"] * 4, partition=2)
+    read = {("grown", 0): 1, ("grown", 1): 1}
+    assert answered(lambda: offsets.lag(read, TABLE, place(broker, "grown"))).rows == 4
+    assert offsets.fault_behind(read, place(broker, "grown")) is None
+
+
+def test_several_topics_are_measured_together(broker: Broker, offsets: KafkaOffsets) -> None:
+    for topic, messages in (("one", 3), ("two", 4)):
+        broker.create(topic)
+        broker.produce(topic, ["{}"] * messages)
+    read = {("one", 0): 2, ("one", 1): 1}
+    assert answered(lambda: offsets.lag(read, TABLE, place(broker, "one", "two"))).rows == 4
+    assert offsets.lag(None, TABLE, place(broker, "two")).rows == 4
+
+
+def test_messages_lost_to_retention_are_a_fault_and_no_lag(broker: Broker, offsets: KafkaOffsets) -> None:
+    broker.create("short")
+    broker.produce("short", ["{}"] * 20)
+    broker.delete_before("short", {0: 6})
+    read = {("short", 0): 4, ("short", 1): 10}
+    fault = answered(lambda: offsets.fault_behind(read, place(broker, "short")))
+    assert fault is not None and fault.kind is TableFaultKind.LOG_GONE
+    assert fault.why.startswith("has lost 2 unread messages to its retention: partition 0 of topic short begins at")
+    assert offsets.lag(read, TABLE, place(broker, "short")).rows == 4
+    assert offsets.fault_behind({("short", 0): 6, ("short", 1): 10}, place(broker, "short")) is None
+
+
+def test_a_topic_that_was_deleted_is_missing_and_one_created_again_is_another(
+    broker: Broker, offsets: KafkaOffsets
+) -> None:
+    broker.create("again")
+    broker.produce("again", ["{}"] * 4)
+    read = {("again", 0): 2, ("again", 1): 2}
+    assert answered(lambda: offsets.fault_behind(read, place(broker, "again"))) is None
+    broker.delete("again")
+    gone = offsets.fault_behind(read, place(broker, "again"))
+    assert gone is not None and gone.kind is TableFaultKind.GONE and gone.why.startswith("has no topic again at")
+    assert offsets.lag(read, TABLE, place(broker, "again")).missing
+    broker.create("again")
+    other = answered(lambda: offsets.fault_behind(read, place(broker, "again")))
+    assert other is not None and other.kind is TableFaultKind.REPLACED and other.why.startswith("was created again")
+
+
+def test_a_cluster_that_does_not_answer_delays_one_measurement_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_offsets, "ANSWER_S", 1.0)
+    offsets, asked = KafkaOffsets(), []
+    monkeypatch.setattr(kafka_offsets, "_list", lambda cluster, listed=kafka_offsets._list: (
+        asked.append(cluster.servers), listed(cluster)))  # fmt: skip
+    for _ in range(3):
+        with pytest.raises(TryAgain, match=r"no broker of 127\.0\.0\.1:9 answers"):
+            offsets.lag(None, TABLE, "kafka://127.0.0.1:9/t")
+    assert asked == ["127.0.0.1:9"]
+
+
+def test_offsets_are_read_from_the_line_of_their_source() -> None:
+    text = 'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}\n{"a":{"0":12,"1":7},"b":{"0":1}}\n-'
+    assert offsets_of(text, 0) is None
+    assert offsets_of(text, 1) == {("a", 0): 12, ("a", 1): 7, ("b", 0): 1}
+    assert offsets_of(text, 2) is None and offsets_of(text, 3) is None

@@ -1,0 +1,148 @@
+"""A Kafka broker for tests: one KRaft process on loopback, and a client that writes messages and manages topics."""
+
+import base64
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from live_project import until
+from pool_jars import CACHE
+
+from pipelines.local_pool.java_and_spark import find_java, spark_home
+
+KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.2")
+"""The broker's artifact; with its dependencies it is 45 jars of 43 MB."""
+
+
+class Broker:
+    """A broker with its data in `folder`; it can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self._controller = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._java = str(Path(find_java().home) / "bin" / "java")
+        self._jars = f"{broker_jars()}/*"
+        self._properties = folder / "server.properties"
+        self._properties.write_text(
+            f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+            f"controller.quorum.voters=1@127.0.0.1:{self._controller}\nlog.dirs={folder}/data\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}\n"
+            "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
+            "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
+        )
+        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._run("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._properties)).wait(60)
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.servers})
+
+    def start(self) -> None:
+        """Start the broker, and wait until it answers."""
+        self._process = self._run("kafka.Kafka", str(self._properties))
+        until(self._answers, 60, "the broker answers")
+
+    def kill(self) -> None:
+        """Kill the broker; its data stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def create(self, topic: str, partitions: int = 2, **config: str) -> None:
+        """Create a topic, and wait until it is known."""
+        for done in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
+            done.result(30)
+        until(lambda: self._partitions(topic) == partitions, 30, f"{topic} exists")
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Increase the number of a topic's partitions to `total`."""
+        for done in self.admin.create_partitions([NewPartitions(topic, total)]).values():
+            done.result(30)
+        until(lambda: self._partitions(topic) == total, 30, f"{topic} has {total} partitions")
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        for done in self.admin.delete_topics([topic]).values():
+            done.result(30)
+        until(lambda: not self._partitions(topic), 30, f"{topic} is gone")
+
+    def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Delete the messages before an offset of each partition, as retention would."""
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        for done in self.admin.delete_records(places).values():
+            done.result(30)
+
+    def produce(self, topic: str, values: Sequence[str | None], *, partition: int | None = None) -> None:
+        """Write messages with their position as key, round robin over two partitions unless one is given."""
+        producer = Producer({"bootstrap.servers": self.servers})
+        for n, value in enumerate(values):
+            producer.produce(topic, key=str(n), value=value, partition=n % 2 if partition is None else partition)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def _answers(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        with socket.socket() as found:
+            return found.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def _partitions(self, topic: str) -> int:
+        found = self.admin.list_topics(topic, timeout=10).topics.get(topic)
+        return len(found.partitions) if found and not found.error else 0
+
+    def _run(self, *command: str) -> "subprocess.Popen[bytes]":
+        with open(self.folder / "log", "ab") as log:
+            java = [self._java, "-Xmx256m", "-XX:+UseSerialGC", "-cp", self._jars, *command]
+            return subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[Broker]:
+    """Yield a broker that runs, and kill it at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    broker = Broker(folder)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
+def broker_jars() -> Path:
+    """Return the folder with the broker's jars, downloaded once by the Ivy inside pyspark; skip the test without."""
+    target = CACHE / "-".join(KAFKA)
+    if target.is_dir():
+        return target
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=CACHE) as beside:
+        ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
+        command: list[Any] = [Path(find_java().home) / "bin" / "java", "-jar", ivy, "-cache", f"{beside}/cache"]
+        command += ["-dependency", *KAFKA, "-confs", "default"]
+        command += ["-retrieve", f"{beside}/jars/[artifact]-[revision].[ext]"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        jars = Path(beside) / "jars"
+        if done.returncode != 0 or not jars.is_dir():
+            pytest.skip(f"no jars of Kafka: {done.stdout[-300:]}")
+        os.rename(jars, target)
+    return target
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing uses."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,43 @@
+"""Jars of connectors for tests, downloaded once into the user's cache as the product downloads them for a pool."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import HeadgateError
+from core.project.connectors import DELTA, KAFKA, Connector
+from pipelines.local_pool.connector_jars import ConnectorJars
+from pipelines.local_pool.java_and_spark import find_java, spark_home
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headgate-tests"
+
+
+def delta_jars() -> Path:
+    """Return the folder with Delta's jars; skip the test if no jar repository can be reached."""
+    return _jars_of(DELTA)
+
+
+def kafka_jars() -> Path:
+    """Return the folder with the jars of Spark's Kafka source; skip the test like `delta_jars`."""
+    return _jars_of(KAFKA)
+
+
+def _jars_of(connector: Connector) -> Path:
+    folder, failure = _obtained(connector)
+    if failure:
+        pytest.skip(f"no jars of {connector.name}: {failure}")
+    return folder
+
+
+@cache
+def _obtained(connector: Connector) -> tuple[Path, str]:
+    """Return the folder and the reason why it is empty, or ""; tries once per process."""
+    jars = ConnectorJars(CACHE, CACHE, (connector,), {})
+    try:
+        if jars.fetched() is None:
+            jars.obtain(spark_home(), find_java().home, print)
+    except HeadgateError as error:
+        return jars.folder, str(error)
+    return jars.folder, ""
