@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
+from core.lineage.column_usage import reads_column
 from core.model.actions import Action, StepKind, Strategy
 from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
@@ -21,7 +22,7 @@ from core.planner.left_behind_and_exposures import find_left_behind
 from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
 from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
 from core.planner.plan_steps import StepBuilder
-from core.planner.remarks import PlanWarningKind
+from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import decide_table
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
@@ -29,6 +30,8 @@ from core.planner.strategy_costs import StrategyCosts
 from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
 from core.planner.warnings import add_warnings, warn_of_old_inputs
 from core.text.sentence import Fact
+
+_STARTS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 
 
 def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
@@ -43,6 +46,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     }
     used = _use_orphan_versions(context, scope, found.by_table, versions) if scope.request.continues else {}
     bindings = {table: _bindings_then(context, table, decision, versions) for table, decision in found.by_table.items()}
+    _refuse_missing_columns(context, found, bindings)
     moves = rebuilt or any(
         bindings[t] != context.bindings.of(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
     )
@@ -76,6 +80,36 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
     if any(step.do is StepKind.SOAK for step in steps):
         found.warn(TableName(""), PlanWarningKind.SOAKS.of(minutes=context.declared.environment.soak_min))
     return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
+
+
+def _refuse_missing_columns(
+    context: PlanningContext, found: DeployDecisions, bindings: Mapping[TableName, tuple[Binding, ...]]
+) -> None:
+    """Refuse statements that read a declared column which the parent's version that they are bound to lacks.
+
+    The plan does not deploy that declaration, so the start would fail.
+    """
+    tables = context.declared.tables
+    for table, decision in found.by_table.items():
+        statement = tables[table].parsed if table in tables else None
+        if statement is None or decision.action not in _STARTS:
+            continue
+        for parent, serving in ((each.parent, each.version) for each in bindings[table] if each.parent in tables):
+            above = found.by_table.get(parent)
+            if above is not None and above.action is not Action.KEEP:
+                continue
+            deployed = context.revisions.deployed(parent) if context.observed.is_deployed(parent) else None
+            if deployed is None or serving != context.observed.deployment(parent).version:
+                continue
+            there = {column.name.lower() for column in deployed.ddl.columns}
+            added = [c.name for c in tables[parent].parsed_ddl.columns if c.name.lower() not in there]
+            columns = {
+                read.table: tables[read.table].parsed_ddl.columns for read in statement.reads if read.table in tables
+            }
+            if lacks := tuple(name for name in added if reads_column(statement, parent, name, columns)):
+                version = physical_name(parent, serving) if serving else str(parent)
+                fact = PlanRefusalKind.BOUND_VERSION_LACKS.of(columns=lacks, parent=parent, version=version)
+                found.refuse(table, fact)
 
 
 def _use_orphan_versions(

@@ -185,6 +185,10 @@ class PlanRefusalKind(FactKind):
     EXTERNAL_CHANGED = (
         "{table} is external and changed: {edits}", "declare it under a new name and move its readers there",
     )  # fmt: skip
+    BOUND_VERSION_LACKS = (
+        "{table} reads {columns} of {parent}, but the plan binds it to {version}, which lacks {columns}",
+        "plan both: headgate plan {parent} {table}",
+    )
     EXTERNAL_LOSES_COLUMN = (
         "{table} is external: only its writer can change it",
         "declare it under a new name and move its readers there",
