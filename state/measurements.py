@@ -97,7 +97,7 @@ class MeasurementReads(LedgerReads):
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
-        """List the latest events of one table, or of all tables and the environment if None is given, newest first."""
+        """List the latest events, newest first; if `table` is None, those of all tables and of the environment."""
         if table is None:
             return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'

@@ -41,7 +41,7 @@ def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | Non
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether Spark is known to accept the old state for the new SQL (tested on 4.2.0).
+    """Return whether Spark is known to accept the old state for the new SQL (tested on Spark 4.2.0).
 
     Spark accepts a different length of a tumbling window, min in place of max or the reverse, and an inner join in
     place of a left join (see `same_checkpoint.txt`). A left join in place of an inner join is treated as rejected,

@@ -23,7 +23,7 @@ from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
-"""Operator kinds that Spark names differently: windows and DISTINCT are aggregates to Spark (tested on 4.2.0)."""
+"""Operator kinds that Spark names differently: windows and DISTINCT are aggregates to Spark (tested on Spark 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
 """Matches the position in a Spark error message; Spark counts lines from the start of the query, not of the file."""
@@ -191,7 +191,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key under which the result of an upgrade test is stored, given the hashes of both revisions."""
+    """Return the ledger key for the result of testing a statement's upgrade, given the hashes of both revisions."""
     return f"upgrade {old} {new}"
 
 

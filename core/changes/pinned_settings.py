@@ -54,7 +54,7 @@ def recorded_pool(pool: Pool) -> Pool:
     """Return a pool in the form that ledger and plans record: only settings that can affect rows or state, no secrets.
 
     Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
-    secret names follow Spark's default of `spark.redaction.regex` (4.2.0).
+    secret names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url
     return replace(pool, url=url, conf=tuple(sorted(pair for pair in pool.conf if _is_recorded(pair[0]))))

@@ -38,9 +38,10 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield every difference between two revisions; any edited SQL or DDL also yields COMMENT_OR_FORMAT.
+    """Yield every difference between two revisions of a table, plus COMMENT_OR_FORMAT if SQL or DDL was edited.
 
-    A column is widened in place only if all other edits keep state and sources; otherwise the table is rebuilt.
+    A widened column yields COLUMN_WIDENED if a single restart can apply all differences; if not, it yields
+    COLUMNS_CHANGED, which requires a rebuild.
     """
     found = tuple(_differences(old, new))
     alone = all(kind in _BESIDE_WIDER_TYPES for kind, _ in found)
@@ -73,7 +74,7 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     """Return the columns that an unchanged stateful statement gains through a star.
 
-    Spark refuses to continue with such a state (4.2.0). Unchanged SQL can gain a column only through a star.
+    Spark refuses to continue with such a state (Spark 4.2.0). Unchanged SQL can gain a column only through a star.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()

@@ -1,7 +1,8 @@
 """Requests to Spark to analyse a statement, and Spark's answers.
 
-An answer can raise the severity of a change but never lower it, because Spark also distinguishes some statements that
-have the same meaning.
+An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED; no answer makes a change milder. If
+Spark merely distinguishes the old statement from the new one, the change stays as it is, because two such statements
+may still have the same meaning.
 """
 
 import hashlib
@@ -78,7 +79,7 @@ class AnalysisRefusal:
     """Spark's reason for rejecting a statement."""
 
     error_class: str
-    """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY; seen on 4.2.0); empty if the error has none."""
+    """Spark's error class, sometimes `_LEGACY_ERROR_TEMP_…` (ORDER BY in Spark 4.2.0); empty if the error has none."""
     message: str
 
 

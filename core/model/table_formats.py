@@ -66,7 +66,7 @@ class TableFormat:
     """Properties that an upserted table needs from its creation on, so that its readers see every change."""
     subfolder: str = ""
     """Subfolder of a version's folder that holds the table itself, because Delta creates no table beside other files
-    (4.4.0).
+    (Delta 4.4.0).
     """
 
     retention_property: str = ""

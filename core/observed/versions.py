@@ -126,7 +126,7 @@ class Deployment:
 
     @property
     def stored_as(self) -> str:
-        """The name that `table_format` accepts: `format`, or its variant for tables that other systems write."""
+        """The format name to pass to `table_format`: `format`, or `format_of_others(format)` for an external table."""
         return format_of_others(self.format) if self.external else self.format
 
     @property

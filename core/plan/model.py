@@ -314,7 +314,7 @@ class Plan:
 
     @property
     def acknowledges(self) -> bool:
-        """Return whether the plan must be acknowledged, because it changes a watermark on existing state for good."""
+        """Return whether the plan permanently changes a watermark on existing state and so needs acknowledgement."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property

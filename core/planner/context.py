@@ -65,12 +65,12 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of one environment; missing details are filled in from the declared tables."""
+    """The observed deployments of one environment, completed where an observation gives only the state of a table."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
         self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
-        """Observations by table, sorted by name, with missing versions filled in."""
+        """Observations by table, sorted by name. A deployed statement without an observed version has version 1."""
 
     def statistics(self, table: TableName) -> TableStatistics:
         """Return a table's measurements; every value is unknown if the table was not measured."""
@@ -86,7 +86,7 @@ class ObservedTables:
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return the observed deployment of a table, with missing versions filled in; its state may be ABSENT."""
+        """Return the observed deployment of a table. Its state is ABSENT if there is no observation of the table."""
         return self.deployments.get(table, _ABSENT)
 
     def replaced_versions_kept_running(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:

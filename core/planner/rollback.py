@@ -285,7 +285,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the undo commands of a plan that is not a deploy; tables without one get an entry without a command."""
+    """Return the commands that undo a plan other than a deploy; an entry without a command gives the reason."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":

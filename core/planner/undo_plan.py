@@ -160,7 +160,10 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return an undo with its total rows to read and its latest predicted end; each is None if unknown."""
+    """Return the undo with the total of the rows that its nodes read again, and the time until the last node finishes.
+
+    A total or time is None if it is unknown for any of the nodes.
+    """
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]

@@ -50,7 +50,7 @@ APPEND, UPSERT = "append", "upsert"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The content of `<table>.yml`, with the project's defaults filled in."""
+    """The settings in `<table>.yml`; the project's defaults apply to those that it omits."""
 
     trigger: str = "10 seconds"
     """Processing-time interval of the trigger, as Spark writes it."""

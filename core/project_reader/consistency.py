@@ -215,7 +215,7 @@ def _wrong_read(
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
     """Return the summary and remedy of a mistake in a watermark on a column of a table; None if there is none.
 
-    Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on 4.2.0).
+    Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on Spark 4.2.0).
     """
     name = read.watermark.column if read.watermark is not None else ""
     if not name.replace("_", "a").isalnum():

@@ -226,7 +226,11 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 
 
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
-    """List the tables for which their own yml, or else their folder's yml or the defaults, sets `protect: true`."""
+    """Return the tables to which `protect: true` applies, sorted.
+
+    A table's settings come from its own yml file, or from the folder's yml file if it has none; the defaults apply to
+    settings that the file omits.
+    """
     found = []
     for folder in read_script_folders(texts, problems):
         known: dict[str, Settings] = {}

@@ -144,9 +144,9 @@ def impact_of(
 ) -> Impact:
     """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
-    `children` is the option of a plan request; if it is empty, the default applies. If the table is not deployed, every
-    declared table is treated as running. The time is linear in the number of reads, plus the time to parse each
-    statement that may use the column, unless `tracer` has parsed it before.
+    `children` is a value of `--children`; empty means product for a rebuild, and none for a delete. If the table is not
+    deployed, every declared table is treated as running. The time is linear in the number of reads, plus the time to
+    parse each statement that may use the column, unless `tracer` has parsed it before.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)

@@ -14,7 +14,7 @@ from core.sql.tokens.lexer import open_sql, tokens_of
 from core.text.sentence import Fact, FactKind
 
 _BUILTIN = (["builtin"], ["system", "builtin"])
-"""Qualifiers with which Spark's own functions may be called (tested on 4.2.0)."""
+"""Qualifiers with which Spark's own functions may be called (tested on Spark 4.2.0)."""
 
 
 class AnalysisRisk(FactKind):

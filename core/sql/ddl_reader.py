@@ -224,7 +224,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 def _take_path(clauses: _Clauses, first: Token) -> None:
     """Convert `OPTIONS (path '…')` to LOCATION; raise SqlDiagnostic if the location is given twice.
 
-    Spark does the same (AstBuilder.cleanTableOptions in 4.2.0).
+    Spark does the same (AstBuilder.cleanTableOptions in Spark 4.2.0).
     """
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:

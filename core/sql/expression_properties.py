@@ -17,7 +17,7 @@ from core.text.sentence import Fact, FactKind
 from core.text.wording import clipped
 
 _VOLATILE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
-"""Non-deterministic functions that Spark accepts in a condition of MERGE, or rejects only at run time (4.2.0)."""
+"""Non-deterministic functions that Spark accepts in a condition of MERGE, or rejects only at run time (Spark 4.2.0)."""
 
 
 class ConditionFault(FactKind):

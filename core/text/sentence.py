@@ -78,7 +78,7 @@ class Fact(Generic[Kind]):
 
     @property
     def sentence(self) -> Sentence:
-        """The human-readable sentence, with the values filled in."""
+        """The human-readable sentence, with the values in place of its placeholders."""
         return Sentence(str(self))
 
     @property

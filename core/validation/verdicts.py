@@ -77,7 +77,7 @@ def profile_results(
     """Evaluate row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
     `doubled` means that there are unexpected duplicates: if rows cannot be paired, differences are then unexplained. An
-    empty new version is always unexpected, unless `empties` is set because it withholds rows.
+    empty new version is always unexpected, unless `empties` is set: all rows may then be missing for a known reason.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})

@@ -144,7 +144,7 @@ def _refuse_undecodable(*paths: str | None) -> None:
 
 
 def _refuse_escapes(data: str) -> None:
-    """Refuse a data folder whose path Spark would misread: Spark decodes `%20` and treats braces as a glob (4.2.0)."""
+    """Refuse a data folder whose path Spark would misread: Spark 4.2.0 decodes `%20` and treats braces as a glob."""
     if found := re.search("%[0-9A-Fa-f]{2}|[{}]", data):
         raise InvalidProject(
             f"the data folder {data} has {found[0]} in its name, which Spark takes for something else",

@@ -137,7 +137,7 @@ def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str
 
 
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
-    """Return a deployment's streamed reads in SQL order, in which Spark numbers `sources/<i>` (seen on 4.2.0).
+    """Return a deployment's streamed reads in SQL order, in which Spark numbers `sources/<i>` (seen on Spark 4.2.0).
 
     Validation rules that are newer than the deployment are not applied, because a running statement must be measured
     even if it violates them.

@@ -119,7 +119,11 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
-    """Return the feed settings given on the command line, or None if none are given; new settings end a pause."""
+    """Return the feed settings from `--rate` and `--no-bursts`, or None if neither option is used.
+
+    New settings resume paused feeds. Without `--rate`, the rate in `before`, the previous settings, is kept. Raises
+    UsageError if the rate is invalid.
+    """
     if given.rate is None and not given.no_bursts:
         return None
     rate = given.rate if given.rate is not None else (before or {}).get("rate", Feeds().rate)

@@ -85,7 +85,7 @@ def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> di
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Read the state saved by the generator's last run, or None without one; raises UsageError if it is invalid."""
+    """Return the state that the generator saved, or None if there is none; raises UsageError if it is invalid."""
     if not folder.book.exists():
         return None
     try:

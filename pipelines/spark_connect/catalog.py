@@ -40,7 +40,7 @@ _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
-"""Delta's error class for a table whose files are gone, so a drop deletes nothing (4.4.0)."""
+"""Delta's error class for a table whose files are gone, so a drop deletes nothing (Delta 4.4.0)."""
 _WORD = re.compile(r"\w+")
 
 
@@ -56,14 +56,14 @@ class SparkTables:
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS; raises EngineRefused if the name belongs to another table.
 
-        A table that `exists` at its location and has a log is registered without a list of columns: Delta would refuse
-        columns that were added later, and comments (4.4.0).
+        A table that `exists` at its location and has a log is registered without a list of columns: Delta 4.4.0 would
+        refuse a list with comments or with columns that were added later.
 
         If the name is new to the catalog, the success of CREATE TABLE proves that the table is as declared; only an
         existing entry is described and compared. A DDL without LOCATION is refused, because Spark would own the files.
 
         `columns` maps the columns in the table's log to their types. It takes precedence over DESCRIBE, which shows
-        VARCHAR as string (4.4.0).
+        a Delta table's VARCHAR columns as string (Delta 4.4.0).
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")

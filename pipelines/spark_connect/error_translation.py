@@ -67,7 +67,7 @@ _FAILURES = {
 }
 """Maps a phrase in the line of a Spark message that states the cause to the kind of failure (Spark 4.2.0)."""
 _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""Prefixes of the error classes with which Delta refuses a commit because the table has changed meanwhile (4.4.0)."""
+"""Prefixes of the error classes with which Delta 4.4.0 refuses a commit after a concurrent change to the table."""
 
 
 class SessionLost(PoolUnreachable):

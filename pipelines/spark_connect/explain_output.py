@@ -58,7 +58,7 @@ def stateful_operators_of(physical: str) -> tuple[AnalysedOperator, ...]:
 def normalized_plan(plan: str) -> str:
     """Renumber expression ids and watermark ids by first appearance, so that equal plans are equal strings.
 
-    Spark numbers expressions anew in each analysis and names each watermark by a random UUID (seen on 4.2.0).
+    Spark numbers expressions anew in each analysis and names each watermark by a random UUID (seen on Spark 4.2.0).
     """
     numbers: dict[str, str] = {}
 

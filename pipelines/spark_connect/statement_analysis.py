@@ -120,7 +120,7 @@ class ScratchDatabases:
         """Let Spark check whether a DataFrame can be streamed in append mode; returns its refusal, or None.
 
         Spark makes this check only when a query starts. The start therefore uses two mutually exclusive
-        options, which Spark rejects after the check and before the query exists (seen on 4.2.0). If a query
+        options, which Spark rejects after the check and before the query exists (seen on Spark 4.2.0). If a query
         does start, it is stopped.
         """
         self._checks += 1

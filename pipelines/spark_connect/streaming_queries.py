@@ -34,7 +34,7 @@ _DEAF_S = 5.0
 """If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
-"""Parts of Spark's status message while a query waits for input (4.2.0)."""
+"""Parts of Spark's status message while a query waits for input (Spark 4.2.0)."""
 
 _BACK_FILL_S = 30.0
 """Seconds between two requests for the progress of a query that has reported none."""
@@ -89,7 +89,7 @@ class SparkQueries:
         """Start a query and return Spark's handle; raises EngineRefused, for example if the name is taken.
 
         Raises Busy while the pool starts the writer of another keyed table, and if this writer's process does not start
-        in time. Spark allows such a process 10 s and then abandons it (4.2.0): six that started together on two cores
+        in time. Spark 4.2.0 allows such a process 10 s and then abandons it: six that started together on two cores
         were all late, and those of the next attempts competed with them.
         """
         if start.upsert is None:

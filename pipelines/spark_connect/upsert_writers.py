@@ -170,13 +170,13 @@ _MICROSECONDS = (
     ", map('timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', "
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
-"""JSON options for comparing rows; by default Spark's JSON drops everything below a millisecond (4.2.0)."""
+"""JSON options for comparing rows; by default Spark's JSON drops everything below a millisecond (Spark 4.2.0)."""
 
 _WRITERS: Mapping[int, Callable[[Upsert, str], Writer]] = {1: _writer_1, 2: _writer_2}
 
 
 NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
-"""Packages that PySpark imports in the process of a writer (4.2.0)."""
+"""Packages that PySpark imports in the process of a writer (Spark 4.2.0)."""
 
 _MISMATCH = "PYTHON_VERSION_MISMATCH"
 
@@ -213,7 +213,9 @@ def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence |
 _LOOKS_S = 0.05
 
 _THREAD = "SparkConnectExecuteThread_opId="
-"""Prefix of the name of the thread that executes an operation; the thread that sends its results lives longer (4.2.0).
+"""Prefix of the name of the thread that executes an operation (Spark 4.2.0).
+
+The thread that sends the operation's results lives longer.
 """
 
 

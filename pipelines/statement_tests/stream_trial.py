@@ -181,5 +181,8 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format of the table's data files, which tests write because their server has no connectors."""
+    """Return the format in which tests store the rows of a table.
+
+    It is the format of the table's data files, such as Parquet for Delta, because the tests' server has no connectors.
+    """
     return table_format(ddl.format).data_files or ddl.format

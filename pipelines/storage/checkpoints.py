@@ -508,7 +508,7 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the position (`logOffset`) in each source's log at the last commit, by ordinal; empty without one."""
+        """Return the last committed position (`logOffset`) in each source's log, by ordinal; empty if there is none."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)

@@ -76,14 +76,14 @@ _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
 """Metrics of MERGE, UPDATE and DELETE that count changed rows; files alone tell less, as they repeat unchanged rows
-(4.4.0).
+(Delta 4.4.0).
 """
 
 _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
 """Operations that change rows by hand, unless the commit also records a batch or is the MERGE of a keyed statement."""
 
 _OURS = "headgate_gone"
-"""Text in the condition of a keyed statement's MERGE, which the commit of the MERGE repeats (4.4.0)."""
+"""Text in the condition of a keyed statement's MERGE, which the commit of the MERGE repeats (Delta 4.4.0)."""
 
 
 class NoDeltaLog(Exception):
@@ -267,14 +267,14 @@ class DeltaLog:
         return ""
 
     def place_of(self, file: DataFile) -> str:
-        """Return the absolute path of a data file; a clone refers to the files of its origin by URI (4.4.0)."""
+        """Return the absolute path of a data file; a clone refers to the files of its origin by URI (Delta 4.4.0)."""
         if file.path.startswith("file:"):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Initialize the log with the state in its latest checkpoint; without one, reading begins at version 0."""
+        """Initialize the log from its latest checkpoint; if there is no checkpoint, reading begins at version 0."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return

@@ -170,7 +170,7 @@ class DeltaReaders:
     ) -> TableFault | None:
         """Return the fault that prevents a query at an offset from continuing to read a table; None if it can continue.
 
-        A stream of rows fails at a commit that deletes or updates rows (4.4.0), unless it reads changes
+        A stream of rows fails at a commit that deletes or updates rows (Delta 4.4.0), unless it reads changes
         (`takes_changes`). No stream continues past a renamed or dropped column unless it is `tracked`, that is, uses
         schema tracking. A lost column is reported only if there is no other fault, which tracking could not solve.
         """

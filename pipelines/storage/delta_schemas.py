@@ -1,7 +1,7 @@
 """Reads the schemas in the log of a Delta table: column types as DESCRIBE shows them, and lost columns.
 
-No stream of a table continues past a renamed or dropped column (4.4.0). A field may have a physical name in the data
-files, which a rename does not change; by default, both names are the same.
+In Delta 4.4.0, a stream continues past a renamed or dropped column only with schema tracking. A field may have a
+physical name in the data files, which a rename does not change; by default, both names are the same.
 """
 
 import json
@@ -17,9 +17,9 @@ _SAME = frozenset(
     {"string", "binary", "boolean", "float", "double", "date", "timestamp", "timestamp_ntz", "variant", "void"}
 )
 _AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata key with the type of a field that contains CHAR or VARCHAR, which JSON calls string (4.2.0)."""
+"""Metadata key with the type of a field that contains CHAR or VARCHAR, which JSON calls string (Spark 4.2.0)."""
 _COLLATIONS = "__COLLATIONS"
-"""Metadata key with the collation of a field, which the field's type does not show (4.2.0)."""
+"""Metadata key with the collation of a field, which the field's type does not show (Spark 4.2.0)."""
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:
@@ -60,7 +60,7 @@ _Place = tuple[str, ...]
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the version of the first commit that renamed or dropped a column, with a description; None without one."""
+    """Return the version and change of the first commit that renamed or dropped a column; None if there is none."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:

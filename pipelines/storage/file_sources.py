@@ -249,7 +249,7 @@ class FileSource:
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
-        """Yield the files of a plain folder that still exist, as last listed."""
+        """Yield the files that the last listing of a folder without a log found and that still exist."""
         for folder, listing in self._listings.items():
             for name in listing.names:
                 if (file := _file(f"{folder}/{name}")) is not None:
@@ -276,5 +276,5 @@ def logged_file(entry: dict[str, object]) -> SourceFile:
 
 
 def is_data(name: str) -> bool:
-    """Return whether Spark reads files of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
+    """Return whether Spark reads files of this name (Spark 4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
     return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))

@@ -85,7 +85,7 @@ class SourceFile:
 
 
 class RowCounter:
-    """Counts the rows of files, as their format requires; all folders share one counter and its time budget."""
+    """Counts the rows of source files in the way that suits their format; all folders share its time budget."""
 
     def __init__(self, *, window_s: float = WINDOW_S, budget_s: float = BUDGET_S) -> None:
         self._window_s = window_s

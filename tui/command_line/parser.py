@@ -20,7 +20,7 @@ COLUMNS = 80
 """Maximum line length of help; a narrower terminal folds between words where possible."""
 
 ALONE = ""
-"""Stands for the subcommand of a command used without one; it cannot be typed."""
+"""Stands for the subcommand if a command is used without a subcommand; it cannot be typed."""
 
 _PLACE = ("--project", "--env")
 

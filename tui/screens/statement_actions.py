@@ -80,7 +80,7 @@ class StatementActionsScreen(ConsoleScreen):
         return frozenset()
 
     def acted_on(self) -> tuple[str, ...]:
-        """Return the tables of the current action without external tables, which Headgate never changes."""
+        """Return the target tables of the current action, except external tables, which Headgate never changes."""
         statements = self.state.view.statements
         return tuple(
             name

@@ -2,7 +2,7 @@
 
 A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
 optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans
-of 4.2.0). Anything uncertain belongs to the part below (`pre`).
+of Spark 4.2.0). Anything uncertain belongs to the part below (`pre`).
 """
 
 import re

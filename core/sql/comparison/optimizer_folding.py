@@ -3,7 +3,7 @@
 An aggregate that no expression uses is not part of Spark's state, and the optimizer may remove the only expression that
 uses it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
 SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in
-catalyst/optimizer of 4.2.0). Unknown expressions are assumed not to stay intact. The script
+catalyst/optimizer of Spark 4.2.0). Unknown expressions are assumed not to stay intact. The script
 tests/drills/aggregates_that_spark_drops.py compares these decisions with optimized plans.
 """
 

@@ -52,7 +52,7 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """Return the SELECTs of two canonical queries, outermost first, with the names used in the SQL files.
+    """Return the SELECTs of two canonical queries, outermost first, with names as written in each query's SQL file.
 
     A table that is read twice is named by its alias, or by the canonical alias if it has none. A lateral view is named
     after the expression that it explodes, so that its alias does not matter.
@@ -292,7 +292,7 @@ def _sources(select: Any) -> Counter[str]:
 
 
 def _source(node: Any) -> str:
-    """Return the name of a table in FROM with its alias, `a subquery`, or the SQL of any other source."""
+    """Describe a source in FROM or JOIN: a table by name and alias, a subquery as "a subquery", others by their SQL."""
     if isinstance(node, exp.Table):
         return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else sql_of(node)

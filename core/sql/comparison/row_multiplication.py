@@ -187,7 +187,7 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Yield the edits that add a UNION branch, or that keep duplicates which were removed before."""
+    """Yield the edits that can add rows: an added UNION branch, or deduplication (UNION, DISTINCT) that was removed."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)

@@ -110,7 +110,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Return a source's columns in the order of `t.*` (4.2.0): those hidden by USING or NATURAL come first."""
+        """Return a source's columns in Spark 4.2.0's order of `t.*`: those hidden by USING or NATURAL come first."""
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}

@@ -1,6 +1,6 @@
 """Normalisation of FROM clauses, whatever their brackets; anything outside Spark's grammar is rejected.
 
-Spark (SqlBaseParser.g4 of 4.2.0, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
+Spark 4.2.0 (SqlBaseParser.g4, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
 and around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation
 into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like
 `(SELECT * FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.

@@ -1,6 +1,6 @@
 """Spark's operator precedence, made explicit with brackets before sqlglot parses the tokens.
 
-In Spark (SqlBaseParser.g4 of 4.2.0, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`,
+In Spark 4.2.0 (SqlBaseParser.g4, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`,
 followed by shifts, `&`, `^`, `|`, and finally all comparisons, which share one level. The operand of IN, LIKE, BETWEEN
 and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. SQL that
 sqlglot groups as Spark does is left unchanged.

@@ -177,7 +177,7 @@ def _show_types(query: Any, types: Sequence[str]) -> None:
 
 
 def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
-    """Replace `OVER (CLUSTER BY …)` with PARTITION BY, which is equivalent in a window (4.2.0, `windowSpec`)."""
+    """Replace `OVER (CLUSTER BY …)` with PARTITION BY, which is equivalent in a window (Spark 4.2.0, `windowSpec`)."""
     pairs = zip([None, *tokens], tokens, strict=False)
     return [
         word_at(TokenType.PARTITION_BY, "PARTITION BY", token)

@@ -1,7 +1,7 @@
 """Stars such as `*` and `t.*`, and the columns that EXCEPT removes from them.
 
 Spark resolves each name in EXCEPT against the columns of the star, and prefers a source to a struct of the same name. A
-struct from which a field is removed stays a struct (tested on 4.2.0; analysis/unresolved.scala).
+struct from which a field is removed stays a struct (tested on Spark 4.2.0; analysis/unresolved.scala).
 """
 
 from collections.abc import Collection

@@ -95,7 +95,7 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Map each column that USING or NATURAL merges to whether it is watermarked (tested on 4.2.0).
+    """Map each column that USING or NATURAL merges to whether it is watermarked (tested on Spark 4.2.0).
 
     The merged column is the left one, in a RIGHT JOIN the right one, and in a FULL JOIN a new one. NATURAL merges the
     columns that both sides have; a side with unknown columns is assumed to have every event-time column.

@@ -13,10 +13,10 @@ from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
-"""Error class of Spark's streaming check for the cases that have no class of their own (4.2.0)."""
+"""Error class of Spark's streaming check for the cases that have no class of their own (Spark 4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
-"""Error classes that Spark raises only when it plans a batch, and so never for an unused WITH query (4.2.0)."""
+"""Error classes that Spark raises only when it plans a batch, and so never for an unused WITH query (Spark 4.2.0)."""
 OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 

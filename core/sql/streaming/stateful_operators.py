@@ -77,7 +77,7 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
 
 
 def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
-    """Report an unused WITH query that makes Spark treat a subquery over tables as a stream (tested on 4.2.0)."""
+    """Report an unused WITH query that makes Spark treat a subquery over tables as a stream (tested on Spark 4.2.0)."""
     for cte in with_.expressions:
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
@@ -109,7 +109,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
     """Return a query's properties after its LIMIT, which is a stateful operator.
 
-    Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (tested on 4.2.0).
+    Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (Spark 4.2.0).
     """
     if limit in ("all", "0"):
         return flow
@@ -221,7 +221,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
     """Return a source's properties after its PIVOTs.
 
-    Each PIVOT groups by all columns that it does not mention, and keeps the state of two aggregates (tested on 4.2.0).
+    Each PIVOT groups by all columns that it does not mention, and keeps the state of two aggregates (Spark 4.2.0).
     """
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:

@@ -150,7 +150,7 @@ def _check_hints(tokens: Sequence[Token], text: str) -> None:
 def check_comments(tokens: Sequence[Token], source: SqlText) -> None:
     """Raise SqlDiagnostic for a comment or hint that ends at a different position in sqlglot than in Spark.
 
-    In Spark, comments nest except for `/*+`, and the contents of a hint are ordinary tokens (tested on 4.2.0).
+    In Spark, comments nest except for `/*+`, and the contents of a hint are ordinary tokens (tested on Spark 4.2.0).
     """
     text = source.text
     if "/*+" not in text:

@@ -232,7 +232,7 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
     """Rewrite MERGE as a query that reads the same tables; return the target table and the query.
 
     `[WITH …] MERGE INTO t USING s ON c WHEN …` becomes `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`, with one
-    EXISTS for each query in an action. Spark executes MERGE once, as a batch (`dmlStatementNoWith`, 4.2.0). Raises
+    EXISTS for each query in an action. Spark 4.2.0 executes MERGE once, as a batch (`dmlStatementNoWith`). Raises
     SqlDiagnostic for a malformed statement.
     """
     first = tokens[at]

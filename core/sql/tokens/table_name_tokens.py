@@ -1,6 +1,6 @@
 """Interpretation of tokens where a table or query is expected, before parsing.
 
-`TABLE t` is a complete query in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads it as a table called
+`TABLE t` is a complete query in Spark 4.2.0 (SqlBaseParser.g4, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
 """
 

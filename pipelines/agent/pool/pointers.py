@@ -79,7 +79,7 @@ EVERY_S = 30.0
 """Seconds between two rounds in which pointers are compared."""
 
 TABLES = 100
-"""Tables per round: Spark takes a third of a second to show this many views (4.2.0)."""
+"""Tables per round: Spark takes a third of a second to show this many views (Spark 4.2.0)."""
 
 
 class PointerCheck:

@@ -111,10 +111,9 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while another home's server uses the data folder, because its statements still write there.
+        """Raise Refused while a Spark server of another Headgate home uses the data folder and may write there.
 
-        The server of this home may be running. Its queries that belong to a lost or restored ledger are found and
-        continue.
+        This home's own server is allowed to run.
         """
         layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))

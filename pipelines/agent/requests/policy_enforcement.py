@@ -185,10 +185,10 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record the declared policy in a ledger that has none, or raise InvalidProject if headgate.yml is invalid.
+    """Record headgate.yml's policy in a ledger that has no policy, or raise InvalidProject if the file is invalid.
 
-    If the ledger marks the environment as protected, the policy is protected too; if it were not, deleting a line from
-    headgate.yml would end the protection.
+    If the ledger marks the environment as protected, the recorded policy is set to `protected` as well. Otherwise,
+    deleting that line from headgate.yml would end the protection.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

@@ -79,7 +79,11 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare a version's record with its row in the ledger. Return None if the row is up to date."""
+        """Compare a version's record with its row in the ledger, and return what an adoption would do with the version.
+
+        Returns None if the row is up to date, if there is no record, or if the record of a version in the ledger cannot
+        be read now.
+        """
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
         try:

@@ -60,7 +60,7 @@ class Caller:
     The login uid is read only for processes of root or of the agent's own user, such as those started by `sudo`. Any
     other process whose login uid is unset (container, service, cron) may set it (Linux: `audit_set_loginuid_perm`).
     Root and the agent's user could set it too, but they can write to the ledger anyway. The login uid is known only if
-    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5). Without one, only the uid is used,
+    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5). Without that, only the uid is used,
     because the process id may have been reused.
     """
 

@@ -114,7 +114,7 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused if Spark must not analyse a statement, because that could have side effects."""
+    """Raise EngineRefused if an analysis of the statement by Spark could have side effects."""
     risk = unsafe_for_analysis(side.select)
     why = "" if risk is None else str(risk)
     for name, text in side.tables:

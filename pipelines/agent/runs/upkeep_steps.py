@@ -241,7 +241,7 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 @contextmanager
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
-    """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (4.4.0).
+    """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (Delta 4.4.0).
 
     The registry still records that the statement should be running, so the reconciler restarts it even if the agent
     dies.

@@ -345,8 +345,8 @@ def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
     """Raise Refused if a checkpoint does not match the batches that its table records.
 
-    Spark's file sink and Delta skip batches that they already have, and report success (4.2.0, 4.4.0), so rows would be
-    lost with a checkpoint that is behind its table. A table that lacks committed batches would never receive them.
+    Spark's file sink (4.2.0) and Delta (4.4.0) skip batches that they already have, and report success, so rows would
+    be lost with a checkpoint that is behind its table. A table that lacks committed batches would never receive them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]

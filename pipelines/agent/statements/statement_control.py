@@ -161,7 +161,7 @@ class StatementControl:
         return ActOutcome(*key, done, None, 0.0, recorded)
 
     def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
-        """Undo the command of a refused start in the ledger, or raise NotTakenBack if the ledger cannot be written."""
+        """Remove the command of a refused start from the ledger; raise NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
             name = query_name(*key)
             raise NotTakenBack(

@@ -2,7 +2,7 @@
 
 The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
 therefore not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk, Spark's error names
-only the table (4.2.0), so the folder, its free space and the next step are added to the error.
+only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from pipelines.storage.file_system import disk_space
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
 """Pauses before each automatic start of a statement within WITHIN_S, all in seconds.
 
-A pool that lacks CPU fails repeatedly: Spark gives a writer's process 10 s to connect (PythonWorkerFactory, 4.2.0).
+A pool that lacks CPU fails repeatedly: Spark 4.2.0 gives a writer's process 10 s to connect (PythonWorkerFactory).
 """
 STARTS = len(PAUSES_S)
 

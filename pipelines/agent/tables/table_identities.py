@@ -33,9 +33,10 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the catalog entries of a version's tables. For existing tables, `logs` is given to read their columns.
+    """Return the catalog entries of a version's tables. If the tables exist, pass `logs` to read their columns.
 
-    External tables get their declared columns; differences are reported to their readers separately.
+    An external table gets its declared columns. Whether its actual columns differ is checked when a statement that
+    reads it starts.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -86,7 +87,7 @@ class NotInCatalog(Refused):
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
     """Register a version's existing table in a pool's catalog. Raises Refused if its log is gone or not its own.
 
-    Without a log, Delta would silently create an empty table in its place (4.4.0).
+    Without a log, Delta would silently create an empty table in its place (Delta 4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
         register(pool, agent.layout, deployment)
@@ -102,7 +103,7 @@ def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
     """Register a version's tables that the catalog lacks.
 
     Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. Called before each
-    start: if the name given to `toTable` is missing, Spark creates a table in its warehouse and writes there (4.2.0).
+    start: if the name given to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and writes there.
     """
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"

@@ -66,7 +66,7 @@ class ConsoleAction:
 
     id: str
     keys: tuple[str, ...]
-    """The character of each key, or Textual's name for a key without one."""
+    """The character of each key, or Textual's name for a key that has no character."""
     screens: frozenset[str]
     label: str
     """One or two words for the footer."""
