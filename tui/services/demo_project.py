@@ -40,7 +40,7 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round of closing events that all statements have processed; such events advance watermarks past open windows."""
+    """A round of closing events that all statements have processed; these advance watermarks past open windows."""
 
     number: int
     took_s: float
