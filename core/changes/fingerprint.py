@@ -29,9 +29,9 @@ class Fingerprints:
     static: str
     """Tables that are read without a stream, sorted."""
     sink: str
-    """Target, format, partitioning, location, options and properties; empty without a DDL."""
+    """Target, format, partitioning, location, options and properties; empty if there is no DDL."""
     schema: str
-    """Name, type and nullability of the columns in order, without comments; empty without a DDL."""
+    """Name, type and nullability of the columns in order, without comments; empty if there is no DDL."""
     settings: str
     """The YAML content, without blank lines and comment lines."""
     udf: str

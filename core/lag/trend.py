@@ -95,10 +95,10 @@ def lag_trend(
 
     `previous` is the last trend: it takes more evidence to leave `growing` or `draining` than to stay. `commit_age_s`
     is the time since the latest commit or a later start, None if nothing was committed. `watermark_age_s` is the time
-    since the watermark last advanced or the statement was last starved, None without a watermark. `by_files` means that
-    batches are limited by number of files, so that files determine their duration. `behind_s` is the age of the oldest
-    pending input; if it is None, only rows are considered. `proven` means that the statement has committed since its
-    start. `rests_since` is when a stopped statement stopped: older samples are ignored.
+    since the watermark last advanced or the statement was last starved, None if there is no watermark. `by_files` means
+    that batches are limited by number of files, which then determines their duration. `behind_s` is the age of the
+    oldest pending input; if it is None, only rows are considered. `proven` means that the statement has committed since
+    its start. `rests_since` is when a stopped statement stopped: older samples are ignored.
     """
     working = state in MAY_WORK
     if rests_since is not None and not working:

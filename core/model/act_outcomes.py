@@ -79,7 +79,7 @@ class ActOutcome:
     version: int
     came: ActResult
     called_ms: float | None
-    """Milliseconds from the arrival of the command to the call that stops the query; None without such a call."""
+    """Milliseconds from the arrival of the command to the call that stops the query; None if there was no such call."""
     took_ms: float
     recorded: bool = True
     """False if part of the action would be lost when the agent exits.

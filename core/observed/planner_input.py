@@ -119,7 +119,7 @@ class ObservedDeployment:
     lost_kind: str = ""
     """The `TableFaultKind`, if a table is the reason that the statement cannot continue."""
     pointer: str = ""
-    """The physical table behind the pointer, such as `orders__v3`; empty without a pointer."""
+    """The physical table behind the pointer, such as `orders__v3`; empty if there is no pointer."""
     table_id: str = ""
     wanted: str = "running"
     serial: int = 0

@@ -90,7 +90,7 @@ class PlanNode:
     eta_s: float | None = None
     """Minimum seconds until the replay has been read; `predicted_low_s` and `predicted_high_s` cover the whole run."""
     predicted_low_s: float | None = None
-    """Seconds from the start of the run to the end of the node's last step; None without measurements."""
+    """Seconds from the start of the run to the end of the node's last step; None if there are no measurements."""
     predicted_high_s: float | None = None
     retention: Retention | None = None
     undo: str = ""
@@ -148,7 +148,7 @@ class Step:
     tables: tuple[TableName, ...] = ()
     """For a swap or hold, the tables of all pointers in the release, sinks first; otherwise empty."""
     predicted_low_s: float | None = None
-    """Minimum seconds that the step itself takes; None without measurements."""
+    """Minimum seconds that the step itself takes; None if there are no measurements."""
     predicted_high_s: float | None = None
 
 
@@ -166,7 +166,7 @@ class Undo:
     """Rows that are read again; None if unknown."""
     eta_s: float | None = None
     until: Sentence | None = None
-    """How long the undo is possible, for example `at any time`; None without a command."""
+    """How long the undo is possible, for example `at any time`; None if there is no command."""
     predicted_low_s: float | None = None
     """Minimum seconds that the whole undo takes; None if unknown."""
     predicted_high_s: float | None = None
@@ -304,7 +304,7 @@ class Plan:
     undo: tuple[Undo, ...] = ()
     """How to undo the plan after its execution."""
     predicted_low_s: float | None = None
-    """Minimum seconds that the run takes; None without measurements."""
+    """Minimum seconds that the run takes; None if there are no measurements."""
     predicted_high_s: float | None = None
 
     @property

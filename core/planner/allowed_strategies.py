@@ -272,7 +272,7 @@ class StrategyCase:
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot hold only new rows, with the pointer serving both; None if it can."""
+        """Return why the pointer cannot serve the old rows together with a new version of new rows; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:

@@ -186,7 +186,7 @@ def _read_by_running_versions(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables whose current version keeps running: those read from outside the release, with their inputs."""
+    """Return the tables whose current version keeps running: those in `read` and their inputs, recursively."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):

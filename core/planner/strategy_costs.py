@@ -41,7 +41,7 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return the tables with a change that no agent can execute yet, sorted, with its strategy or `another pool`."""
+    """Return pairs of a table whose change no agent can execute yet and its strategy or `another pool`, sorted."""
     return _not_executable(plan.nodes)
 
 

@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision on a reader that its parent's outcome requires, with evidence; None if none is required."""
+    """Return the decision on a reader that its parent's outcome requires, with evidence; None if it requires none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful

@@ -74,7 +74,7 @@ class ReportedQuery:
     failure: SparkFailure | None = None
     """The kind of `error` if decisions depend on it; None for any other error and while the query is healthy."""
     silent_s: float | None = None
-    """Seconds since the query's last progress or idle event, or since it was first seen; None without a listener."""
+    """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 
 
 def unheard() -> None:

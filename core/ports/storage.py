@@ -84,7 +84,7 @@ class SourceLag:
     missing: bool = False
     """Whether the source is gone or was replaced."""
     versions: int | None = None
-    """Number of versions of the source that are not completely read; None without a transaction log."""
+    """Number of versions of the source that are not completely read; None if there is no transaction log."""
     topics: bool = False
     """Whether the source is in topics, so that `files` are messages."""
 
@@ -104,9 +104,9 @@ class FolderContents:
     newest: float | None = None
     """When the newest file was written, in epoch seconds."""
     small_files: int | None = None
-    """Number of files smaller than `SMALL_FILE`; None without a transaction log."""
+    """Number of files smaller than `SMALL_FILE`; None if there is no transaction log."""
     log_entries: int | None = None
-    """Number of versions since the last checkpoint of the log; None without a transaction log."""
+    """Number of versions since the last checkpoint of the log; None if there is no transaction log."""
     log_bytes: int | None = None
     """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
 
@@ -376,10 +376,10 @@ class Checkpoints(Protocol):
         """
 
     def log_history(self, folder: str, format: str) -> LogHistory | None:
-        """Return the versions of a table that are still in its log; None without a log."""
+        """Return the versions of a table that are still in its log; None if there is no log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the mark of a folder's transaction log at the given or the latest version; None without a log."""
+        """Return the mark of a folder's transaction log at the given or the latest version; None if there is no log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return how many hours a table keeps the files of older versions; None if its retention cannot be read."""

@@ -96,7 +96,7 @@ class ReleasePair:
     old: ReleaseSide
     new: ReleaseSide
     serves: int
-    """The version behind the pointer; 0 without a pointer."""
+    """The version behind the pointer; 0 if there is no pointer."""
     gate: str
     """State of the step that waits for the new version to catch up; empty if the plan has no such step."""
     note: str

@@ -117,7 +117,7 @@ class ParsedStatement:
     Case, whitespace, comments, aliases and the order of AND terms do not affect it.
     """
     state: str
-    """Canonical form of the stateful operators: keys, aggregates, windows, watermarks, joins; empty without any."""
+    """Canonical form of the stateful operators (keys, aggregates, windows, watermarks, joins); empty if stateless."""
     pre: str
     """Canonical SQL of everything below the lowest stateful operator; the whole query if it is stateless."""
     post: str

@@ -30,7 +30,7 @@ class QueryProgress:
     durations: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds by phase, without the total."""
     watermark: str = ""
-    """Event time below which rows are late, ISO 8601; empty without a watermark or before the first one."""
+    """Event time below which rows are late, ISO 8601; empty as long as there is no watermark."""
     state_rows: int | None = None
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None

@@ -257,7 +257,7 @@ class _Builder(DefaultChannelBuilder):
 
 
 class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.
-    """The details of a remote call, with a different timeout."""
+    """The details of a remote call, copied except for the timeout."""
 
     def __init__(self, details: Any, timeout: float | None) -> None:
         self.method = details.method

@@ -41,7 +41,7 @@ class Totals:
     rows: int | None = 0
     """Number of rows; None if the row count of any file is unknown."""
     earliest: float | None = None
-    """Modification time of the oldest file; None without files."""
+    """Modification time of the oldest file; None if there are no files."""
     small: int = 0
     """Number of files smaller than SMALL_FILE."""
 

@@ -52,7 +52,7 @@ class DeltaTables:
         self._lock = threading.RLock()
         self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
         self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
-        """Backlog by (folder, offset), with the life and version of the log that it was computed at."""
+        """Backlog by (folder, offset), preceded by the life and the version of the log when it was computed."""
         self._readers = DeltaReaders()
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
@@ -80,7 +80,7 @@ class DeltaTables:
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty without a batch."""
+        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty if there are none."""
         if batch is None:
             return {}
         with self._lock, suppress(FileNotFoundError):

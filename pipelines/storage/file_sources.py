@@ -96,7 +96,7 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """Return whether a Headgate note marks the folder as a table that a query writes, with its files in a log."""
+        """Return whether a Headgate note marks the folder as a table that a query writes and that has a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:

@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder, with its file `last` after all others; `last` is kept if another file cannot be deleted."""
+    """Delete a folder, its file `last` after all others; `last` is kept if another file cannot be deleted."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

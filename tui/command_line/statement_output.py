@@ -97,7 +97,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Print the conditions of `--fail-on` that match, with the statements; returns 1 if there are any, else 0."""
+    """Print each match of a `--fail-on` condition, with its statement; returns 1 if there are any, else 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")

@@ -58,7 +58,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the selected environment; None without a project, or if headgate.yml is too broken to select one."""
+    """Return the selected environment; None if there is no project, or if headgate.yml is too broken to select one."""
     if project is None:
         return None
     try:

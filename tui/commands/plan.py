@@ -52,7 +52,7 @@ class PlanArguments:
     places: Mapping[TableName, str]
     """File and line of each table that a list file names."""
     since: "GitComparison | None" = None
-    """The changes since the commit of `--changed-since`; None without this option."""
+    """The changes since the commit of `--changed-since`; None if the option is not used."""
 
 
 def plan(context: CommandContext) -> int:

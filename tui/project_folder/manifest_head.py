@@ -71,7 +71,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the cached head, after the hash of the headgate.yml that it was read from; None without a valid cache."""
+    """Return the hash of the cached headgate.yml and the head read from it; None if there is no valid cache."""
     if not kept:
         return None
     try:

@@ -50,7 +50,7 @@ class MeasurementHistory:
     dropped_batch: int = -1
     watermark: str = ""
     watermark_at: float | None = None
-    """When the current watermark was first seen; None without a watermark."""
+    """When the current watermark was first seen; None if there is no watermark."""
     fastest_rows_s: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None

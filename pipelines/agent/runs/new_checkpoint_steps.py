@@ -174,7 +174,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    """Create a checkpoint with a new query id, then record it in the ledger in one write, with the new SQL and mode."""
+    """Create a checkpoint with a new query id, then record it, the new SQL and the mode in the ledger in one write."""
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)

@@ -59,7 +59,7 @@ def begins_alone(expected: Expectation) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Yield the effects, each filter's preceded by one for the rows that it drops because its condition is NULL.
+    """Yield the effects; before a filter's, yield one for the rows that it drops because its condition is NULL.
 
     Such rows are often dropped by mistake, for example by `x <> 1`.
     """

@@ -210,7 +210,7 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
-    """Return the latest version in a table's transaction log, its age, and the oldest version; empty without a log."""
+    """Return the latest version in a table's log, its age, and the oldest version; empty if there is no log."""
     found = history_of(figures.log)
     if found is None:
         return ()
