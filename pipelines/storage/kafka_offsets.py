@@ -31,7 +31,9 @@ ANSWER_S = 3.0
 SILENT_S = 5.0
 """Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
 
-log = logging.getLogger(__name__)
+# While no broker answers, the client library writes a line for each attempt to connect; we raise and record that once.
+_library_log = logging.getLogger("rdkafka")
+_library_log.disabled = True
 
 
 @dataclass(slots=True)
@@ -145,7 +147,9 @@ class KafkaOffsets:
             ) from error
         conf: dict[str, Any] = {"bootstrap.servers": servers, "socket.timeout.ms": int(ANSWER_S * 1000)}
         reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
-        cluster = _Cluster(servers, AdminClient(conf, logger=log), Consumer({**conf, **reading}, logger=log))
+        cluster = _Cluster(
+            servers, AdminClient(conf, logger=_library_log), Consumer({**conf, **reading}, logger=_library_log)
+        )
         self._clusters[servers] = cluster
         return cluster
 

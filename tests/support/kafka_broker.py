@@ -1,6 +1,7 @@
 """A Kafka broker for tests: one KRaft process on loopback, and a client that writes messages and manages topics."""
 
 import base64
+import logging
 import os
 import socket
 import subprocess
@@ -19,6 +20,10 @@ from live_project import until
 from pool_jars import CACHE
 
 from pipelines.local_pool.java_and_spark import find_java, spark_home
+
+QUIET = logging.getLogger("kafka broker")
+"""Receives what the client library would write to stderr while a broker is down."""
+QUIET.disabled = True
 
 KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.2")
 """The broker's artifact; with its dependencies it is 45 jars of 43 MB."""
@@ -50,7 +55,7 @@ class Broker:
 
     @cached_property
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.servers})
+        return AdminClient({"bootstrap.servers": self.servers}, logger=QUIET)
 
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
@@ -89,7 +94,7 @@ class Broker:
 
     def produce(self, topic: str, values: Sequence[str | None], *, partition: int | None = None) -> None:
         """Write messages with their position as key, round robin over two partitions unless one is given."""
-        producer = Producer({"bootstrap.servers": self.servers})
+        producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
         for n, value in enumerate(values):
             producer.produce(topic, key=str(n), value=value, partition=n % 2 if partition is None else partition)
             producer.poll(0)
