@@ -1,11 +1,10 @@
 """The draft of a deploy, before guards are applied: the decisions on all affected tables, and the resulting steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
-from core.lineage.column_usage import reads_column
 from core.model.actions import Action, StepKind, Strategy
 from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
@@ -29,6 +28,7 @@ from core.planner.scope import PlanScope
 from core.planner.strategy_costs import StrategyCosts
 from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
 from core.planner.warnings import add_warnings, warn_of_old_inputs
+from core.sql.statement import Column, ParsedStatement
 from core.text.sentence import Fact
 
 _STARTS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
@@ -96,20 +96,34 @@ def _refuse_missing_columns(
             continue
         for parent, serving in ((each.parent, each.version) for each in bindings[table] if each.parent in tables):
             above = found.by_table.get(parent)
-            if above is not None and above.action is not Action.KEEP:
+            if above is not None and above.action in _STARTS:
                 continue
             deployed = context.revisions.deployed(parent) if context.observed.is_deployed(parent) else None
             if deployed is None or serving != context.observed.deployment(parent).version:
                 continue
             there = {column.name.lower() for column in deployed.ddl.columns}
-            added = [c.name for c in tables[parent].parsed_ddl.columns if c.name.lower() not in there]
-            columns = {
-                read.table: tables[read.table].parsed_ddl.columns for read in statement.reads if read.table in tables
-            }
-            if lacks := tuple(name for name in added if reads_column(statement, parent, name, columns)):
+            added = {c.name.lower() for c in tables[parent].parsed_ddl.columns if c.name.lower() not in there}
+            if added and (lacks := _unresolved(statement, context, parent, deployed.ddl.columns, added)):
                 version = physical_name(parent, serving) if serving else str(parent)
                 fact = PlanRefusalKind.BOUND_VERSION_LACKS.of(columns=lacks, parent=parent, version=version)
                 found.refuse(table, fact)
+
+
+def _unresolved(
+    statement: ParsedStatement,
+    context: PlanningContext,
+    parent: TableName,
+    columns: tuple[Column, ...],
+    names: Set[str],
+) -> tuple[str, ...]:
+    """Return which of `names` a statement cannot resolve if a parent has only these columns; a star reads no name."""
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    tables = context.declared.tables
+    others = {read.table: tables[read.table].parsed_ddl.columns for read in statement.reads if read.table in tables}
+    found = lineage_of(statement, {**others, parent: columns}.get)
+    parts = {part for each in found.unresolved for part in each.name.lower().split(".")}
+    return tuple(sorted(names & parts))
 
 
 def _use_orphan_versions(

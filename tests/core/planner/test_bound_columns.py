@@ -1,5 +1,6 @@
 """Statements that read a column which only the declared parent has, not the version to which a plan binds them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,13 @@ def test_a_reader_of_other_columns_is_not_refused(reader: tuple[str, str]) -> No
 
 def test_a_star_reads_the_columns_that_the_bound_version_has() -> None:
     grown = A[0].replace("ts TIMESTAMP", "ts TIMESTAMP, k STRING"), A[1].replace("id, ts", "id, ts, k")
-    star = "CREATE TABLE b (id BIGINT, ts TIMESTAMP, k STRING) USING parquet", "INSERT INTO b SELECT * FROM STREAM a"
-    ((table, summary, _),) = refused(declared(grown, star), "b", a=A)
-    assert (table, summary) == ("b", "b reads k of a, but the plan binds it to a__v1, which lacks k")
+    ddl = "CREATE TABLE b (id BIGINT, ts TIMESTAMP) USING parquet"
+    before, edited = ((ddl, f"INSERT INTO b SELECT * FROM STREAM a{more}") for more in ("", " WHERE id > 0"))
+    assert refused(declared(grown, edited), "b", a=A, b=before) == []
+
+
+def test_a_parent_that_the_plan_only_resumes_keeps_its_deployed_columns() -> None:
+    stopped = {name: replace(each, wanted="stopped") for name, each in runs(a=A, b=OLD).items() if name == "a"}
+    observed = runs(a=A, b=OLD) | {T("a"): replace(stopped[T("a")], state="stopped")}
+    plan = make_plan(declared(RENAMED, NEW), "dev", observed, PlanRequest(tables=(T("b"),)))
+    assert [each.kind for each in plan.refusals] == [PlanRefusalKind.BOUND_VERSION_LACKS.code]
