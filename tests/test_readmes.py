@@ -9,7 +9,7 @@ import pytest
 
 from core.lag.liveness import PATIENT_S, SILENT_S
 from core.model.states import Trend
-from core.planner.decisions import DownstreamOutcome
+from core.planner.decision_model import DownstreamOutcome
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "pipelines", "state", "tui")

@@ -12,11 +12,11 @@ from core.model.reasons import Reason
 from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
 from core.planner.context import PlanningContext
-from core.planner.decisions import TableDecision, recreated_parents
-from core.planner.refusals import Refusal, StrategyNote, StrategyRefusal
+from core.planner.decision_model import TableDecision, recreated_parents
 from core.planner.rewrite_in_place import columns_of, not_keyed, rows_that_stay
 from core.planner.scope import PlanScope
 from core.planner.start_positions import begins_by_rows, partial_notes
+from core.planner.strategy_refusal_kinds import Refusal, StrategyNote, StrategyRefusal
 from core.project.model import Table
 from core.text.sentence import Fact
 

@@ -11,8 +11,8 @@ from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.table_formats import is_wider, rounds, table_format
 from core.planner.context import PlanningContext
-from core.planner.decisions import DeployWalk
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
+from core.planner.decision_model import DeployWalk
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.sql.statement import Column
 from core.text.sentence import Fact

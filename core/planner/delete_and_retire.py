@@ -14,17 +14,17 @@ from core.observed.planner_input import ObservedDeployment
 from core.observed.versions import Binding
 from core.plan.model import PlanNode
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext
-from core.planner.decisions import PlanRemarks
+from core.planner.decision_model import WarningsAndRefusals
 from core.planner.plan_nodes import PlanBody, deleted_node, kept_node, plan_levels
 from core.planner.plan_steps import StepBuilder
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.sql.statement import describe_log_start, read_log_start
 
 
 @dataclass(slots=True)
-class DeleteDecisions(PlanRemarks):
+class DeleteDecisions(WarningsAndRefusals):
     """The tables that a delete includes, with the refusals and warnings found so far."""
 
     tables: set[TableName] = field(default_factory=set)
@@ -197,7 +197,7 @@ def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tu
 
 
 @dataclass(slots=True)
-class ReplacedVersions(PlanRemarks):
+class ReplacedVersions(WarningsAndRefusals):
     """The replaced versions to retire, with the refusals and warnings found so far."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)

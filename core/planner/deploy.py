@@ -15,19 +15,19 @@ from core.observed.planner_input import OtherVersion
 from core.observed.versions import Binding
 from core.plan.model import PlanNode, Step
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, by_parent
-from core.planner.decisions import DeployDecisions, DeployWalk, TableDecision
+from core.planner.decision_model import DeployDecisions, DeployWalk, TableDecision
+from core.planner.deploy_warnings import add_warnings, warn_of_old_inputs
 from core.planner.failed_run_orphans import unused_orphans, upstream_first, usable_orphan
 from core.planner.left_behind_and_exposures import find_left_behind
 from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
 from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
 from core.planner.plan_steps import StepBuilder
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import decide_table
 from core.planner.retired_versions import RetiredVersion, retired_versions
 from core.planner.scope import PlanScope
 from core.planner.strategy_costs import StrategyCosts
 from core.planner.upstream_and_downstream import decide_downstream, decide_upstream
-from core.planner.warnings import add_warnings, warn_of_old_inputs
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.sql.statement import Column, ParsedStatement
 from core.text.sentence import Fact
 

@@ -15,7 +15,7 @@ from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
-from core.planner.remarks import GuardFinding
+from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.policy.model import DISK_FACTOR, Policy
 from core.project.model import Table
 from core.text.sentence import Fact, Sentence

@@ -6,8 +6,8 @@ from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.plan.model import Exposure, LeftBehind, PlanNode
 from core.planner.context import DeclaredTables, ObservedTables
-from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
-from core.planner.remarks import PlanWarningKind
+from core.planner.decision_model import DeployWalk, DownstreamOutcome, TableDecision
+from core.planner.warning_and_refusal_kinds import PlanWarningKind
 
 _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 

@@ -14,12 +14,12 @@ from core.model.reasons import Reason
 from core.observed.table_statistics import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
 from core.planner.allowed_strategies import REBUILDS, StrategyCase, forgotten_sequences, strategies_of, why_not
-from core.planner.decisions import DeployWalk, TableDecision, recreated_parents
-from core.planner.refusals import Refusal, StrategyRefusal
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
+from core.planner.decision_model import DeployWalk, TableDecision, recreated_parents
 from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
 from core.planner.start_positions import event_time_of, is_log_start, is_time, log_starts, not_partial, why_not_kept
+from core.planner.strategy_refusal_kinds import Refusal, StrategyRefusal
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.sentence import Fact

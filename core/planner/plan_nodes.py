@@ -11,7 +11,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.observed.versions import Binding
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
-from core.planner.decisions import NEEDS_TEXTS, TableDecision
+from core.planner.decision_model import NEEDS_TEXTS, TableDecision
 from core.planner.strategy_costs import CostedOffers
 from core.project.model import Environment
 from core.project.revision import RevisionTexts

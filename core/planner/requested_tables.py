@@ -15,8 +15,8 @@ from core.observed.versions import Binding
 from core.plan.descriptions import evidence_words
 from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings
-from core.planner.decisions import DeployWalk, TableDecision
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
+from core.planner.decision_model import DeployWalk, TableDecision
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:

@@ -13,8 +13,8 @@ from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planner.context import PlanningContext
-from core.planner.decisions import TableDecision, recreated_parents
-from core.planner.refusals import StrategyRefusal
+from core.planner.decision_model import TableDecision, recreated_parents
+from core.planner.strategy_refusal_kinds import StrategyRefusal
 from core.project.model import Table
 from core.project.revision import Revision
 from core.sql.statement import ParsedStatement, TableDdl

@@ -15,18 +15,18 @@ from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.observed.versions import Binding
 from core.plan.model import LeftBehind, PlanNode, Undo
 from core.planner.context import ObservedTables, PlanningContext
-from core.planner.decisions import PlanRemarks
+from core.planner.decision_model import WarningsAndRefusals
 from core.planner.plan_nodes import PlanBody, kept_node, plan_levels, purged_after
 from core.planner.plan_steps import StepBuilder
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind, WayForward
 from core.planner.retired_versions import RetiredVersion
 from core.planner.scope import PlanScope
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind, WayForward
 from core.project.revision import RevisionTexts
 from core.text.sentence import Fact
 
 
 @dataclass(slots=True)
-class FormerVersions(PlanRemarks):
+class FormerVersions(WarningsAndRefusals):
     """The former versions that will serve again, collected while a rollback or undelete is decided."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Layer, Project, Table
 from core.text.wording import did_you_mean

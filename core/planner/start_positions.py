@@ -14,7 +14,7 @@ from core.model.names import TableName, whole_number
 from core.model.table_formats import table_format
 from core.observed.table_statistics import LogHistory
 from core.plan.request import COMMITTED
-from core.planner.refusals import StrategyNote, StrategyRefusal
+from core.planner.strategy_refusal_kinds import StrategyNote, StrategyRefusal
 from core.project.model import Table
 from core.sql.statement import AT_TIME, AT_VERSION, LogStart, TableRead
 from core.text.escaping import quoted_name

@@ -17,11 +17,11 @@ from core.plan.model import Plan, PlanNode, PlanWarning, Retention, RetentionKin
 from core.plan.request import NOW
 from core.planner.allowed_strategies import strategies_of
 from core.planner.context import PlanningContext
-from core.planner.decisions import TableDecision, recreated_parents
-from core.planner.refusals import StrategyNote
-from core.planner.remarks import PlanWarningKind
+from core.planner.decision_model import TableDecision, recreated_parents
 from core.planner.scope import PlanScope
 from core.planner.start_positions import epoch_of, is_log_start, rows_from
+from core.planner.strategy_refusal_kinds import StrategyNote
+from core.planner.warning_and_refusal_kinds import PlanWarningKind
 from core.sql.statement import TableRead
 from core.text.sentence import Fact
 

@@ -12,17 +12,17 @@ from core.model.table_formats import TableFormat, table_format
 from core.observed.table_statistics import history_of
 from core.plan.model import PlanNode
 from core.planner.context import PlanningContext
-from core.planner.decisions import PlanRemarks
+from core.planner.decision_model import WarningsAndRefusals
 from core.planner.plan_nodes import PlanBody, kept_node, plan_levels
 from core.planner.plan_steps import StepBuilder
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.scope import PlanScope
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft the maintenance of each requested table's serving version; no step waits for another."""
-    request, found, steps = scope.request, PlanRemarks(), StepBuilder()
+    request, found, steps = scope.request, WarningsAndRefusals(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _accept_for_maintenance(context, table, found)]
     versions = {table: context.observed.deployment(table).version for table in tables}
@@ -42,7 +42,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     return PlanBody(tuple(nodes), steps.all, (), found.refusals, found.warnings)
 
 
-def _accept_for_maintenance(context: PlanningContext, table: TableName, found: PlanRemarks) -> bool:
+def _accept_for_maintenance(context: PlanningContext, table: TableName, found: WarningsAndRefusals) -> bool:
     """Return whether Headgate writes a table in a format that supports maintenance; if not, record a refusal."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
@@ -54,7 +54,7 @@ def _accept_for_maintenance(context: PlanningContext, table: TableName, found: P
     return len(found.refusals) == before
 
 
-def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: PlanRemarks) -> PlanNode:
+def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: WarningsAndRefusals) -> PlanNode:
     """Return the node of a table to vacuum; refuse a retention time that is shorter than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
@@ -75,7 +75,7 @@ def _kept_h(context: PlanningContext, table: TableName) -> float | None:
     return _format(context, table).kept_h(dict(revision.ddl.properties) if revision is not None else {})
 
 
-def _warn_of_rewriting(context: PlanningContext, table: TableName, found: PlanRemarks) -> None:
+def _warn_of_rewriting(context: PlanningContext, table: TableName, found: WarningsAndRefusals) -> None:
     found.warn(table, PlanWarningKind.SMALL_FILES_STAY.of())
     revision = _revision(context, table)
     if revision is not None and revision.settings.upserts:

@@ -16,9 +16,8 @@ from core.model.evidence import Evidence, Notice
 from core.model.names import TableName
 from core.model.reasons import STOPPED_MEANWHILE, Reason
 from core.planner.column_widening import notice_of_ended_readers, use_of_wider_types
-from core.planner.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
+from core.planner.decision_model import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.operator_choices import with_chosen_strategy
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.requested_tables import (
     checkpoint_lost_change,
     decide_external,
@@ -31,6 +30,7 @@ from core.planner.requested_tables import (
     start_anew,
     would_end,
 )
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.sql.statement import selects_star
 from core.text.sentence import Fact
 

@@ -22,8 +22,8 @@ from core.planner.context import ObservedTables, PlanningContext, TableBindings,
 from core.planner.delete_and_retire import decide_delete
 from core.planner.deploy import decide_deploy
 from core.planner.left_behind_and_exposures import exposures_of
-from core.planner.remarks import PlanRefusalKind
 from core.planner.scope import normal_request, resolve_scope
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach

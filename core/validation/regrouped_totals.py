@@ -8,7 +8,7 @@ from core.sql.comparison.row_effects import CommonTotal, CommonTotals, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import CheckResult, CheckVerdict
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 
 
 def totals_result(
-    totals: CommonTotals, found: Iterable[Row], expected: Expectation, columns: Sequence[str]
+    totals: CommonTotals, found: Iterable[Row], expected: ExpectedDifferences, columns: Sequence[str]
 ) -> CheckResult:
     """Evaluate the result of `totals_query`; regrouping alone does not explain a difference.
 

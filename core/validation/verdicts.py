@@ -11,7 +11,7 @@ from core.text.secrets import mask_secrets
 from core.text.sentence import Sentence
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 
 Row = Mapping[str, Any]
 
@@ -54,7 +54,9 @@ class CheckResult:
     """Example rows: `old` and `new`, each a row or None, and `why`, empty if the difference is unexplained."""
 
 
-def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: Expectation) -> CheckResult:
+def schema_result(
+    old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: ExpectedDifferences
+) -> CheckResult:
     """Compare the columns of both versions, given as (name, type); every difference is treated as expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
@@ -68,7 +70,7 @@ def schema_result(old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]]
 def profile_results(
     rows: ComparedRows,
     sides: Iterable[Row],
-    expected: Expectation,
+    expected: ExpectedDifferences,
     differences: CheckResult,
     *,
     doubled: bool = False,
@@ -99,7 +101,7 @@ def profile_results(
 
 
 def duplicates_result(
-    rows: ComparedRows, sides: Iterable[Row], expected: Expectation, declared: bool, grown: float = 1.0
+    rows: ComparedRows, sides: Iterable[Row], expected: ExpectedDifferences, declared: bool, grown: float = 1.0
 ) -> CheckResult:
     """Evaluate duplicate rows: an increase in duplicates of a declared key is always unexpected.
 
@@ -127,7 +129,7 @@ def duplicates_result(
     return CheckResult("duplicates", verdict, summary, {"old": old, "new": new}, shown)
 
 
-def _why_alike(expected: Expectation, old: int, new: int, times: float) -> Sentence | None:
+def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) -> Sentence | None:
     """Return why there may be more duplicates of whole rows than before, or None if nothing explains them.
 
     New rows that do not repeat others explain at most `times` as many duplicates as before.
@@ -147,7 +149,7 @@ def figures(results: Iterable[CheckResult]) -> str:
 
 
 def differences_result(
-    rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: Expectation
+    rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: ExpectedDifferences
 ) -> CheckResult:
     """Evaluate the row-by-row differences; those that an effect explains are expected."""
     unexpected: list[str] = []
@@ -258,7 +260,7 @@ def _row(text: object) -> object:
 
 
 def _nulls(
-    rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, only_new: int, explained: bool
+    rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences, *, only_new: int, explained: bool
 ) -> CheckResult:
     """Evaluate the number of NULLs in each column.
 
@@ -285,7 +287,7 @@ def _nulls(
     return CheckResult("nulls", CheckVerdict.OK, "as many NULLs in each column")
 
 
-def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
+def _sums(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences, *, explained: bool) -> CheckResult:
     worse: list[str] = []
     other: list[str] = []
     for i, (name, kind) in enumerate(rows.columns):
@@ -301,7 +303,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, expl
     return CheckResult("sums", CheckVerdict.OK, "the sums of numbers are equal")
 
 
-def _profile(rows: ComparedRows, old: Row, new: Row, expected: Expectation, *, explained: bool) -> CheckResult:
+def _profile(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences, *, explained: bool) -> CheckResult:
     """Report changed minima, maxima and distinct counts; these are unexpected unless rows or columns should differ."""
     words = []
     for i, (name, _) in enumerate(rows.columns):

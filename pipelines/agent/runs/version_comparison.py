@@ -32,7 +32,7 @@ from core.validation.comparison_queries import (
     profile_query,
     sampling,
 )
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 from core.validation.regrouped_totals import totals_query, totals_result
 from core.validation.verdicts import (
     BLOCKING,
@@ -47,7 +47,7 @@ from core.validation.verdicts import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types, streamed_reads
-from pipelines.agent.runs.release_expectations import VersionPair, begins_alone, expected_of
+from pipelines.agent.runs.expected_release_differences import VersionPair, begins_alone, expected_of
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 COMPARED_S = 300.0
@@ -169,7 +169,7 @@ class VersionComparison:
         profile = profile_results(rows, sides, expected, differences, doubled=doubled, empties=empties)
         return (schema, differences, *totals, duplicates, *profile)
 
-    def _bounded(self, expected: Expectation, pair: VersionPair) -> Expectation:
+    def _bounded(self, expected: ExpectedDifferences, pair: VersionPair) -> ExpectedDifferences:
         """Limit the rows that only the new version may have, if the old one began after a batch of a predecessor.
 
         The limit is the number of rows that the predecessor wrote up to that batch. There is no limit if rows may
@@ -193,7 +193,9 @@ class VersionComparison:
         words = f"{query_name(pair.old.table, pair.old.version)} begins with the rows after {pair.old.begins_after}"
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
-    def _totals(self, rows: ComparedRows, expected: Expectation, views: Sequence[FileView]) -> tuple[CheckResult, ...]:
+    def _totals(
+        self, rows: ComparedRows, expected: ExpectedDifferences, views: Sequence[FileView]
+    ) -> tuple[CheckResult, ...]:
         """Compare totals, or the rows kept, of versions whose rows cannot be paired. Empty if they can be paired."""
         totals = expected.totals
         if expected.rewritten and rows.equal:

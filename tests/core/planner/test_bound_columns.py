@@ -8,7 +8,7 @@ import pytest
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.planner.remarks import PlanRefusalKind
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind
 from core.project.model import Project
 from tests.core.planner.test_upstream_and_downstream import A, declared, runs
 

@@ -11,7 +11,7 @@ import pytest
 from core.ports.spark import FileView
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows, differences_query, duplicates_query, profile_query
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import CheckResult, differences_result, duplicates_result, profile_results
 from pipelines.spark_connect.catalog import SparkTables
 from pipelines.spark_connect.session import Session
@@ -38,7 +38,7 @@ class Compared:
         self.folder = folder
 
     def judge(
-        self, old: Sequence[Values], new: Sequence[Values], expected: Expectation, *, key: tuple[str, ...] = ()
+        self, old: Sequence[Values], new: Sequence[Values], expected: ExpectedDifferences, *, key: tuple[str, ...] = ()
     ) -> dict[str, CheckResult]:
         equal = frozenset(name for name, _ in COLUMNS) - expected.changed.keys()
         views = tuple(self._view(name, found) for name, found in (("cmp_old", old), ("cmp_new", new)))
@@ -79,15 +79,15 @@ def verdicts(found: dict[str, CheckResult]) -> dict[str, str]:
 def test_equal_rows_in_any_order_are_equal_nulls_maps_and_sums_of_floats_too(compared: Compared) -> None:
     old = [*rows(1, 2, 3), (None, None, None, None), (4, "d", 0.1 + 0.2, [])]
     new = [(4, "d", 0.3, []), (None, None, None, None), *reversed(rows(1, 2, 3))]
-    found = compared.judge(old, new, Expectation())
+    found = compared.judge(old, new, ExpectedDifferences())
     assert verdicts(found) == {}
     assert found["differences"].summary == "no row differs"
-    assert verdicts(compared.judge([], [], Expectation())) == {}
+    assert verdicts(compared.judge([], [], ExpectedDifferences())) == {}
 
 
 def test_doubled_rows_are_unexpected_with_and_without_a_key(compared: Compared) -> None:
     for key in ((), ("id",)):
-        found = compared.judge(rows(1, 2, 3), rows(1, 2, 2, 3), Expectation(), key=key)
+        found = compared.judge(rows(1, 2, 3), rows(1, 2, 2, 3), ExpectedDifferences(), key=key)
         assert verdicts(found) == dict.fromkeys(("differences", "duplicates", "rows", "sums"), "unexpected")
         assert found["differences"].summary == "1 row only in the new version, unexpected"
         assert found["duplicates"].counts == {"old": 0, "new": 1}
@@ -95,7 +95,7 @@ def test_doubled_rows_are_unexpected_with_and_without_a_key(compared: Compared) 
 
 @pytest.mark.drill
 def test_with_a_key_a_changed_row_is_one_and_not_two(compared: Compared) -> None:
-    found = compared.judge(rows(1, 2), [*rows(1), *rows(2, kind="other")], Expectation(), key=("id",))
+    found = compared.judge(rows(1, 2), [*rows(1), *rows(2, kind="other")], ExpectedDifferences(), key=("id",))
     assert found["differences"].summary == "1 row with other values, unexpected"
     (example,) = found["differences"].examples
     assert example == {
@@ -106,7 +106,9 @@ def test_with_a_key_a_changed_row_is_one_and_not_two(compared: Compared) -> None
 
 
 def test_rows_removed_by_a_filter_are_expected_and_other_missing_rows_are_not(compared: Compared) -> None:
-    filtered = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT coalesce((`id` > 2), false)"),))
+    filtered = ExpectedDifferences(
+        rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT coalesce((`id` > 2), false)"),)
+    )
     found = compared.judge(rows(1, 2, 3, 4), rows(3, 4), filtered)
     assert set(verdicts(found).values()) == {"expected"}
     assert found["differences"].summary == "2 rows only in the old version: filter added: id > 2"
@@ -120,7 +122,7 @@ def test_rows_removed_by_a_filter_are_expected_and_other_missing_rows_are_not(co
 def test_a_filter_on_a_hidden_column_may_explain_missing_rows_but_not_new_ones(
     compared: Compared,
 ) -> None:
-    hidden = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: status = 'x'"),))
+    hidden = ExpectedDifferences(rows=(RowEffect(RowSide.OLD, "filter added: status = 'x'"),))
     found = compared.judge(rows(1, 2, 3), rows(3), hidden)
     expected = "2 rows only in the old version: filter added: status = 'x' (may be explained)"
     assert (found["differences"].verdict, found["differences"].summary) == ("expected", expected)
@@ -129,10 +131,10 @@ def test_a_filter_on_a_hidden_column_may_explain_missing_rows_but_not_new_ones(
 
 @pytest.mark.drill
 def test_an_edited_column_is_not_compared_and_its_new_nulls_are_unexpected(compared: Compared) -> None:
-    edited = Expectation(changed={"price": "column price: a → b"})
+    edited = ExpectedDifferences(changed={"price": "column price: a → b"})
     found = compared.judge(rows(1, 2), rows(1, 2, price=9.5), edited)
     assert verdicts(found) == {"sums": "expected", "profile": "expected"}
     found = compared.judge(rows(1, 2), rows(1, 2, price=None), edited)
     assert (found["nulls"].verdict, found["nulls"].summary) == ("unexpected", "NULLs of price: 0 → 2")
-    meant = Expectation(changed=edited.changed, nulls=frozenset({"price"}))
+    meant = ExpectedDifferences(changed=edited.changed, nulls=frozenset({"price"}))
     assert compared.judge(rows(1, 2), rows(1, 2, price=None), meant)["nulls"].verdict == "expected"

@@ -7,7 +7,7 @@ import pytest
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows, duplicates_query, sampling
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import (
     EXAMPLE_CHARACTERS,
     CheckResult,
@@ -22,9 +22,9 @@ from core.validation.verdicts import (
 )
 
 ROWS = ComparedRows("o", "n", (("id", "bigint"), ("price", "double")), frozenset({"id", "price"}))
-NONE = Expectation()
+NONE = ExpectedDifferences()
 SAME = CheckResult("differences", CheckVerdict.OK, "no row differs")
-FILTER = Expectation(rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT (`id` > 2)"),))
+FILTER = ExpectedDifferences(rows=(RowEffect(RowSide.OLD, "filter added: id > 2", "NOT (`id` > 2)"),))
 
 
 def side(name: str, rows: int, **more: object) -> dict[str, object]:
@@ -39,7 +39,7 @@ def group(name: str, effect: int, old: int, new: int, *examples: tuple[str | Non
     return found
 
 
-def judged(old: dict[str, object], new: dict[str, object], expected: Expectation = NONE) -> dict[str, str]:
+def judged(old: dict[str, object], new: dict[str, object], expected: ExpectedDifferences = NONE) -> dict[str, str]:
     found = profile_results(ROWS, (old, new), expected, SAME)
     return {result.check: str(result.verdict) for result in found if result.verdict != "ok"}
 
@@ -84,14 +84,14 @@ def test_rows_kept_over_a_different_query_may_only_lack_a_few(gone: int, verdict
 
 
 def test_exploding_duplicated_rows_duplicates_them_no_further() -> None:
-    exploded = Expectation(once="lateral view changed")
+    exploded = ExpectedDifferences(once="lateral view changed")
     for keys, verdict in ((5, "expected"), (6, "unexpected")):
         sides = [{"side": "old", "keys": 5, "excess": 5}, {"side": "new", "keys": keys, "excess": 12}]
         assert duplicates_result(ROWS, sides, exploded, declared=False).verdict == verdict
 
 
 def test_columns_that_are_not_compared_are_named() -> None:
-    apart = Expectation(
+    apart = ExpectedDifferences(
         changed={"price": "column price: first(price) depends on the order of rows"}, volatile=frozenset({"price"})
     )
     found = differences_result(ROWS, [], (), apart)
@@ -101,9 +101,9 @@ def test_columns_that_are_not_compared_are_named() -> None:
 def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
     excess = [{"side": "new", "keys": 3, "excess": 3, "least": None, "most": None}]
     for alike, verdict in ((True, "expected"), (False, "unexpected")):
-        expected = Expectation(rows=(RowEffect(RowSide.NEW, "branch added", alike=alike),))
+        expected = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "branch added", alike=alike),))
         assert duplicates_result(ROWS, excess, expected, declared=False).verdict == verdict
-    join = Expectation(rows=(RowEffect(RowSide.NEW, "join changed", alike=False),))
+    join = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "join changed", alike=False),))
     for more, verdict in ((10, "expected"), (11, "unexpected")):
         sides = [{"side": "old", "excess": 5}, {"side": "new", "excess": more}]
         assert duplicates_result(ROWS, sides, join, declared=False).verdict == verdict
@@ -111,7 +111,7 @@ def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
 
 
 def test_new_nulls_are_counted_beyond_those_of_new_rows() -> None:
-    edited = Expectation(changed={"price": "x"})
+    edited = ExpectedDifferences(changed={"price": "x"})
     assert judged(side("old", 3), side("new", 3, filled_1=1), edited)["nulls"] == "unexpected"
     came = CheckResult("differences", CheckVerdict.EXPECTED, "x", {"only_new": 2})
     rows = replace(ROWS, equal=frozenset({"id"}))
@@ -122,21 +122,21 @@ def test_new_nulls_are_counted_beyond_those_of_new_rows() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected", "declared", "verdict"),
     [
-        (0, 0, Expectation(), False, "ok"),
-        (5, 5, Expectation(), False, "ok"),
-        (0, 1, Expectation(), False, "unexpected"),
+        (0, 0, ExpectedDifferences(), False, "ok"),
+        (5, 5, ExpectedDifferences(), False, "ok"),
+        (0, 1, ExpectedDifferences(), False, "unexpected"),
         (0, 1, FILTER, False, "unexpected"),
-        (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), False, "expected"),
-        (0, 1, Expectation(rows=(RowEffect(RowSide.NEW, "filter removed"),)), True, "unexpected"),
-        (0, 1, Expectation(anything="lateral view changed"), False, "unexpected"),
-        (9, 1944, Expectation(anything="lateral view changed"), False, "unexpected"),
-        (1000, 1005, Expectation(anything="source changed"), False, "expected"),
-        (0, 1, Expectation((), anything="GROUP BY changed", alike="GROUP BY changed"), False, "expected"),
-        (0, 1, Expectation((), anything="GROUP BY changed", alike="GROUP BY changed"), True, "unexpected"),
+        (0, 1, ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "filter removed"),)), False, "expected"),
+        (0, 1, ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "filter removed"),)), True, "unexpected"),
+        (0, 1, ExpectedDifferences(anything="lateral view changed"), False, "unexpected"),
+        (9, 1944, ExpectedDifferences(anything="lateral view changed"), False, "unexpected"),
+        (1000, 1005, ExpectedDifferences(anything="source changed"), False, "expected"),
+        (0, 1, ExpectedDifferences((), anything="GROUP BY changed", alike="GROUP BY changed"), False, "expected"),
+        (0, 1, ExpectedDifferences((), anything="GROUP BY changed", alike="GROUP BY changed"), True, "unexpected"),
     ],
 )
 def test_more_duplicates_than_before_need_rows_that_may_be_equal(
-    old: int, new: int, expected: Expectation, declared: bool, verdict: str
+    old: int, new: int, expected: ExpectedDifferences, declared: bool, verdict: str
 ) -> None:
     sides = [{"side": "old", "excess": old}, {"side": "new", "excess": new, "least": '{"id":1}', "most": '{"id":1}'}]
     found = duplicates_result(ROWS, sides, expected, declared)
@@ -145,7 +145,7 @@ def test_more_duplicates_than_before_need_rows_that_may_be_equal(
 
 
 def test_without_pairs_duplicated_rows_leave_counts_and_sums_unexplained() -> None:
-    exploded = Expectation(anything="lateral view changed")
+    exploded = ExpectedDifferences(anything="lateral view changed")
     old, new = side("old", 1944), side("new", 3888, sum_0="12")
     for doubled, verdict in ((True, "unexpected"), (False, "expected")):
         found = profile_results(ROWS, (old, new), exploded, SAME, doubled=doubled)
@@ -186,7 +186,9 @@ def test_a_long_row_is_cut_and_many_columns_are_counted() -> None:
     assert len(str(example["new"])) == EXAMPLE_CHARACTERS + 1
     wide = ComparedRows("o", "n", tuple((f"c{n}", "bigint") for n in range(50)), frozenset())
     sums = {f"sum_{n}": str(n) for n in range(50)}
-    found = profile_results(wide, ({"side": "old", "rows": 1}, {"side": "new", "rows": 1, **sums}), Expectation(), SAME)
+    found = profile_results(
+        wide, ({"side": "old", "rows": 1}, {"side": "new", "rows": 1, **sums}), ExpectedDifferences(), SAME
+    )
     assert found[2].summary.endswith("; and 30 more")
 
 
@@ -198,9 +200,9 @@ def test_a_check_gives_no_row_or_has_failed_with_the_first_one() -> None:
 
 
 def test_added_and_removed_columns_are_expected() -> None:
-    found = schema_result((("id", "int"), ("a", "int")), (("ID", "bigint"), ("b", "int")), Expectation())
+    found = schema_result((("id", "int"), ("a", "int")), (("ID", "bigint"), ("b", "int")), ExpectedDifferences())
     assert (found.verdict, found.summary) == ("expected", "+ b; - a; id: int → bigint")
-    assert schema_result((("id", "int"),), (("id", "int"),), Expectation()).verdict == "ok"
+    assert schema_result((("id", "int"),), (("id", "int"),), ExpectedDifferences()).verdict == "ok"
 
 
 def test_tables_with_more_than_five_million_rows_are_compared_by_a_sample() -> None:

@@ -12,10 +12,10 @@ from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.validation.comparison_queries import ComparedRows
-from core.validation.expectations import Expectation
+from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import differences_result
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.release_expectations import VersionPair, expected_of, of_release
+from pipelines.agent.runs.expected_release_differences import VersionPair, expected_of, of_release
 from pipelines.agent.runs.version_comparison import VersionComparison
 
 TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT INTO a SELECT id FROM STREAM raw")
@@ -101,7 +101,7 @@ def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_bat
 def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> None:
     effect = RowEffect(RowSide.NEW, "a@v2 begins later", most=150)
     group = {"side": "new", "effect": 0, "old_rows": 0, "new_rows": rows}
-    expected = Expectation(rows=(effect,))
+    expected = ExpectedDifferences(rows=(effect,))
     compared = ComparedRows("o", "n", (("id", "int"),), frozenset({"id"}))
     found = differences_result(compared, [group], expected.rows, expected)
     assert found.verdict == verdict

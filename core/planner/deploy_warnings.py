@@ -12,10 +12,10 @@ from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
 from core.planner.column_widening import notice_of_ended_readers, refuse_unfit_reader
-from core.planner.decisions import DeployWalk, DownstreamOutcome, TableDecision
-from core.planner.remarks import JoinCause, PlanRefusalKind, PlanWarningKind
+from core.planner.decision_model import DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
 from core.planner.rewrite_in_place import rows_that_stay
+from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact

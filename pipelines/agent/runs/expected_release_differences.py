@@ -15,9 +15,9 @@ from core.run.model import StepState
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.statement import describe_log_start, read_log_start
 from core.text.escaping import quoted_name
-from core.validation.expectations import (
+from core.validation.expected_differences import (
     ComparedStatement,
-    Expectation,
+    ExpectedDifferences,
     expected_differences,
     left_out_by,
     with_earlier_text,
@@ -38,7 +38,7 @@ class VersionPair:
     at: AlignedPair
 
 
-def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
+def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
     """Return the differences that a release explains, including rows that one version withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
@@ -47,7 +47,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> Expectation:
     return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 
 
-def begins_alone(expected: Expectation) -> bool:
+def begins_alone(expected: ExpectedDifferences) -> bool:
     """Return whether the only expected differences are rows from before the old version's start position.
 
     False if rows depend on each other, because then other rows may differ as well.
@@ -69,7 +69,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
         yield effect
 
 
-def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowEffect]:
+def _not_distinct_yet(pair: VersionPair, expected: ExpectedDifferences) -> Iterator[RowEffect]:
     """Yield the difference expected because DISTINCT withholds rows until the watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
@@ -80,10 +80,10 @@ def _not_distinct_yet(pair: VersionPair, expected: Expectation) -> Iterator[RowE
 
 def of_release(
     agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
-) -> Expectation:
+) -> ExpectedDifferences:
     """Return the differences explained by the edits to a table and to rebuilt tables upstream of it."""
     before = {binding.parent: binding.version for binding in old.bindings}
-    parents: dict[TableName, Expectation] = {}
+    parents: dict[TableName, ExpectedDifferences] = {}
     ddls = {}
     for binding in new.bindings:
         now = deployed.get((binding.parent, binding.version))
@@ -115,13 +115,13 @@ def of_release(
     return replace(expected, rows=(*expected.rows, *begins))
 
 
-def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expectation:
+def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> ExpectedDifferences:
     """Return the differences expected if a static side has changed since the old version was started."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
-        return Expectation()
+        return ExpectedDifferences()
     why = f"it has changed since {query_name(old.table, old.version)} was started"
-    return Expectation(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
+    return ExpectedDifferences(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
 
 
 def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:

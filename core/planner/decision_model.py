@@ -12,8 +12,8 @@ from core.model.reasons import Reason
 from core.plan.model import LeftBehind, PlanRefusal, PlanWarning
 from core.plan.request import StrategyChoice
 from core.planner.context import PlanningContext
-from core.planner.remarks import PlanRefusalKind, PlanWarningKind
 from core.planner.scope import PlanScope
+from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.text.sentence import Fact
 
@@ -112,7 +112,7 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 
 
 @dataclass(slots=True)
-class PlanRemarks:
+class WarningsAndRefusals:
     """The refusals and warnings collected while a plan is being decided."""
 
     refusals: list[PlanRefusal] = field(default_factory=list)
@@ -128,7 +128,7 @@ class PlanRemarks:
 
 
 @dataclass(slots=True)
-class DeployDecisions(PlanRemarks):
+class DeployDecisions(WarningsAndRefusals):
     """The decisions made so far in planning a deploy, with refusals and warnings."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)

@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
+class ExpectedDifferences:
     """The differences between two versions of a table that an edit explains."""
 
     added: tuple[str, ...] = ()
@@ -84,11 +84,11 @@ def expected_differences(
     old: ComparedStatement,
     new: ComparedStatement,
     ddls: Mapping[TableName, TableDdl],
-    parents: Mapping[TableName, Expectation],
-) -> Expectation:
+    parents: Mapping[TableName, ExpectedDifferences],
+) -> ExpectedDifferences:
     """Return the expected differences between two versions of a table.
 
-    `ddls` are the DDLs of the new version's inputs; `parents` are the expectations for inputs that were rebuilt
+    `ddls` are the DDLs of the new version's inputs; `parents` are the expected differences of inputs that were rebuilt
     together with the table.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
@@ -122,7 +122,7 @@ def expected_differences(
     changed = {name: why for name, why in reached.changed.items() if name in both}
     apart = changed.keys() | (set(before) ^ set(after))
     rows = tuple(_without_predicate_on(apart, row) for row in dict.fromkeys(reached.rows))
-    return Expectation(
+    return ExpectedDifferences(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
         changed=changed,
@@ -155,10 +155,10 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
     return f"NOT coalesce(({' AND '.join(terms)}), false)" if terms and all(terms) else ""
 
 
-def with_earlier_text(expected: Expectation, earlier: Expectation) -> Expectation:
-    """Extend an expectation for an old version that was edited in place and still has rows of its earlier SQL.
+def with_earlier_text(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:
+    """Extend the expected differences for an old version that was edited in place and has rows of its earlier SQL.
 
-    `earlier` is the expectation between the earlier SQL and the new version. The earlier rows have NULL in columns that
+    `earlier` are those between the earlier SQL and the new version. The earlier rows have NULL in columns that
     were added in place.
     """
     lead = "edited in place before: "
@@ -212,7 +212,7 @@ class _Reached:
         for name, why in effects.within:
             self.through(name, str(why))
 
-    def take(self, table: TableName, parent: Expectation) -> None:
+    def take(self, table: TableName, parent: ExpectedDifferences) -> None:
         """Add the effects on the output of the expected differences of an input."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):

@@ -5,9 +5,9 @@ from core.sql.comparison.row_effects import RowSide
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.sql.statement_reader import read_any
-from core.validation.expectations import (
+from core.validation.expected_differences import (
     ComparedStatement,
-    Expectation,
+    ExpectedDifferences,
     expected_differences,
     with_earlier_text,
 )
@@ -34,17 +34,17 @@ DDLS = {
 }
 
 
-def of_a(new: str, columns: str = A_COLUMNS) -> Expectation:
+def of_a(new: str, columns: str = A_COLUMNS) -> ExpectedDifferences:
     return expected_differences(statement("a", A, A_COLUMNS), statement("a", new, columns), DDLS, {})
 
 
-def below(select: str, parent: Expectation, columns: str) -> Expectation:
-    """Return the expectation for an unchanged reader of a."""
+def below(select: str, parent: ExpectedDifferences, columns: str) -> ExpectedDifferences:
+    """Return the expected differences for an unchanged reader of a."""
     same = statement("b", select, columns)
     return expected_differences(same, same, DDLS, {T("a"): parent})
 
 
-def told(found: Expectation) -> list[tuple[str, str, str]]:
+def told(found: ExpectedDifferences) -> list[tuple[str, str, str]]:
     return [(row.side.value, row.why, row.predicate) for row in found.rows]
 
 
@@ -109,7 +109,7 @@ def test_totals_exclude_columns_that_differ_for_another_reason() -> None:
     by_two = "SELECT kind, id, sum(v) AS s, count(*) AS n FROM STREAM a GROUP BY kind, id"
     old = statement("b", by_two, "kind STRING, id BIGINT, s BIGINT, n BIGINT")
     new = statement("b", by_two.replace("kind, id, ", "kind, ").replace(", id", ""), "kind STRING, s BIGINT, n BIGINT")
-    alone, edited = (expected_differences(old, new, DDLS, {T("a"): above}) for above in (Expectation(), EDITED))
+    alone, edited = (expected_differences(old, new, DDLS, {T("a"): above}) for above in (ExpectedDifferences(), EDITED))
     assert alone.totals is not None and edited.totals is not None
     assert [total.words for total in alone.totals.totals] == ["sum(v)", "count(*)"]
     assert [total.words for total in edited.totals.totals] == ["count(*)"]
@@ -150,7 +150,7 @@ def test_a_joined_side_that_lacks_rows_may_leave_nulls() -> None:
 
 
 def test_rows_that_cannot_be_paired_upstream_cannot_be_paired_downstream() -> None:
-    found = below("SELECT id FROM STREAM a", Expectation(anything="GROUP BY changed: x → y"), "id BIGINT")
+    found = below("SELECT id FROM STREAM a", ExpectedDifferences(anything="GROUP BY changed: x → y"), "id BIGINT")
     assert found.anything == "a: GROUP BY changed: x → y"
 
 
@@ -164,7 +164,7 @@ def test_a_different_query_keeps_most_of_its_rows_unless_grouped_there_or_downst
 
 
 def test_duplicates_from_upstream_appear_downstream_unless_grouped() -> None:
-    parent = Expectation(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
+    parent = ExpectedDifferences(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
     assert below("SELECT id FROM STREAM a", parent, "id BIGINT").alike == "a: GROUP BY changed: x → y"
     assert below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", parent, "id BIGINT, n BIGINT").alike == ""
 
@@ -208,7 +208,7 @@ def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
         DDLS,
         {},
     )
-    found = with_earlier_text(Expectation(keys=("id", "w")), earlier)
+    found = with_earlier_text(ExpectedDifferences(keys=("id", "w")), earlier)
     assert told(found) == [("old", "edited in place before: filter added: id > 5", "NOT coalesce((`id` > 5), false)")]
     assert dict(found.changed) == {"w": "column w was added in place"}
     assert found.nulls == {"w"} and found.keys == () and not found.added
