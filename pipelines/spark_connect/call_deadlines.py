@@ -1,7 +1,7 @@
-"""Runs calls in daemon threads: a single call with a deadline, or several calls in parallel.
+"""Calls in daemon threads, with deadlines or in parallel.
 
-A call to a dead server may never return, but a caller never waits longer than its deadline. While a pool does not
-answer, at most one probe is sent to it at a time.
+A call to a dead server may never return; its caller still returns at the deadline. While a pool does not answer, it
+receives at most one probe at a time.
 """
 
 import queue
@@ -25,9 +25,9 @@ _ends = threading.local()
 
 
 def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `fn` in a thread and return its result; raises MissedDeadline after `seconds`, and whatever `fn` raises.
+    """Run `fn` in a thread and return its result, or raise MissedDeadline after `seconds`.
 
-    A nested call is also limited to the time that its outer call has left.
+    Errors raised by `fn` are passed on. In a nested call, the outer call's deadline also applies.
     """
     left = remaining()
     seconds = seconds if left is None else min(seconds, left)
@@ -49,23 +49,23 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 
 def remaining() -> float | None:
-    """Return the seconds left until the deadline of this thread's call; None if there is no deadline."""
+    """Return the seconds until the deadline of the call that this thread runs; None without a deadline."""
     end = getattr(_ends, "at", None)
     return None if end is None else max(0.0, end - time.monotonic())
 
 
 def is_given_up() -> bool:
-    """Return whether the caller has stopped waiting for this thread's call, which must then send nothing more."""
+    """True if the caller of this thread's call has stopped waiting; the thread must then send nothing more."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
 
 @contextmanager
 def lingering(seconds: float) -> Iterator[None]:
-    """Let calls within the block wait for their answers `seconds` longer than the caller does.
+    """Within the block, extend the deadline of this thread's calls by `seconds` beyond the caller's.
 
-    The caller no longer receives the result, but the block can still record what the call has changed. No new call is
-    sent after the caller's deadline (`is_given_up`).
+    The caller gets no result after its own deadline, but the block can still record what its call has changed. Check
+    `is_given_up` before sending anything new.
     """
     end = getattr(_ends, "at", None)
     _ends.at = None if end is None else end + seconds
@@ -81,11 +81,11 @@ class MissedDeadline(PoolUnreachable):
     def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
         super().__init__(summary, remedy=remedy)
         self.work = work
-        """The call that is still running; None if nobody waits for its answer any more."""
+        """The call, which may still be running; None if no thread waits for its result."""
 
 
 class CircuitState(StrEnum):
-    """The state of a circuit breaker, which determines whether it lets calls through."""
+    """Whether a circuit breaker lets calls through."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -111,7 +111,10 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Run the block if the breaker is closed, else raise PoolUnreachable; a missed deadline opens the breaker."""
+        """Run the block if the breaker is closed, else raise PoolUnreachable.
+
+        A MissedDeadline in the block opens the breaker and starts the probes.
+        """
         if self._state != CircuitState.CLOSED:
             silent = time.monotonic() - self._opened_at
             raise PoolUnreachable(
@@ -125,7 +128,7 @@ class CircuitBreaker:
             raise
 
     def close(self) -> None:
-        """Stop probing, because the pool is no longer used."""
+        """Stop probing for good; for a pool that is no longer used."""
         self._over.set()
 
     def _open(self) -> None:
@@ -137,7 +140,6 @@ class CircuitBreaker:
         threading.Thread(target=self._watch, name="breaker", daemon=True).start()
 
     def _watch(self) -> None:
-        """Probe until the server answers; a refused connection counts as an answer."""
         while not self._over.is_set():
             self._state = CircuitState.HALF_OPEN
             try:
@@ -158,7 +160,7 @@ T = TypeVar("T")
 
 
 def in_threads(count: int, act: Callable[[T], R], items: Iterable[T]) -> tuple[R, ...]:
-    """Call `act` for every item in up to `count` daemon threads; returns the results in the order of the items.
+    """Call `act` for every item in up to `count` daemon threads, and return the results in item order.
 
     If an item fails, the others are still processed; then the error of the first failed item is raised.
     """

@@ -1,6 +1,6 @@
-"""Manages a pool's catalog: registers tables over files, points views at their versions, and maintains tables.
+"""The catalog of a pool: registers tables over files, points views at table versions, maintains tables.
 
-Only VACUUM deletes files: a table is dropped from the catalog only if its files are outside the warehouse.
+Only VACUUM deletes files. A table is dropped from the catalog only if Spark leaves its files in place.
 """
 
 import os
@@ -40,12 +40,12 @@ _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
-"""Delta's error class for a table whose files are gone, so a drop deletes nothing (Delta 4.4.0)."""
+"""Delta's error class for a table whose files no longer exist (Delta 4.4.0). Dropping it deletes nothing."""
 _WORD = re.compile(r"\w+")
 
 
 class SparkTables:
-    """Implements `core.ports.spark.Tables`; batch reads use a separate session."""
+    """Implements `core.ports.spark.Tables`. Batch reads use a separate session."""
 
     def __init__(self, session: Session, reader: Session | None = None) -> None:
         self._session = session
@@ -54,16 +54,16 @@ class SparkTables:
         self._known: set[str] | None = None
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS; raises EngineRefused if the name belongs to another table.
+        """Run a compiled CREATE TABLE IF NOT EXISTS. Raises EngineRefused if the name belongs to another table.
 
-        A table that `exists` at its location and has a log is registered without a list of columns: Delta 4.4.0 would
-        refuse a list with comments or with columns that were added later.
+        With `exists`, the location already contains a table with a log. That table is registered without a column list,
+        because Delta 4.4.0 rejects a list with comments or with columns that were added later; then its columns are
+        compared with the declared ones, as for a name that is already in the catalog. In all other cases the success of
+        CREATE TABLE proves that the table is as declared. A DDL without LOCATION is refused, because Spark would then
+        own the files.
 
-        If the name is new to the catalog, the success of CREATE TABLE proves that the table is as declared; only an
-        existing entry is described and compared. A DDL without LOCATION is refused, because Spark would own the files.
-
-        `columns` maps the columns in the table's log to their types. It takes precedence over DESCRIBE, which shows
-        a Delta table's VARCHAR columns as string (Delta 4.4.0).
+        `columns` maps the columns in the table's log to their types. It replaces the types of DESCRIBE, which shows
+        VARCHAR columns of a Delta table as string (Delta 4.4.0).
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
@@ -96,10 +96,10 @@ class SparkTables:
             )
 
     def _view_topics(self, name: str, declared: TableDdl) -> None:
-        """Create or replace a temporary view of the operating session over Kafka topics, for its statements to stream.
+        """Create or replace a temporary streaming view over Kafka topics, in the operating session.
 
-        SQL cannot stream a table `USING kafka`: the source refuses its schema. A temporary view of a streaming
-        DataFrame can be streamed, and lasts as long as the session (Spark 4.2.0).
+        SQL cannot stream a table `USING kafka`, because the source accepts no schema; it can stream a temporary view of
+        a streaming DataFrame. The view lasts as long as the session (Spark 4.2.0).
         """
         parsed, columns = row_expressions(declared)
         with spark_errors():
@@ -109,15 +109,15 @@ class SparkTables:
             rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create, in one request, the missing tables that need no comparison with the catalog; returns their names.
+        """Create all missing tables that need no comparison with the catalog, in one request; return their names.
 
-        A server that has just started spends a quarter of the time on overhead per statement, which a script incurs
-        only once (Spark 4.2.0). Raises EngineRefused at the first table that Spark refuses.
+        On a server that has just started, a quarter of the time is overhead per statement, which a script incurs only
+        once (Spark 4.2.0). Raises EngineRefused at the first table that Spark refuses.
         """
         return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
 
     def _sufficient(self, table: CatalogTable) -> str:
-        """Return a CREATE TABLE that succeeds only if the table is as declared; empty if there is no such statement."""
+        """Return a CREATE TABLE that succeeds only if the table is as declared. Empty if none can guarantee that."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
         made = "" if "PARTITIONED BY" in table.ddl or _is_over_topics(table.ddl) else table.ddl
@@ -131,7 +131,7 @@ class SparkTables:
         return _UNLESS_THERE.sub(r"\1", made, count=1)
 
     def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
-        """Run CREATE statements, given by the name of their table or view, as one script; returns the names."""
+        """Run CREATE statements, keyed by table or view name, as one script. Returns those names."""
         if not statements:
             return frozenset()
         self._run(f"BEGIN {'; '.join(statements.values())}; END")
@@ -142,7 +142,7 @@ class SparkTables:
         self._run(f"ALTER TABLE {backquoted(name)} SET LOCATION {quoted_string_literal(location)}")
 
     def _made(self, name: str, ddl: str) -> bool:
-        """Run a CREATE TABLE statement; returns False if another client has created the table in the meantime."""
+        """Run CREATE TABLE. Returns False if another client has created the table in the meantime."""
         made = True
         try:
             self._run(_UNLESS_THERE.sub(r"\1", ddl, count=1))
@@ -154,19 +154,19 @@ class SparkTables:
         return made
 
     def has(self, name: str) -> bool:
-        """Return whether a table exists; asks the server, since other clients create and drop tables as well."""
+        """True if the table exists. Asks the server every time, because other clients also create and drop tables."""
         with spark_errors():
             return bool(self._session.spark.catalog.tableExists(backquoted(name)))
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add those of the given (name, type) columns that the table lacks."""
+        """Add the (name, type) columns that the table lacks."""
         there = {column.lower() for column in self._columns(name)}
         new = [f"{backquoted(column)} {kind}" for column, kind in columns if column.lower() not in there]
         if new:
             self._run(f"ALTER TABLE {backquoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen those of the (name, type) columns whose new type is wider; first set the property that allows it."""
+        """Widen the (name, type) columns whose new type is wider, after setting the property `allowing` to true."""
         with spark_errors():
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
@@ -176,7 +176,7 @@ class SparkTables:
             self._run(f"ALTER TABLE {backquoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Replace an empty table with a shallow clone of a version of a Delta table; a table with rows is unchanged."""
+        """Replace an empty table by a shallow clone of one version of a Delta table. A table with rows is kept."""
         of, place = f"delta.{backquoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
             self._run(f"CREATE OR REPLACE TABLE {backquoted(name)} SHALLOW CLONE {of} LOCATION {place}")
@@ -186,14 +186,17 @@ class SparkTables:
         self._names().add(name.lower())
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record a batch of a query in a Delta table's log by appending zero rows; a recorded batch is skipped."""
+        """Append zero rows to a Delta table, so that its log records a query's batch as written.
+
+        A batch that the log already contains is not recorded again.
+        """
         with spark_errors():
             record = self._session.spark.sql(f"SELECT * FROM delta.{backquoted(location)} WHERE false").write
             record = record.format("delta").mode("append").option("txnAppId", query)
             record.option("txnVersion", str(batch)).save(location)
 
     def forget(self, name: str) -> None:
-        """Drop a table from the catalog but keep its files; raises EngineRefused if Spark would delete them."""
+        """Drop a table from the catalog but keep its files. Raises EngineRefused if Spark would delete them."""
         try:
             found = self._describe(name)
         except EngineRefused as error:
@@ -216,19 +219,19 @@ class SparkTables:
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Point a view at these columns of all target tables: ALTER VIEW if the view exists, otherwise CREATE VIEW.
+        """Make a view select these columns from all target tables: ALTER VIEW if it exists, else CREATE VIEW.
 
         CREATE OR REPLACE would drop the view first, and readers would fail (207 errors in 965 swaps; none with ALTER).
-        Raises EngineRefused if the view points to a table in a different folder, because it then belongs to another
+        Raises EngineRefused if the view reads a table in a different folder, because it then belongs to another
         environment on this pool.
         """
         self.swap(((view, targets, columns),))
 
     def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
-        """Point all views at their new target tables in one tight loop; returns the loop's duration in seconds.
+        """Repoint all views in one tight loop. Returns its duration in seconds.
 
-        During the loop readers may see tables of both releases, but get no errors. Everything that could be refused is
-        checked before the first view moves. `before` is called with a view's name just before that view moves.
+        During the loop, readers may see tables of both releases, but get no errors. All views are checked before the
+        first is changed. `before` is called with a view's name just before that view changes.
         """
         for view, targets, _ in pointers:
             if view.lower() in self._names() and (found := self._describe(view)) is not None:
@@ -240,12 +243,12 @@ class SparkTables:
         return time.monotonic() - began
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Create the missing views in one request; returns their names, and raises like `create_together`."""
+        """Create the missing views in one request and return their names. Raises like `create_together`."""
         new = [pointer for pointer in pointers if pointer[0].lower() not in self._names()]
         return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view already exists in the catalog with exactly the SQL that would be created."""
+        """Return the pointers whose view exists with exactly the SQL that would be created."""
         with spark_errors():
             return standing_views(self._session.spark, pointers)
 
@@ -277,26 +280,24 @@ class SparkTables:
             )
 
     def unpoint(self, view: str) -> None:
-        """Drop a view if it exists."""
         self._run(f"DROP VIEW IF EXISTS {backquoted(view)}")
         self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Return the column names and at most `limit` rows of a batch query.
 
-        Every table in the query is refreshed first, because a session caches the file listing of its first read. If
-        the query takes too long, TryAgain is raised shortly before the caller's deadline, so that the pool is not
-        treated as unresponsive. The query is also cancelled on the server, where it would otherwise keep using the
-        cores (Spark 4.2.0).
+        Every table in the query is refreshed first, because a session caches the file listing of its first read. A slow
+        query is cancelled on the server, where it would go on using cores, and TryAgain is raised shortly before the
+        caller's deadline, so that the pool does not count as unresponsive (Spark 4.2.0).
         """
         return self.read_files(sql, limit, ())
 
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a query like `read`, with temporary views over files; the views exist only during the query.
+        """Run a query like `read`, over temporary views of files that exist only during the query.
 
-        With `tag`, the query can be cancelled by `end_reads`.
+        With `tag`, `end_reads` can cancel the query.
         """
         session = self._reader or self._session
         left = remaining()
@@ -308,7 +309,7 @@ class SparkTables:
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def end_reads(self, tag: str) -> None:
-        """Cancel the running queries with the given tag on the server; do nothing if there are none."""
+        """Cancel all running reads with this tag on the server."""
         _interrupt(self._reader or self._session, tag)
 
     def _read(
@@ -339,9 +340,9 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the names of the catalog's tables and views, in lower case; listed only once, because that is slow.
+        """Return the catalog's tables and views in lower case, listed once because listing is slow.
 
-        The names are only a hint, since other clients create and drop tables as well.
+        Only a hint: other clients also create and drop tables.
         """
         with self._listing:
             if self._known is None:
@@ -359,7 +360,6 @@ class SparkTables:
             return tuple(self._session.spark.sql(_rows_of(name)).columns)
 
     def _describe(self, name: str) -> Described | None:
-        """Return what DESCRIBE EXTENDED shows of a table or view; None if there is no table or view of that name."""
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
@@ -414,14 +414,14 @@ def _interrupt(session: Session, tag: str) -> None:
 
 
 def view_of(pointer: Pointer) -> str:
-    """Return the definition of a pointer's view, without the keyword CREATE or ALTER that precedes it."""
+    """Return a pointer's view definition, to be prefixed with CREATE or ALTER."""
     return f"VIEW {backquoted(pointer[0])} AS {_pointed_rows(pointer)}"
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-    """Return, with one request, the pointers whose view already exists with exactly the SQL that would be created.
+    """Return the pointers whose view exists with exactly the SQL that would be created, in one request.
 
-    Spark 4.2.0 stores the SQL as written, and listed 100 views in 0.2 to 0.35 s on two busy cores.
+    Spark 4.2.0 stores the SQL as written. It listed 100 views in 0.2 to 0.35 s on two busy cores.
     """
     views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
     rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()
@@ -447,10 +447,9 @@ _MARK = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class SparkUpkeep:
-    """Implements `core.ports.spark.TableUpkeep`: runs OPTIMIZE and VACUUM, each in its own session."""
+    """Implements `core.ports.spark.TableUpkeep`. Every OPTIMIZE or VACUUM runs in its own session."""
 
     def __init__(self, session: Session) -> None:
-        """Prepare table maintenance; each OPTIMIZE or VACUUM opens its own session on the pool of `session`."""
         self._session = session
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
@@ -460,11 +459,11 @@ class SparkUpkeep:
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that no version of the last `retain_h` hours uses; if empty, use the table's own retention."""
+        """Delete files that no version of the last `retain_h` hours uses. If empty, the table's retention applies."""
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
-        """Cancel the running operation with the given tag on the server; do nothing if there is none."""
+        """Cancel the running operation with this tag on the server, if any."""
         with self._lock:
             session = self._open.get(tag)
         if session is not None:

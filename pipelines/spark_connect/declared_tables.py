@@ -1,4 +1,4 @@
-"""Compares declared tables with the actual ones, as the catalog or a Delta log describes them."""
+"""Compares declared tables with the actual ones, as described by the catalog or a Delta log."""
 
 import os
 import re
@@ -16,22 +16,22 @@ from core.text.escaping import quoted_string_literal
 from core.text.sentence import Sentence
 
 NO_FILES = "/_headgate_no_files"
-"""Subfolder that never exists: a partitioned table is created with this location, then given its real one."""
+"""Subfolder that never exists. A partitioned table is created with this location, and then given its real one."""
 _TRUNCATED = " more fields"
-"""The words with which DESCRIBE ends the type of a struct that has more than 25 fields."""
+"""Suffix in DESCRIBE of a struct type with more than 25 fields."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")
-"""Attributes of struct fields in a declaration, in lower case; DESCRIBE does not show them (Spark 4.2.0)."""
+"""Attributes of struct fields, in lower case, that a declaration contains but DESCRIBE omits (Spark 4.2.0)."""
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table or view as DESCRIBE EXTENDED shows it."""
+    """The result of DESCRIBE EXTENDED for a table or view."""
 
     columns: Mapping[str, str]
-    """Types of the columns, by column name."""
+    """Column types by name."""
     about: Mapping[str, str]
-    """The other details that DESCRIBE EXTENDED shows, by label."""
+    """All other details, by their label in the output."""
 
     @property
     def location(self) -> str:
@@ -39,13 +39,16 @@ class Described:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the table's version; in some formats, the table is in a subfolder of it."""
+        """Return the folder of the table version, without the subfolder that some formats add for the table itself."""
         subfolder = table_format(self.about.get("Provider", "").lower()).subfolder
         return self.location.removesuffix(f"/{subfolder}") if subfolder else self.location
 
 
 def read_declared(ddl: str) -> TableDdl:
-    """Parse a compiled DDL; a placeholder replaces its physical table name, which is not valid in declarations."""
+    """Parse a compiled DDL. Raises EngineRefused if it cannot be parsed.
+
+    The physical table name is replaced by a placeholder, because declarations do not allow such names.
+    """
     found, problems = read_ddl(_PHYSICAL_NAME.sub(r"\1declared", ddl, count=1), "compiled DDL")
     if found is None:
         raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
@@ -53,7 +56,7 @@ def read_declared(ddl: str) -> TableDdl:
 
 
 def without_files(ddl: str, declared: TableDdl) -> str:
-    """Replace the location in the DDL of a partitioned table by one that contains no files.
+    """Replace the location in the DDL of a partitioned table by a folder without files.
 
     If the location contains files, CREATE TABLE infers partition columns from their folders, reports them as
     overlapping, and creates a table without partition columns. Files written to that table would not be in partition
@@ -67,7 +70,7 @@ def without_files(ddl: str, declared: TableDdl) -> str:
 def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
     """Explain how a table in the catalog differs from the declared one; None if it matches.
 
-    Additional columns are allowed.
+    Undeclared columns are no difference.
     """
     if found.location != path_of(declared.location):
         return Sentence(f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}")
@@ -78,10 +81,10 @@ def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
 
 
 def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence | None:
-    """Explain which declared column is missing from a table or has another type there; None if all match.
+    """Explain which declared column is missing or has another type; None if all match.
 
-    `found` contains the types of the table's columns, by name. A wider type matches if the format can widen columns in
-    place.
+    `found` maps the actual table's columns to their types. If the format can widen columns in place, a wider type
+    matches too.
     """
     widens = table_format(declared.format).widening_property
     types = {column.lower(): kind for column, kind in found.items()}
@@ -96,30 +99,31 @@ def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence 
 
 
 def plain_type(kind: str) -> str:
-    """Normalize a type so that a declared one equals that of DESCRIBE: remove quotes, comments and NOT NULL."""
+    """Remove quotes, comments and NOT NULL from a type, so that declarations compare equal to DESCRIBE."""
     return _SAID_OF_FIELD.sub("", kind.lower()).replace("`", "")
 
 
 def path_of(location: str) -> str:
-    """Return a location as a path: `file:/a%20b` and `file:///a%20b` become `/a b`; other schemes stay unchanged."""
+    """Convert a location to a path: `file:/a%20b` and `file:///a%20b` become `/a b`. Other schemes are kept."""
     if location.startswith("file:"):
         location = unquote("/" + location.removeprefix("file:").lstrip("/"))
     return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
 
 
 def fault_of_topics(files: Checkpoints, ddl: TableDdl) -> TableFault | None:
-    """Return which topic of an external table does not exist; None if all exist.
+    """Explain which Kafka topic of an external table does not exist; None if all exist.
 
-    Raises TryAgain if no broker answers, Refused if the client library is not installed.
+    Raises TryAgain if no broker answers, and Refused if the client library is not installed.
     """
     found = files.why_other_source("", ((0, ddl.table, ddl.location, ddl.format),))
     return found and TableFault(found[1].kind, f"{ddl.table} {found[1].why}", "create it, or correct subscribe")
 
 
 def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
-    """Explain why an external table with a log is not at its declared location; None if it is. `file` contains its DDL.
+    """Explain why there is no external table with a log at its declared location; None if there is one.
 
-    Raises TryAgain if the parent folder is not mounted or the log cannot be read. Writes nothing.
+    `file` is the project file with the DDL, for the remedy. Raises TryAgain if the parent folder is not mounted or the
+    log cannot be read. Writes nothing.
     """
     if (missing := missing_log(files, folder, ddl.format)) is None:
         return None
@@ -148,9 +152,9 @@ def fault_of_declaration(
 ) -> TableFault | None:
     """Explain which column or property of an existing table differs from its DDL; None if all match.
 
-    `is_read` is passed when a statement starts: only the columns that the statement reads are then compared, and a
-    wider type that loses no digits is accepted, because Spark itself reports a type that it cannot continue with.
-    Properties are always compared.
+    Pass `is_read` when a statement starts. Only the columns that it reads are then compared, and a wider type that
+    loses no digits is accepted, because Spark itself reports a type that it cannot continue with. Properties are always
+    compared.
     """
     format = format_of_others(ddl.format)
     there = files.columns(folder, format)

@@ -1,4 +1,4 @@
-"""Translates Spark's errors into Headgate's: error class, the line that states the cause, and whether to try again."""
+"""Translates Spark's errors into Headgate's: error class, one line with the cause, and whether to retry."""
 
 import logging
 import re
@@ -17,17 +17,18 @@ _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED
 _OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] \[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
 """Matches an error raised by Headgate's own code in the pool, but not a query plan that contains its text."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
-"""Prefix of the error of a batch that ran in a Python process of the pool."""
+"""Prefix of the error of a batch that failed in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
-"""Matches the lines that precede the error of a batch that ran in a Python process of the pool."""
+"""Matches a batch error from its start to the end of the Python traceback."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
-"""All that a server with a stopped SparkContext says: formatting the actual error fails (Spark 4.2.0)."""
+"""The whole message of a server with a stopped SparkContext, because it fails to format the actual error (Spark
+4.2.0)."""
 NO_SPACE = "HEADGATE_NO_SPACE"
-"""Error class of an error caused by a full disk."""
+"""Error class of a failure caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
-"""The operating system's message about a full disk, anywhere among the causes."""
+"""Matches the operating system's message about a full disk, wherever it appears among the causes."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -45,7 +46,8 @@ _BY_HAND = {
     "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE": "its input was created again: restore it, or rebuild",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of its input was cleaned up before it was read{at}: rebuild",
 }
-"""Why a Delta stream ended, by the prefix of Spark's error class; shown instead of Spark's own advice (Delta 4.4.0)."""
+"""Explanations of why a Delta stream ended, by the prefix of Spark's error class (Delta 4.4.0). They replace Spark's
+own advice."""
 _ROWS_WITHOUT_PLACE = {
     POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
     "column _corrupt STRING",
@@ -53,11 +55,11 @@ _ROWS_WITHOUT_PLACE = {
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
 }
-"""Remedies for rows that the writer of a keyed table has refused, and for messages that cannot be parsed."""
+"""Remedies, by error class, for rows that a keyed table's writer refused and for messages that cannot be parsed."""
 _LOST_FILE = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
 )
-"""The message about a missing file that belongs to a table (Spark 4.2.0)."""
+"""Matches the error about a missing data file of a table (Spark 4.2.0)."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 _FAILURES = {
@@ -65,25 +67,25 @@ _FAILURES = {
     "Python worker failed to connect back": SparkFailure.WORKER_LATE,
     "Async progress tracking cannot be used with Once trigger": SparkFailure.EXCLUSIVE_OPTIONS,
 }
-"""Maps a phrase in the line of a Spark message that states the cause to the kind of failure (Spark 4.2.0)."""
+"""Kinds of failure, by a phrase in the one line of Spark's message that states the cause (Spark 4.2.0)."""
 _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
-"""Prefixes of the error classes with which Delta 4.4.0 refuses a commit after a concurrent change to the table."""
+"""Prefixes of the error classes with which Delta 4.4.0 rejects a commit after a concurrent change to the table."""
 
 
 class SessionLost(PoolUnreachable):
-    """Raised if the server no longer knows the session; a new session generation must then be opened."""
+    """Raised if the server no longer knows the session. A new session generation must then be opened."""
 
 
 class EngineStopped(PoolUnreachable):
-    """Raised if the server answers but cannot run anything until it is restarted: its SparkContext has stopped."""
+    """Raised if the server answers but its SparkContext has stopped, so it can run nothing until restarted."""
 
 
 class MaybeStopped(EngineRefused):
-    """A refusal that may mean that the SparkContext has stopped; only another statement can show whether it has."""
+    """A refusal that may mean a stopped SparkContext. Only another statement can show whether it has stopped."""
 
 
 def translate_error(error: BaseException) -> HeadgateError:
-    """Convert an error of PySpark or gRPC into the Headgate error that callers handle."""
+    """Convert an error of PySpark or gRPC into the matching Headgate error."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)
@@ -109,10 +111,7 @@ def translate_error(error: BaseException) -> HeadgateError:
 
 
 def _failed_here(error: BaseException) -> PoolUnreachable:
-    """Convert an error that the client library itself raised, rather than Spark or the connection.
-
-    Its message may be empty or obscure, so its traceback is logged.
-    """
+    # Its message may be empty or obscure, so the traceback is logged.
     log.warning("the client of the pool failed", exc_info=error)
     said = first_line(str(error))
     words = f": {said}" if said != _NO_MESSAGE else " in this call and did not say why"
@@ -120,7 +119,10 @@ def _failed_here(error: BaseException) -> PoolUnreachable:
 
 
 def error_class(text: str) -> str:
-    """Return the error class in a Spark message, preferably one that is not a mere wrapper; empty if there is none."""
+    """Return the error class in a Spark message. Empty if there is none.
+
+    Error classes that only wrap a cause are skipped if another one is present.
+    """
     if ours := _OURS.search(text):
         return ours[1]
     if _FULL.search(text):
@@ -130,16 +132,16 @@ def error_class(text: str) -> str:
 
 
 def failure_of(text: str) -> SparkFailure | None:
-    """Return the kind of failure that a Spark message reports; None if it is none of the known kinds."""
+    """Return the kind of failure that a Spark message reports; None for an unknown kind."""
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
 
 
 def first_line(text: str) -> str:
-    """Return the cause of an error in one line: Headgate's explanation if it has one, else a line of Spark's message.
+    """Return the cause of an error as one line, without wrapper, error class and stack trace.
 
-    The line is returned without wrapper, error class and stack trace.
+    If Headgate has its own explanation of the error, that replaces Spark's line.
     """
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
@@ -162,7 +164,7 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Explain how the input of a Delta stream was changed by hand; empty if the message reports any other error."""
+    """Explain how a Delta stream's input was changed by hand. Empty for any other error."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)
@@ -170,12 +172,11 @@ def _by_hand(text: str) -> str:
 
 
 def _useful(line: str) -> bool:
-    """Return whether a line contains an error class that is not a wrapper."""
     return any(name not in _WRAPPERS for name in _CLASS.findall(line))
 
 
 def _causes(error: BaseException) -> str:
-    """Return the stack traces that the server reports for an error and its causes; empty if there are none."""
+    """Return the server's stack traces of an error and its causes. Empty if there are none."""
     return str(getattr(error, "_stacktrace", None) or "")
 
 

@@ -1,10 +1,17 @@
-"""Parses the output of EXPLAIN: finds tables in the analysed plan, and stateful operators in the physical plan.
+"""Parses EXPLAIN output: the tables of the analysed plan and the stateful operators of the physical plan.
 
-The format was checked on Spark 4.2.0. `extended` has four parts, each below `== Parsed|Analyzed|Optimized|Physical …
-==`; a part that failed contains the exception's class and message instead of a plan. Each line is a node, preceded by
-`:- `, `+- ` and bars. In logical plans `~` marks a streaming node; in physical plans `*(2) ` is a codegen stage. The
-analysed plan shows each table as `SubqueryAlias <catalog>.<database>.<table>` over `StreamingRelation …,
-name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` for a batch read; subqueries and all parts of
+The format was checked on Spark 4.2.0. EXPLAIN EXTENDED has four parts, headed `== Parsed
+
+Analyzed
+
+Optimized
+
+Physical … ==`. A part that failed contains the exception's class and message instead of a plan. Each line is a node,
+preceded by `:- `, `+- ` and bars. In logical plans `~` marks a streaming node; in physical plans `*(2) ` is a codegen
+stage.
+
+The analysed plan shows each table as `SubqueryAlias <catalog>.<database>.<table>` over `StreamingRelation …,
+name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` for a batch read. Subqueries and all parts of
 WITH are included. In the physical plan a stateful operator contains `state info [ `; a StateStoreRestore or similar
 node belongs to the Save above it.
 """
@@ -33,20 +40,20 @@ _KINDS = {
 
 
 def plans_of_explain(explained: str) -> dict[str, str]:
-    """Split the output of EXPLAIN EXTENDED into plans, by the first word of their headings (`Analyzed`, …)."""
+    """Split the output of EXPLAIN EXTENDED into plans, keyed by the first word of the heading (`Analyzed`, …)."""
     heads = list(_PART.finditer(explained))
     ends = [head.start() for head in heads[1:]] + [len(explained)]
     return {head[1]: explained[head.end() : end].strip("\n") for head, end in zip(heads, ends, strict=True)}
 
 
 def exception_in(part: str) -> str:
-    """Return the message of the exception in a part of the output; empty if the part contains a plan."""
+    """Return the exception message in one part of the EXPLAIN output. Empty if the part is a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""
 
 
 def tables_read_by(analysed: str, database: str) -> tuple[AnalysedRead, ...]:
-    """List the tables of one database that an analysed plan reads, in the order of the plan."""
+    """List the tables of `database` that an analysed plan reads, in plan order."""
     return tuple(_sources(analysed, re.compile(rf"SubqueryAlias (?:\S+\.)?`?{re.escape(database)}`?\.`?(\w+)`?$")))
 
 
@@ -56,9 +63,9 @@ def stateful_operators_of(physical: str) -> tuple[AnalysedOperator, ...]:
 
 
 def normalized_plan(plan: str) -> str:
-    """Renumber expression ids and watermark ids by first appearance, so that equal plans are equal strings.
+    """Renumber expression and watermark ids by first appearance, so that equal plans become equal strings.
 
-    Spark numbers expressions anew in each analysis and names each watermark by a random UUID (seen on Spark 4.2.0).
+    Spark numbers expressions anew in every analysis and gives every watermark a random UUID (seen on Spark 4.2.0).
     """
     numbers: dict[str, str] = {}
 
@@ -69,7 +76,7 @@ def normalized_plan(plan: str) -> str:
 
 
 def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
-    """Return Spark's refusal of a statement, with line numbers reduced by the one line that was sent above it."""
+    """Return Spark's refusal with line numbers reduced by 1, because Headgate sends one line above the statement."""
     words = re.sub(r"\.?; (?=line \d)", ", ", message)
     return AnalysisRefusal(
         error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)

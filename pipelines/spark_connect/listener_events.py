@@ -1,7 +1,7 @@
-"""Receives the events of streaming queries from the server, so that their progress need not be requested.
+"""Receives query events from the server, so that progress need not be requested.
 
-A server accepts one listener per session and does not notice that a client has died, so a leftover listener is removed
-first.
+A server accepts one listener per session and does not notice that a client has died. A leftover listener is therefore
+removed first.
 """
 
 import json
@@ -22,11 +22,11 @@ _PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
 _IDLE = pb2.StreamingQueryEventType.QUERY_IDLE_EVENT
 
 _ADDED_S = 2.0
-"""Longest wait for the server to confirm the listener; later events are still received."""
+"""Longest wait, in seconds, for the server to confirm the listener. Events are received even if it is exceeded."""
 
 
 class ListenerEvents:
-    """Keeps the latest progress and the time of the last event of each query run, as received by a daemon thread."""
+    """The latest progress and the time of the last event of every query run. A daemon thread receives them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -39,14 +39,14 @@ class ListenerEvents:
 
     @property
     def alive(self) -> bool:
-        """Return whether events are being received: False before `listen`, and after the connection broke."""
+        """True while events are received. False before `listen` and after a broken connection."""
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
-        """Start receiving events unless they are already received; earlier progress must be requested separately.
+        """Start receiving events, if they are not received yet. Earlier progress must be requested separately.
 
-        `alone` means that no earlier client can have left a listener, so none is removed: removing a missing one
-        would log an error on the server. If that is wrong, the leftover listener is removed on the next call.
+        Pass `alone` if no earlier client can have left a listener. Removing a missing listener logs an error on the
+        server, so none is removed then. If one was left after all, the next call removes it.
         """
         if self.alive or not self._starting.acquire(blocking=False):
             return
@@ -56,7 +56,7 @@ class ListenerEvents:
             self._starting.release()
 
     def progress(self, run_id: str) -> Mapping[str, Any] | None:
-        """Return the last known progress of a query run, as decoded JSON; None if there is none."""
+        """Return the last known progress of a query run as decoded JSON; None if unknown."""
         with self._lock:
             return self._progress.get(run_id)
 
@@ -69,18 +69,18 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Return the seconds since a run last reported; for a run that never has, since the first call for it."""
+        """Return the seconds since the last event of a run, or since the first call for a run without events."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)
 
     def forgive(self) -> None:
-        """Restart the measurement of every run's silence after a period in which no events could be received."""
+        """Restart every run's silence at zero, after a period in which no events could be received."""
         with self._lock:
             self._heard.clear()
 
     def keep(self, run_ids: frozenset[str]) -> None:
-        """Forget all runs except those with these ids."""
+        """Forget all runs that are not in `run_ids`."""
         with self._lock:
             self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
             self._heard = {run_id: at for run_id, at in self._heard.items() if run_id in run_ids}
@@ -95,7 +95,7 @@ class ListenerEvents:
         self._listening.wait(_ADDED_S)
 
     def _run(self, listening: threading.Event) -> None:
-        """Receive events until the stream ends. A second listener in one session would hang (Spark 4.2.0)."""
+        """Receive events until the stream ends. A second listener in the same session would hang (Spark 4.2.0)."""
         try:
             with endless():
                 for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):

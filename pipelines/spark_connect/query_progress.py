@@ -1,6 +1,6 @@
-"""Decodes Spark's progress events, and computes how busy a pool is with batches.
+"""Decodes Spark's progress events, and measures how busy a pool is.
 
-A field that Spark did not report is None or empty.
+A value that Spark did not report is None or empty.
 """
 
 import threading
@@ -14,32 +14,32 @@ from core.model.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The progress of one micro-batch, decoded from `StreamingQueryProgress.json` (Spark 4.2)."""
+    """Progress of one micro-batch, decoded from `StreamingQueryProgress.json` (Spark 4.2)."""
 
     batch: int | None = None
     at: str = ""
     """Start of the trigger, ISO 8601 in UTC."""
     in_rows: int | None = None
-    """Rows read in this batch, summed over the sources; Spark reports no total."""
+    """Rows read in this batch, summed over the sources because Spark reports no total."""
     in_rows_s: float | None = None
-    """Rows that arrived per second, summed over the sources; None for a first batch, which has no previous trigger."""
+    """Rows arriving per second, summed over the sources. None for a first batch, which has no previous trigger."""
     out_rows_s: float | None = None
     """Rows processed per second, summed over the sources."""
     batch_ms: int | None = None
-    """Duration of the whole trigger."""
+    """Duration of the whole trigger in milliseconds."""
     durations: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds by phase, without the total."""
     watermark: str = ""
-    """Event time below which rows are late, ISO 8601; empty as long as there is no watermark."""
+    """Event time before which rows are late, ISO 8601. Empty without a watermark."""
     state_rows: int | None = None
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None
-    """Late rows dropped in this batch. Spark counts after partial aggregation, so only zero or not zero is meaningful.
-    """
+    """Late rows dropped in this batch. Spark counts them after partial aggregation, so only zero or non-zero is
+    meaningful."""
 
 
 def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
-    """Decode a progress event; unknown and malformed fields are ignored."""
+    """Decode a progress event. Unknown and malformed fields are ignored."""
     sources = [source for source in progress.get("sources") or () if isinstance(source, Mapping)]
     operators = [operator for operator in progress.get("stateOperators") or () if isinstance(operator, Mapping)]
     durations = {
@@ -74,7 +74,7 @@ def _int(value: object) -> int | None:
 
 
 def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:
-    """Sum a rate over all sources; None if no source reports it. NaN (a first batch, an idle trigger) is ignored."""
+    """Sum a rate over all sources; None if none reports it. NaN (first batch, idle trigger) is ignored."""
     numbers = [float(part[name]) for part in parts if _is_number(part.get(name))]
     return sum(numbers) if numbers else None
 
@@ -88,7 +88,7 @@ WINDOW_S = 300.0
 
 
 class PoolUtilization:
-    """Measures how busy a pool is, from the batch durations of the last minutes; thread-safe."""
+    """Measures how busy a pool is, from the batch durations of the last minutes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record a version's latest batch; batches missed since the last call are assumed to be equally long."""
+        """Record the latest batch of a table version. Batches missed since the last call count as equally long."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:
@@ -109,7 +109,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return batch time divided by elapsed time and cores, over the last minutes; None before any progress."""
+        """Return the share of core time spent in batches over the last minutes; None before any progress."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

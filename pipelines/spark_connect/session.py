@@ -1,4 +1,4 @@
-"""A Spark Connect session whose queries keep running on the server after the client disconnects.
+"""A Spark Connect session whose queries keep running after the client disconnects.
 
 Never call `SparkSession.stop()` on it: that kills all its queries and makes its id unusable (Spark 4.2.0).
 """
@@ -29,13 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 USER = "headgate"
-"""User id of all sessions; the token is independent of it (Spark 4.2.0)."""
+"""User id of all sessions. The token does not depend on it (Spark 4.2.0)."""
 
 UNTIMED_S = 60.0
-"""Time limit, in seconds, of a remote call without a deadline."""
+"""Time limit, in seconds, of remote calls that have no deadline of their own."""
 
 PROOF_S = 3.0
-"""Longest wait for the statement that shows whether a server can run anything."""
+"""Longest wait, in seconds, for the statement that tests whether a server can run anything."""
 
 _CONF = {
     # Without it a second start on one checkpoint silently stops the first query (seen with Spark 4.2.0).
@@ -68,7 +68,7 @@ _endless = threading.local()
 
 
 class Session:
-    """One session generation on one pool; if the server loses the session, a new generation must be opened."""
+    """One session generation on one pool. If the server loses the session, open a new generation."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class Session:
     ) -> None:
         """Prepare a session without a remote call.
 
-        `session_id` is a UUID that a later client uses to find the same queries. If a call finds that the server no
-        longer knows the session, `lost` is called before the error is raised.
+        `session_id` is a UUID; a later client finds the same queries with it. `lost` is called if the server no longer
+        knows the session, before SessionLost is raised.
         """
         self.url = url
         self.session_id = session_id
@@ -93,16 +93,16 @@ class Session:
         self._lost = lost
 
     def attach(self) -> None:
-        """Set the session's configuration; this opens the session, or finds an existing one with its queries."""
+        """Set the session's configuration. This opens the session, or finds the existing one with its queries."""
         with spark_errors():
             self.spark.conf._set_all(configs=self._conf, silent=False)
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn` with a deadline and through the circuit breaker, and translate Spark's errors.
 
-        If the refusal of `fn` may mean that the server has stopped, a test statement is run. EngineStopped is raised if
-        the test is refused in the same way, PoolUnreachable if it is not answered; otherwise the refusal of `fn` is
-        raised.
+        If `fn` is refused in a way that may mean a stopped server, a test statement is run. Raises EngineStopped if the
+        server refuses the test in the same way, and PoolUnreachable if the test gets no answer. If the test succeeds,
+        the refusal of `fn` is raised.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -116,14 +116,11 @@ class Session:
             raise
 
     def prove(self) -> None:
-        """Prove that Spark can run a minimal statement; unlike `ping`, it needs a SparkContext, but no free core."""
+        """Prove that Spark can run a minimal statement. Unlike `ping`, this needs a SparkContext, but no free core."""
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
     def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
-        """Raise EngineStopped if the server cannot run anything, or PoolUnreachable if that is unknown.
-
-        Without this check, a server that is shutting down or overloaded would make a valid statement fail.
-        """
+        # Without this check, a server that is shutting down or overloaded would make a valid statement fail.
         try:
             with spark_errors():
                 call_deadlines.call(PROOF_S, self.prove)
@@ -154,25 +151,25 @@ class Session:
         return None if text is None or text.startswith("-1") else _seconds(text)
 
     def close(self) -> None:
-        """Disconnect from the server; the session's queries keep running there."""
+        """Disconnect from the server. The session's queries keep running."""
         self.breaker.close()
         self.spark.client.close()
 
     def release(self) -> None:
-        """Release this session on the server. Never release the operating session, because that stops its queries."""
+        """Release this session on the server, which stops its queries. Never release the operating session."""
         with spark_errors():
             self.spark.client.release_session()
         self.close()
 
     def ping(self) -> None:
-        """Make the cheapest remote call, as the probe of the circuit breaker."""
+        """Make the cheapest remote call. The circuit breaker probes with it."""
         # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
         self.spark.client._analyze(method="spark_version")
 
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Raise errors of Spark and gRPC as Headgate errors, such as EngineRefused, PoolUnreachable or SessionLost."""
+    """Translate errors of Spark and gRPC into Headgate errors: EngineRefused, PoolUnreachable, SessionLost, …"""
     try:
         yield
     except Exception as error:
@@ -193,7 +190,7 @@ def endless() -> Iterator[None]:
 
 
 def probe(url: str, token: str) -> None:
-    """Check in a separate session that a server answers; raises PoolUnreachable or EngineRefused."""
+    """Check, in a separate session, that a server answers. Raises PoolUnreachable or EngineRefused."""
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{url}/probe"))
     spark = _connect(url, token, name)
     try:
@@ -204,7 +201,7 @@ def probe(url: str, token: str) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Convert a duration as Spark writes it (`60m`, `3600s`, `1h`) to seconds; a bare number means milliseconds."""
+    """Convert a duration of Spark's configuration (`60m`, `3600s`, `1h`) to seconds. A bare number is milliseconds."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     return float(digits) * units.get(text[len(digits) :].strip(), 0.001)
@@ -234,7 +231,7 @@ class _Never(RetryPolicy):
 
 
 class _Builder(DefaultChannelBuilder):
-    """Builds a channel that sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
+    """Sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
 
     def __init__(self, url: str, token: str, session_id: str) -> None:
         host = urlsplit(url).hostname or ""
@@ -252,13 +249,11 @@ class _Builder(DefaultChannelBuilder):
 
     @property
     def token(self) -> None:
-        """Return None: if there were a token here, even one from the environment, PySpark would require TLS."""
+        """Return None: if a token were set, even from the environment, PySpark would require TLS."""
         return None
 
 
 class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stubs for us to see.
-    """The details of a remote call, copied except for the timeout."""
-
     def __init__(self, details: Any, timeout: float | None) -> None:
         self.method = details.method
         self.timeout = timeout

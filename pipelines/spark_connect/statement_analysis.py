@@ -49,7 +49,7 @@ _CONF: dict[str, str | int | bool] = {
 
 
 class ScratchDatabases:
-    """Scratch databases with a common name prefix; any left behind by a killed agent are dropped first."""
+    """Scratch databases with a common name prefix. Those left behind by a killed agent are dropped first."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         self._session = session
@@ -63,7 +63,7 @@ class ScratchDatabases:
         self._drop()
 
     def answer(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Analyse one or two revisions of a statement; raises EngineRefused if an input table cannot be created."""
+        """Analyse one or two revisions of a statement. Raises EngineRefused if an input table cannot be created."""
         engine = self._spark.version
         new, frame, plan = self._look(question.new)
         if question.old is None:
@@ -78,11 +78,11 @@ class ScratchDatabases:
         return AnalysisAnswer(engine, new, old, same)
 
     def leave(self) -> None:
-        """Disconnect from the server without dropping anything, because it has lost the session."""
+        """Disconnect without dropping the databases, because the server has lost the session."""
         self._session.close()
 
     def close(self) -> None:
-        """Drop the databases with their folders, and release the session on the server."""
+        """Drop the databases and their folders, and release the session on the server."""
         self._drop()
         self._session.release()
 
@@ -117,11 +117,11 @@ class ScratchDatabases:
         return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
-        """Let Spark check whether a DataFrame can be streamed in append mode; returns its refusal, or None.
+        """Ask Spark whether a DataFrame can be streamed in append mode. Returns the refusal, or None.
 
-        Spark makes this check only when a query starts. The start therefore uses two mutually exclusive
-        options, which Spark rejects after the check and before the query exists (seen on Spark 4.2.0). If a query
-        does start, it is stopped.
+        Spark checks this only when a query starts. The start therefore uses two mutually exclusive options, which Spark
+        rejects after the check and before the query exists (seen on Spark 4.2.0). If a query starts nevertheless, it is
+        stopped.
         """
         self._checks += 1
         writer = frame.writeStream.format("noop").outputMode("append")
@@ -139,7 +139,6 @@ class ScratchDatabases:
         return None
 
     def _database(self, tables: Tables) -> str:
-        """Return the name of the database that contains exactly these tables; it is created when first needed."""
         if tables not in self._database_by_tables:
             database = f"{self._prefix}_{len(self._database_by_tables)}"
             self._spark.sql(f"CREATE DATABASE {database}")
@@ -172,10 +171,10 @@ class ScratchDatabases:
 
 
 class SparkAnalysis:
-    """Implements `core.ports.spark.Analysis`: answers one question at a time, in separate sessions."""
+    """Implements `core.ports.spark.Analysis`. Answers one question at a time, in a separate session."""
 
     def __init__(self, session: Session) -> None:
-        """Prepare the analysis; nothing is sent to Spark before the first question."""
+        """Prepare the analysis. Nothing is sent to Spark before the first question."""
         self._operating = session
         name = uuid.uuid5(uuid.NAMESPACE_OID, f"{session.session_id}/analysis")
         self._prefix = f"headgate_analysis_{name.hex[:12]}"
@@ -183,15 +182,15 @@ class SparkAnalysis:
         self._lock = threading.Lock()
 
     def engine(self) -> str:
-        """Return Spark's version; asks the server only once."""
+        """Return Spark's version, requested only once."""
         with spark_errors():
             return str(self._operating.spark.version)
 
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
-        """Let Spark analyse a statement; raises EngineRefused if a table cannot be created.
+        """Have Spark analyse a statement. Raises EngineRefused if a table cannot be created.
 
-        If the analysis is slow, TryAgain is raised shortly before the caller's deadline, so that the pool is not
-        treated as unresponsive, and starts and stops continue. The tables are kept for the next question.
+        A slow analysis raises TryAgain shortly before the caller's deadline, so that the pool does not count as
+        unresponsive and statements can still be started and stopped. The scratch tables are kept for the next question.
         """
         return self._alone(lambda: self._opened().answer(question))
 

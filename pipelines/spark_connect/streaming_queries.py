@@ -1,4 +1,4 @@
-"""Starts, stops and lists the streaming queries of the operating session, and finds out why queries ended."""
+"""Starts, stops and lists the operating session's streaming queries, and finds out why queries ended."""
 
 import json
 import threading
@@ -22,26 +22,24 @@ from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.spark_connect.upsert_writers import OpenBatches, upsert_writer, why_other_python
 
 STOP_S = 30.0
-"""Longest wait for a query to disappear after its stop, if the caller has no deadline."""
+"""Longest wait, in seconds, for a stopped query to disappear, if the caller has no deadline."""
 
 LINGER_S = 60.0
-"""Extra time, in seconds, for which a start waits for its answer after its caller has given up.
-
-Without the answer, the text and checkpoint of the new query would be unknown.
-"""
+"""Extra seconds for which a start waits for its answer after its caller's deadline. Without the answer, the SQL and
+checkpoint of the new query would be unknown."""
 
 _DEAF_S = 5.0
-"""If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
+"""If two listings are more seconds apart than this, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
-"""Parts of Spark's status message while a query waits for input (Spark 4.2.0)."""
+"""Parts of Spark's status message of a query that waits for input (Spark 4.2.0)."""
 
 _BACK_FILL_S = 30.0
-"""Seconds between two requests for the progress of a query that has reported none."""
+"""Seconds between two progress requests for a query that has reported no progress."""
 
 
 class SparkQueries:
-    """Implements `core.ports.spark.Queries`; one per session generation, thread-safe."""
+    """Implements `core.ports.spark.Queries`. One object per session generation; thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -51,7 +49,7 @@ class SparkQueries:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, str]] = {}
         self._started: dict[str, QueryStart] = {}
-        """How this connection started each run."""
+        """How each run was started, by run id. Contains only runs that this connection started."""
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
         self._python_fits = False
@@ -59,10 +57,11 @@ class SparkQueries:
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query, or return the running one if its run id is `run_id` or this connection started it identically.
+        """Start a query, or return the running query of that name if it is known to be the same.
 
-        Running queries are listed only if Spark refuses the start, because a listing covers all statements. The name
-        does not identify the SQL and the checkpoint, so AnotherQuery is raised if the running query's may differ.
+        It is the same if its run id is `run_id`, or if this connection started it with an identical `start`. Otherwise
+        AnotherQuery is raised, because the name does not identify SQL and checkpoint. Running queries are listed only
+        after Spark has refused the start, because a listing covers all statements.
         """
         try:
             with lingering(LINGER_S):
@@ -86,11 +85,11 @@ class SparkQueries:
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
     def launch(self, start: QueryStart) -> StreamingQuery:
-        """Start a query and return Spark's handle; raises EngineRefused, for example if the name is taken.
+        """Start a query and return Spark's handle. Raises EngineRefused, for example if the name is taken.
 
-        Raises Busy while the pool starts the writer of another keyed table, and if this writer's process does not start
-        in time. Spark 4.2.0 allows such a process 10 s and then abandons it: six that started together on two cores
-        were all late, and those of the next attempts competed with them.
+        Raises Busy while the pool starts the writer of another keyed table, or if this writer's process starts too
+        late. Spark 4.2.0 abandons such a process after 10 s: six that started together on two cores were all late, and
+        those of the next attempts competed with them.
         """
         if start.upsert is None:
             return self._launched(start)
@@ -128,10 +127,10 @@ class SparkQueries:
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
-        """Stop a query if it exists, and wait until it is gone; `calling` is called before each stop request to Spark.
+        """Stop a query, if it exists, and wait until it is gone.
 
-        With `upserts`, for a query that replaces rows by key, also wait until its last batch is no longer being
-        written.
+        `calling` is called before each stop request to Spark. With `upserts`, for a query that replaces rows by key,
+        also wait until its last batch is no longer being written.
         """
         ends_at = time.monotonic() + STOP_S
         for known in self._remembered(name):
@@ -147,7 +146,7 @@ class SparkQueries:
             self._batches.end(name, ends_at)
 
     def active(self) -> tuple[ReportedQuery, ...]:
-        """List the session's active queries; costs one remote call, and more for each query without known progress."""
+        """List the session's active queries. Costs one remote call, plus some for queries without known progress."""
         with self._lock:
             started = frozenset(self._started)
         with spark_errors():
@@ -171,7 +170,7 @@ class SparkQueries:
         return found
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Ask Spark about a query; returns it with its last progress, status message and trigger activity."""
+        """Request a query's last progress, status message and trigger activity. Returns the query with them."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
             if (last := asked.lastProgress) is not None:
@@ -188,10 +187,10 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that `active` found ended without a stop request from Headgate; each is returned once.
+        """Return the queries that `active` found ended without a stop by Headgate. Each query is returned only once.
 
-        If one of them failed and the server cannot run anything, raise that error: the queries then ended because of
-        the server, whatever their own errors say.
+        If one of them failed, first check that the server can run anything. If it cannot, that error is raised instead:
+        the server then ended the queries, whatever their own errors are.
         """
         with self._lock:
             failed = any(query.error for query in self._ended)
@@ -203,12 +202,12 @@ class SparkQueries:
         return ended
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent started, so that its end is noticed and reported with the reason."""
+        """Register a query that an earlier agent started, so that its end is noticed and its reason reported."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
     def other_python(self) -> Sentence | None:
-        """Explain why the pool's Python cannot run writers of keyed tables; None if it can, which is cached."""
+        """Explain why the pool's Python cannot run writers of keyed tables; None if it can. Only None is cached."""
         if not self._python_fits:
             why = why_other_python(self._session)
             self._python_fits = not why
@@ -254,7 +253,7 @@ class SparkQueries:
         )
 
     def _due(self, run_id: str) -> bool:
-        """Return whether to request a run's progress: once at first, then rarely, because the listener delivers it."""
+        """True if a run's progress must be requested: at first, then rarely, because the listener delivers progress."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False
@@ -262,7 +261,7 @@ class SparkQueries:
         return True
 
     def _mourn(self, name: str, id: str, run_id: str) -> None:
-        """Record that a query has ended, with the reason, which the server keeps for an hour (Spark 4.2.0)."""
+        """Record that a query has ended, and why. The server keeps the reason for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():
                 error = StreamingQuery(self._session.spark, id, run_id, name).exception()

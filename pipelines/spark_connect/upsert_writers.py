@@ -1,8 +1,8 @@
 """Writers of keyed tables, by version: functions to which Spark passes every batch of a stream.
 
 Spark runs a writer in a Python process of the pool, where Headgate is not installed. The function is pickled by value
-and must contain everything that it uses, so it is nested in another function. A deployment keeps the version that it
-was created with, so a released writer never changes; a different one gets a new version.
+and must contain everything that it uses, so it is nested in another function. A deployment keeps the version with which
+it was created. A released writer therefore never changes; any change needs a new version.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ Writer = Callable[[Any, int], None]
 
 
 def upsert_writer(upsert: Upsert, name: str) -> Writer:
-    """Return the function that writes the batches of the query `name`; raises EngineRefused for an unknown version.
+    """Return the function that writes the batches of query `name`. Raises EngineRefused for an unknown version.
 
     The function tags its operations on the pool with `batch_mark(name)`.
     """
@@ -43,26 +43,26 @@ def upsert_writer(upsert: Upsert, name: str) -> Writer:
 
 
 def batch_mark(name: str) -> str:
-    """Return the prefix of the view names of a query's batches, which also tags the operations that write batches."""
+    """Return the tag of a query's batch writes, which is also the name prefix of its batch views."""
     return f"{BATCH_VIEW}_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def _writer_1(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer that compares timestamps only to the millisecond when detecting changed rows."""
+    """Return the writer that compares timestamps only to the millisecond when it detects changed rows."""
     return _merging(upsert, mark, upsert.checkpoint, "")
 
 
 def _writer_2(upsert: Upsert, mark: str) -> Writer:
-    """Return a writer that compares timestamps to the microsecond and accepts any checkpoint path."""
+    """Return the writer that compares timestamps to the microsecond and accepts any checkpoint path."""
     return _merging(upsert, mark, escape_glob(upsert.checkpoint), _MICROSECONDS)
 
 
 def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer:
-    """Return a writer that merges the last row of each key, then records the batch; repeating a batch changes nothing.
+    """Return a writer that merges the last row of each key and records the batch. Repeating a batch has no effect.
 
     All statements share one session for their batch views (Spark 4.2.0), so each batch uses a unique view name. For the
-    same reason a batch is recorded by appending zero rows with the id of the checkpoint's query and the batch number,
-    not by a setting of the MERGE.
+    same reason a batch is recorded by appending zero rows with the checkpoint's query id and the batch number, not by a
+    setting of the MERGE.
     """
     place, named = upsert.place, _BATCH
     statements, no_row = _statements(upsert, as_json), f"SELECT * FROM {_table(upsert.place)} WHERE false"
@@ -99,10 +99,10 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
 
 
 def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
-    """Return the SQL that writes one batch: a row replaces or deletes the stored row unless its sequence is older.
+    """Return the SQL that writes one batch. A row replaces or deletes the stored row unless its sequence is older.
 
     Deleted keys are kept with their sequences in a separate table, so that a late row cannot restore a deleted key. A
-    row that equals the stored one is not written again, so that readers do not see it twice.
+    row that equals the stored one is not written, so that readers do not see it twice.
     """
     key, columns, place, gone = upsert.key, upsert.columns, _table(upsert.place), _table(upsert.deleted)
     at = backquoted(upsert.sequence) if upsert.sequence else ""
@@ -131,7 +131,7 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
 
 
 def _last_rows(upsert: Upsert, as_json: str) -> str:
-    """Return the query for the last row of each key in a batch; it fails if a key is NULL or the order is unknown."""
+    """Return the query for each key's last row in a batch. It fails if a key is NULL or the order is ambiguous."""
     keys, columns = _each("{c}", upsert.key), _each("{c}", upsert.columns)
     at = backquoted(upsert.sequence) if upsert.sequence else ""
     shown = f"to_json(struct({keys}), map('ignoreNullFields', 'false'))"
@@ -158,9 +158,9 @@ def _table(path: str) -> str:
 
 
 BATCH_VIEW = "headgate_batch"
-"""First part of the names of all batch views."""
+"""Name prefix of all batch views."""
 _BATCH = "\0"
-"""Placeholder for the batch view; a character that no path, name or condition can contain."""
+"""Placeholder for the batch view's name: a character that no path, name or condition can contain."""
 
 NULL_KEY = "[HEADGATE_NULL_KEY] a row has no key: "
 NULL_SEQUENCE = "[HEADGATE_NULL_SEQUENCE] a row has no sequence, at the key "
@@ -170,13 +170,13 @@ _MICROSECONDS = (
     ", map('timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', "
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
-"""JSON options for comparing rows; by default Spark's JSON drops everything below a millisecond (Spark 4.2.0)."""
+"""JSON options for comparing rows. By default, Spark's JSON drops everything below a millisecond (Spark 4.2.0)."""
 
 _WRITERS: Mapping[int, Callable[[Upsert, str], Writer]] = {1: _writer_1, 2: _writer_2}
 
 
 NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
-"""Packages that PySpark imports in the process of a writer (Spark 4.2.0)."""
+"""Packages that PySpark imports in a writer's process (Spark 4.2.0)."""
 
 _MISMATCH = "PYTHON_VERSION_MISMATCH"
 
@@ -203,7 +203,7 @@ def why_other_python(session: Session) -> Sentence | None:
 
 
 def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
-    """Explain why a Python of this version that lacks these packages cannot run a writer; None if it can."""
+    """Explain why a Python with this version and these missing packages cannot run a writer; None if it can."""
     ours = sys.version_info[:2]
     if version != ours:
         return Sentence(f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}")
@@ -213,26 +213,24 @@ def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence |
 _LOOKS_S = 0.05
 
 _THREAD = "SparkConnectExecuteThread_opId="
-"""Prefix of the name of the thread that executes an operation (Spark 4.2.0).
-
-The thread that sends the operation's results lives longer.
-"""
+"""Name prefix of the thread that executes an operation (Spark 4.2.0). The thread that sends its results lives
+longer."""
 
 
 class OpenBatches:
-    """Interrupts running batches of keyed tables, and waits until they end; one per session generation, thread-safe."""
+    """Interrupts running batches of keyed tables and waits for their end. One per session generation; thread-safe."""
 
     def __init__(self, session: Session) -> None:
-        """Start with no open batches."""
         self._session = session
         self._ending: dict[str, frozenset[str]] = {}
-        """Interrupted operations that may still run, by mark; Spark returns each id only to the first interruption."""
+        """Ids of interrupted operations that may still run, by tag. Spark returns an id only to the first
+        interruption."""
         self._lock = threading.Lock()
 
     def end(self, name: str, ends_at: float) -> None:
-        """Wait until no batch of a stopped query is being written any more; raises PoolUnreachable after `ends_at`.
+        """Wait until no batch of a stopped query is being written. Raises PoolUnreachable after `ends_at`.
 
-        The next start writes an uncommitted batch again, as after a kill. `ends_at` is a monotonic time.
+        `ends_at` is a monotonic time. The next start rewrites an uncommitted batch, as after a kill.
         """
         mark = batch_mark(name)
         with spark_errors():
@@ -251,11 +249,11 @@ class OpenBatches:
             self._ending.pop(mark, None)
 
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
-        """Return those of the interrupted operations that are still executed by a thread of the server.
+        """Return the interrupted operations that a server thread still executes.
 
-        Spark reports an interrupted operation as ended earlier, although it still completes a commit that has begun.
-        The threads are listed while Spark plans a query over an inline table; that happens in the process that commits
-        and needs no free core.
+        Spark reports an interrupted operation as ended although it still completes a commit that has begun. The threads
+        are listed while Spark plans a query over an inline table. That happens in the process that commits and needs no
+        free core.
         """
         if not operations:
             return frozenset()

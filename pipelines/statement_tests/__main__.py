@@ -1,7 +1,7 @@
-"""`python -I -m pipelines.statement_tests FOLDER`: runs test cases on a Spark server that ends with this process.
+"""`python -I -m pipelines.statement_tests FOLDER`: runs test cases on a Spark server of its own.
 
-The request is one line of JSON on stdin; answers are lines of JSON on stdout. The end of stdin means that the caller is
-gone: the server is then ended, and FOLDER is deleted.
+stdin has the request as one line of JSON; stdout gets the answers as lines of JSON. When stdin ends, the caller is
+gone: the server is stopped and FOLDER deleted.
 """
 
 import json
@@ -38,7 +38,7 @@ _MEMORY = "1g"
 
 
 class CaseServer:
-    """A Spark server for the test cases of one request, in its own folder; restarted if a case has crashed it."""
+    """A Spark server for one request's test cases, in its own folder. It is restarted after a crash."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         conf = {**settings, "spark.sql.runSQLOnFiles": "false"}
@@ -47,7 +47,7 @@ class CaseServer:
         self._closed = False
 
     def session(self) -> Session:
-        """Return a new session on the server, which is started if it is not running."""
+        """Open a new session, and start the server first if it is not running."""
         try:
             with self._lock:
                 if self._closed:
@@ -65,14 +65,14 @@ class CaseServer:
         self._pool.end()
 
     def close(self) -> None:
-        """End the server, even while it is starting, and prevent another start."""
+        """Stop the server, even while it starts, and prevent another start."""
         with self._lock:
             self._closed = True
             self._pool.end()
 
 
 def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield progress messages and each test case's result, or the recorded case if the request is to record one."""
+    """Yield progress messages and each case's result or, for a recording request, the recorded case."""
     tables = _tables(request)
     cases, _ = read_cases(request.tests, tables)
     wanted = {path: place for place, path in enumerate(request.cases)}
@@ -117,7 +117,7 @@ def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict
 
 
 def main() -> int:
-    """Answer one request; returns 0 even if a test case fails, because the caller interprets the results."""
+    """Answer one request. Returns 0 even if a test case fails, because the caller interprets the results."""
     folder = Path(sys.argv[1])
     request = request_from_json(json.loads(sys.stdin.readline()))
     server = CaseServer(folder, dict(request.settings))

@@ -1,4 +1,4 @@
-"""Runs test cases in a Spark session, one after another; a case that fails or hangs does not affect the others."""
+"""Runs test cases in a Spark session, one after another. A failing or hanging case does not affect others."""
 
 import itertools
 import shutil
@@ -25,14 +25,14 @@ from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 T = TypeVar("T")
 
 ROOM_B = 1_000_000
-"""If less disk space than this is free, in bytes, a refusal by Spark is attributed to a full disk."""
+"""Free disk space, in bytes, below which a refusal by Spark is attributed to a full disk."""
 
 STOP_S = 20.0
-"""Longest wait for a trial to stop after its time limit."""
+"""Longest wait, in seconds, for a query to stop after its case has exceeded the time limit."""
 
 
 class CaseFailed(Exception):
-    """Raised if a test case ends before its rows can be compared; the case's name is added to `result` later."""
+    """Raised if a test case ends before its rows can be compared. The case's name is added to `result` later."""
 
     def __init__(self, outcome: CaseOutcome, summary: str, *, detail: str = "", verdict: str = "") -> None:
         super().__init__(summary)
@@ -40,7 +40,7 @@ class CaseFailed(Exception):
 
 
 class CaseRunner:
-    """Runs test cases in one session; every trial run has its own number, table names and folder."""
+    """Runs test cases in one session. Every trial run gets its own number, table names and folder."""
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class CaseRunner:
         self._running: tuple[StreamTrial, TrialStatement] | None = None
 
     def run(self, case: StatementCase) -> CaseResult:
-        """Run a statement on the input rows of a test case, and compare the rows it writes with the expected ones."""
+        """Run a case's statement on its input rows, and compare the written rows with the expected ones."""
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Test an upgrade after each part but the last: the old SQL reads the parts so far, and the new SQL the rest.
+        """Test the upgrade from `old` after every part of a case but the last. Returns the worst result.
 
-        Both revisions use the same checkpoint. Returns the worst result. `old` is None if the old SQL cannot be
-        parsed.
+        The old SQL reads the parts up to the upgrade and the new SQL the rest, on the same checkpoint. `old` is None if
+        the old SQL cannot be parsed.
         """
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 
     def record(self, case: StatementCase) -> tuple[Row, ...]:
-        """Return the rows that the statement writes for the input rows of a case; raises HeadgateError."""
+        """Return the rows that the statement writes for a case's input rows. Raises HeadgateError if it fails."""
         written: list[tuple[Row, ...]] = []
 
         def look() -> CaseResult:
@@ -84,7 +84,7 @@ class CaseRunner:
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        """Run a case and return its result, even if Spark refuses the statement or the time limit is exceeded."""
+        """Return a case's result, even if Spark refuses the statement or the time limit is exceeded."""
         began, seconds = time.monotonic(), self._case_s * trials
         try:
             result = call_deadlines.call(seconds, judge)
@@ -143,7 +143,7 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return the rows in the table after each part of a case when only the new SQL is run."""
+        """Return the table's rows after each part of a case, with only the new SQL run."""
         trial = self._trial()
         rows = []
         for part in case.parts:
@@ -208,7 +208,7 @@ class CaseRunner:
         trial.run(statement, part)
 
     def _stop(self) -> None:
-        """Stop the query of a case that has timed out; errors are ignored, because the next call would report them."""
+        # Errors are ignored, because the next call would report them.
         if self._running is not None:
             trial, statement = self._running
             with suppress(HeadgateError):

@@ -1,4 +1,4 @@
-"""Runs one statement on test rows, with its own tables and checkpoint; it is started once for each part of a case."""
+"""Runs one statement on test rows, with its own tables and checkpoint. Each part of a case restarts it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,19 +29,19 @@ _CHAR = re.compile(r"\b(?:var)?char\(\d+\)")
 
 @dataclass(frozen=True, slots=True)
 class TrialStatement:
-    """One revision of a statement, to run in a trial."""
+    """A revision of a statement that a trial can run."""
 
     ddl: TableDdl
     parsed: ParsedStatement
 
     @property
     def columns(self) -> TypedColumns:
-        """Declared columns of the statement's table, as (name, type)."""
+        """The declared columns of the statement's table."""
         return tuple((column.name, column.type) for column in self.ddl.columns)
 
 
 class StreamTrial:
-    """One trial run of a statement: its table names end in the trial's number, so that trials can share a session."""
+    """One trial run of a statement. Its number is a suffix of its table names, so that trials can share a session."""
 
     def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
         self._session = session
@@ -53,9 +53,9 @@ class StreamTrial:
         self._made: set[str] = set()
 
     def run(self, statement: TrialStatement, part: Part) -> None:
-        """Write the input rows of a part, and run the statement until it has processed them and stopped.
+        """Write a part's input rows, and run the statement until it has processed them and stopped.
 
-        Rows that the new watermark completes are written as well. Each part restarts the statement on the same
+        Rows that the advanced watermark completes are written too. Each part restarts the statement on the same
         checkpoint. Raises EngineRefused or PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
@@ -87,7 +87,7 @@ class StreamTrial:
         self._queries.stop(self.query(statement))
 
     def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
-        """List the columns whose written type is not the declared one, as (name, declared type, written type)."""
+        """List columns whose written type differs from the declared one, as (name, declared type, written type)."""
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
             self._land(table, ())
@@ -103,7 +103,7 @@ class StreamTrial:
         return tuple(found)
 
     def rows(self, statement: TrialStatement) -> tuple[Row, ...]:
-        """Return the rows that the statement has written, at most MOST_FOUND + 1, with the declared columns."""
+        """Return the declared columns of the rows that the statement has written, at most MOST_FOUND + 1 rows."""
         columns = statement.columns
         schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
         with spark_errors():
@@ -120,7 +120,7 @@ class StreamTrial:
         return tuple(zip(*values, strict=True))
 
     def _land(self, table: TableName, rows: Iterable[Row]) -> None:
-        """Write rows to an input table as a new file; the table is created on first use."""
+        """Append a file of rows to an input table, which is created on first use."""
         ddl = self._tables[table].parsed_ddl
         # All fixtures are parquet: rows are read the same way from every format, and parsing of the declared format is
         # not part of the statement.
@@ -142,7 +142,7 @@ class StreamTrial:
             frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
 
     def _make(self, ddl: TableDdl) -> str:
-        """Create the output table, or add missing columns if an older revision created it; returns its name."""
+        """Create the output table or, if it exists, add the columns that it lacks. Returns its name."""
         name = f"{ddl.table}__v{self._number}"
         if name in self._made:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
@@ -161,12 +161,11 @@ class StreamTrial:
 
 
 def _stored(kind: str) -> str:
-    """Return the type that Spark stores in files for a column type: CHAR and VARCHAR become strings."""
     return _CHAR.sub("string", kind)
 
 
 def _plain(kind: str) -> str:
-    """Normalize a type for comparison: remove details in which a declaration and Spark's schema may differ."""
+    """Remove the details of a type in which a declaration and Spark's schema may differ."""
     return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
 
 
@@ -181,8 +180,8 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the format in which tests store the rows of a table.
+    """Return the file format in which tests store a table's rows: the table's data files, such as Parquet for Delta.
 
-    It is the format of the table's data files, such as Parquet for Delta, because the tests' server has no connectors.
+    The tests' server has no connectors.
     """
     return table_format(ddl.format).data_files or ddl.format
