@@ -54,7 +54,7 @@ class AgentLog(RotatingFileHandler):
 log = logging.getLogger("headgate.agent")
 
 PID_WIDTH = 10
-"""Width of the pid in the lock file, in characters: wide enough for a new pid to overwrite any old one."""
+"""Width of the pid field in the lock file, in characters, so that a new pid overwrites an old one completely."""
 
 
 class LogLines(logging.Formatter):
@@ -70,7 +70,7 @@ class LogLines(logging.Formatter):
 
 
 def main() -> int:
-    """Run the agent in the current process, which the caller must have detached, and return the process's exit code."""
+    """Run the agent in this process and return the exit code. The caller must have detached the process."""
     parser = argparse.ArgumentParser(prog="headgate-agent")
     parser.add_argument("--project", required=True)
     parser.add_argument("--env", required=True)
@@ -153,7 +153,7 @@ def _refuse_escapes(data: str) -> None:
 
 
 def _lock(path: str) -> IO[str]:
-    """Lock the environment while this process lives, so that it has at most one agent; return the open lock file."""
+    """Lock the environment while the returned file is open; raise Refused if another agent holds the lock."""
     file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,23 +14,26 @@ from state.row_types import ClockCheck
 log = logging.getLogger(__name__)
 
 _one_at_a_time = Lock()
-"""Held during a check: steps and housekeeping both check the clock, and a jump must be handled only once."""
+"""Serializes clock checks: steps and housekeeping both check the clock, and a jump must be handled only once."""
 
 JUMP_S = 3600.0
-"""If the wall clock gains or loses more seconds than this between two checks, relative to the uptime, it has jumped."""
+"""Seconds by which the wall clock must deviate from the uptime between two checks to count as a jump."""
 
 OFF_S = 30 * 86400.0
-"""Longest time a machine is assumed to have been off; a larger gap across a boot means that the clock was set."""
+"""Longest time, in seconds, that a machine is assumed to have been off.
+
+A larger gap across a boot means that the clock was set.
+"""
 
 SET_S = 1.0
-"""Smallest difference, in seconds, that is attributed to a change of the clock; smaller differences are drift."""
+"""Smallest clock change, in seconds, that is treated as deliberate; smaller differences are drift."""
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
-    """Return the seconds by which the wall clock has gained on the uptime since `before`; negative if it lost time.
+    """Return the seconds by which the wall clock has gained on the uptime since the check `before`.
 
-    After a reboot, the result includes the time the machine was off, because that time cannot be measured. Without an
-    earlier check, the result is 0.
+    Negative if the clock lost time, and 0 if `before` is None. After a reboot, the result includes the time that the
+    machine was off, because that time cannot be measured.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 
@@ -44,10 +47,10 @@ def _is_same(before: ClockCheck, up: Uptime) -> bool:
 
 
 def check_clock(before: ClockCheck | None, wall: float, up: Uptime) -> tuple[ClockCheck, float]:
-    """Return a new clock check, and the number of seconds by which to shift the deadlines in the ledger.
+    """Return a new clock check, and the seconds by which to shift all deadlines in the ledger.
 
-    The shift preserves each deadline's remaining time. After a large forward jump, the check also keeps data that is
-    deleted by age from being deleted too early, as `forgetting_time` describes.
+    The shift preserves each deadline's remaining time. After a large forward jump, the new check also delays the
+    deletion of data by age; see `forgetting_time`.
     """
     if before is None:
         return ClockCheck(wall, up.boot, up.seconds), 0.0
@@ -79,9 +82,9 @@ def checked_now(agent: AgentContext) -> float:
 
 
 def unmoved_now(agent: AgentContext) -> float:
-    """Return the current time of a clock that ignores changes to the machine's clock.
+    """Return the current time, unaffected by changes to the machine's clock.
 
-    Use it for deadlines that are part of folder names, because such deadlines cannot be shifted.
+    Use it for deadlines that are part of folder names, because those cannot be shifted.
     """
     with _one_at_a_time:
         now, check = _checked(agent)
@@ -89,17 +92,16 @@ def unmoved_now(agent: AgentContext) -> float:
 
 
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
-    """Call `record` with the time `seconds` from now. If the clock is set later, recorded deadlines are shifted."""
+    """Pass the deadline `seconds` from now to `record`, which must write it to the ledger.
+
+    No clock check can run in between, so every later clock change shifts the deadline.
+    """
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)
 
 
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """Check the clock, record the check in the ledger, and return the current time and the check.
-
-    If the ledger is not writable, the time is extrapolated from the last recorded check. If there is no such check,
-    LedgerUnavailable is raised, because a deadline might expire too early.
-    """
+    """If the ledger is not writable, extrapolate the time from the last check; without one, raise LedgerUnavailable."""
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)
     try:

@@ -30,10 +30,10 @@ from state.runs import draw_run_id
 log = logging.getLogger(__name__)
 
 FAULT_VARIABLE = "HEADGATE_FAULT_AT"
-"""Environment variable for drills: numbers or labels of fault points at which the agent dies, separated by commas."""
+"""Environment variable for drills: comma-separated numbers or labels of the fault points at which to kill the agent."""
 
 TRACE_VARIABLE = "HEADGATE_FAULT_TRACE"
-"""Environment variable for drills: a file to which every fault point appends its label, one per line."""
+"""Environment variable for drills: a file to which each fault point, when reached, appends its number and label."""
 
 
 class FaultPoints:
@@ -51,11 +51,11 @@ class FaultPoints:
 
     @classmethod
     def from_environment(cls) -> "FaultPoints":
-        """Create the fault points as configured by the environment variables `FAULT_VARIABLE` and `TRACE_VARIABLE`."""
+        """Create fault points from the environment variables `FAULT_VARIABLE` and `TRACE_VARIABLE`."""
         return cls(os.environ.get(FAULT_VARIABLE, ""), os.environ.get(TRACE_VARIABLE, ""))
 
     def pass_by(self, label: str) -> None:
-        """Record that execution has reached a fault point, and kill the agent if a crash drill selected this point."""
+        """Record that fault point `label` has been reached, and kill the agent if a crash drill selected it."""
         if not (self._at or self._trace):
             return
         with self._lock:
@@ -79,7 +79,7 @@ READ_CALL_S = 5.0
 
 
 class PoolConnection(Protocol):
-    """A session with the Spark pool, and the interfaces that use it; their methods must be invoked through `call`."""
+    """A session with the Spark pool and its interfaces, whose methods must be invoked through `call`."""
 
     queries: Queries
     tables: Tables
@@ -91,16 +91,19 @@ class PoolConnection(Protocol):
 
 
 class PoolClient(Protocol):
-    """Gives the other parts of the agent access to the pool."""
+    """Provides connections to the pool."""
 
     def connection(self) -> PoolConnection:
         """Return the current connection, which callers must not store, or raise PoolUnreachable if there is none."""
 
     def connection_for_stops(self) -> PoolConnection:
-        """Return the connection even while the pool's catalog is being filled, because stops must not wait for that."""
+        """Return the connection even while the pool's catalog is being filled, because stops must not wait for that.
+
+        Raises PoolUnreachable if there is no connection.
+        """
 
     def start_again(self) -> bool:
-        """Allow a restart of the pool if the agent gave up on it after repeated failures; return whether it had."""
+        """Allow the pool to restart after the agent gave up on it; return whether the agent had given up."""
 
 
 class Identity(Protocol):
@@ -108,16 +111,19 @@ class Identity(Protocol):
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if nothing suggests it."""
+        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if the ledger and the data folder may not match, or Busy if they were not compared yet."""
+        """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
 
     def refuse_doubt(self) -> None:
-        """Raise NotAdopted or Busy unless ledger and data folder are known to match, as every start requires."""
+        """Raise NotAdopted or Busy unless the ledger and the data folder are known to match.
+
+        Every start requires this.
+        """
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Call `take_over` with a new epoch, record that the ledger and the data folder match, and return the epoch."""
+        """Resolve a mismatch: call `take_over` with a new epoch, then record that both match, and return the epoch."""
 
 
 class AlwaysMatchingIdentity:
@@ -138,12 +144,12 @@ class AlwaysMatchingIdentity:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""A clock that, on Linux, also counts the time for which the machine was suspended."""
+"""Clock for the uptime; on Linux, it includes the time for which the machine was suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """The time since the machine was booted."""
+    """Time since the machine booted."""
 
     boot: str
     """Id of the boot; empty if the system does not provide one."""
@@ -168,7 +174,10 @@ def event_row(
     detail: str = "",
     fingerprint: str = "",
 ) -> EventRow:
-    """Create an event about a version, given as (table, version), or about the environment, without recording it."""
+    """Create an event without recording it.
+
+    `about` is the (table, version) concerned; by default, the event concerns the whole environment.
+    """
     row = EventRow(0, at, table=about[0], version=about[1], kind=kind, summary=Sentence(summary), detail=detail)
     return replace(row, fingerprint=fingerprint)
 
@@ -192,25 +201,25 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     adrift: set[TableName] = field(default_factory=set)
-    """Tables whose pointers may be at either version after an interrupted swap; the reconciler corrects them."""
+    """Tables whose pointers may lead to either version after an interrupted swap; the reconciler corrects them."""
     paused: set[str] = field(default_factory=set)
     """Run ids of queries that a step has paused; their next start is not counted as a restart."""
     unrecorded: set[str] = field(default_factory=set)
-    """Run ids of queries that were started correctly but could not be recorded in the ledger yet."""
+    """Run ids of queries that have started but are not recorded in the ledger yet."""
     unserved: threading.Event = field(default_factory=threading.Event)
-    """Set while the record of serving versions in the data folder may differ from the ledger."""
+    """Set while the data folder's record of serving versions may differ from the ledger."""
     clock: Callable[[], float] = time.time
     """The wall clock, in epoch seconds; it jumps when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic
     """The clock for measuring durations."""
     run_id: Callable[[str], str] = draw_run_id
-    """Returns a new run id on each call, derived from the hash of a plan."""
+    """Draws a new run id for the plan hash that it is given."""
     uptime: Callable[[], Uptime] = machine_uptime
     """Returns the machine's uptime, against which the wall clock is checked."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once, when the agent is asked to stop; every loop waits on it instead of sleeping."""
+    """Set once, when the agent is asked to stop; loops wait on this event instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Locks of versions, for steps, operator actions and the reconciler; also orders operator commands."""
+    """Locks of versions, shared by steps, operator actions and the reconciler; also orders operator commands."""
     identity: Identity = field(default_factory=AlwaysMatchingIdentity)
     """Checks whether ledger and data folder belong to the same environment."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
@@ -229,9 +238,10 @@ class AgentContext:
         fingerprint: str = "",
         run: str = "",
     ) -> None:
-        """Record an event about a version, given as (table, version), or about the environment.
+        """Record an event.
 
-        `run` is the id of the run that caused the event, if any.
+        `about` is the (table, version) concerned; by default, the event concerns the whole environment. `run` is the id
+        of the run that caused the event; empty if no run did.
         """
         event = event_row(self.clock(), kind, summary, about=about, detail=str(detail or ""), fingerprint=fingerprint)
         self.ledger.add_event(replace(event, cause=EventCause.RUN, by=run) if run else event)
@@ -245,7 +255,7 @@ class AgentContext:
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
-        """Record an event for a version's transition from its current state to `after`, with the transition's cause."""
+        """Record an event for a version's transition from the state in `deployment` to `after`, with its cause."""
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(
@@ -258,7 +268,7 @@ class AgentContext:
     def event_of_done(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event for a change that has already been made. If the ledger is unavailable, only log the event."""
+        """Record an event for a change that is already made; if the ledger is unavailable, only log the event."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:
@@ -266,19 +276,22 @@ class AgentContext:
 
     @property
     def machine_may_move(self) -> bool:
-        """Return whether the policy allows an agent to continue on a different machine."""
+        """True if the policy allows the environment to move to another machine."""
         return self.layout.environment.policy.machine_moves == ALLOW
 
     def frozen(self) -> str | None:
-        """Return the end of the current freeze, formatted for display, or None outside all freeze windows."""
+        """Return the end of the current freeze window, formatted for display, or None if no freeze is in force."""
         policy = self.ledger.recorded_policy() or self.layout.environment.policy
         return frozen_until(policy.freeze, self.clock())
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
-        """Record in the audit log who did what to what. `more` may contain plan_hash, confirmation and outcome."""
+        """Record in the audit log that `actor` performed `action` on `subject`.
+
+        `more` may contain plan_hash, confirmation and outcome.
+        """
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Return the version that a table's bare name refers to, or None if the table is not deployed."""
+        """Return the serving version of a table, to which its bare name refers; None if the table is not deployed."""
         found = serving_version(self.ledger.versions(table))
         return None if found is None or found.deleted else found

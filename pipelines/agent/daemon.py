@@ -48,7 +48,7 @@ BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
 LAST_ROUNDS_S = 0.5
-"""Longest wait of a stopping agent for its loops, in seconds; the next agent finishes their work, as after a kill."""
+"""Longest time, in seconds, that a stopping agent waits for its loops; the next agent finishes interrupted work."""
 
 
 class Agent:
@@ -115,7 +115,7 @@ class Agent:
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
 
     def serve(self) -> None:
-        """Open the socket, then keep pool and statements running until the agent is asked to stop."""
+        """Answer requests and keep the pool and its statements running until the agent is asked to stop."""
         hello = {
             "program": framing.PROGRAM_VERSION,
             "protocol": framing.PROTOCOL,
@@ -188,7 +188,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Ask the agent to stop and, if `pool` is set, to stop its local pool too. Desired states do not change."""
+        """Ask the agent to stop and, if `pool` is true, to stop its local pool too. Desired states do not change."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 
@@ -204,9 +204,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act` and return the summary of its failure without numbers, or an empty string on success.
+        """Run `act` and return its failure without numbers; empty on success.
 
-        An expected failure is logged only if it differs from `said`, the failure of the previous attempt.
+        A failure equal to `said` is not logged again.
         """
         try:
             act()
@@ -238,7 +238,6 @@ class Agent:
         return tuple(self._ledger.deployments())
 
     def _round(self) -> None:
-        """Run one reconciliation round: list the pool's queries, then reconcile the registry with them."""
         self._reconciler.apply_emergencies()
         before = BeforeRound.of(self._context)
         deployments = before.deployments
@@ -264,7 +263,7 @@ class Agent:
         self._seen = queries
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Set `state` on each statement whose state is in `before`, unless its row has changed since it was read."""
+        """Skip external tables, and statements whose row in the ledger has changed since it was read."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
                 self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

@@ -21,7 +21,7 @@ from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_st
 from core.sql.statement_reader import read_any, read_statements
 
 DELETED_KEYS = "deleted"
-"""Subfolder of a keyed version's folder for the table of its deleted keys."""
+"""Subfolder of a keyed version's folder that contains the table of its deleted keys."""
 
 StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 
@@ -55,15 +55,15 @@ class EnvironmentLayout:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
-        """Return the folder of the new checkpoint with which a version switches to `parent` after its batch `batch`."""
+        """Return the folder of the checkpoint that a version uses after it switches to `parent` at batch `batch`."""
         return f"{self.checkpoint_folder(table, version)}.{physical_name(*parent)}.{batch}"
 
     def rewrite_folder(self, table: TableName, version: int, run: str) -> str:
-        """Return the folder of the new checkpoint that a version gets when run `run` rewrites its table."""
+        """Return the folder of the checkpoint that a version uses once run `run` has rewritten its table."""
         return f"{self.checkpoint_folder(table, version)}.rewrite.{run}"
 
     def is_checkpoint(self, path: str, table: TableName, version: int) -> bool:
-        """Return whether `path` is a checkpoint of a version: the first one, or one created by a seam or a rewrite."""
+        """True if `path` is the version's first checkpoint, or one created by a switch of parent or a rewrite."""
         first = self.checkpoint_folder(table, version)
         return path == first or (path.startswith(f"{first}.") and "/" not in path[len(first) :])
 
@@ -77,7 +77,7 @@ class EnvironmentLayout:
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a plan node into the deployment that it describes, or raise InvalidProject if its SQL is invalid."""
+    """Compile a plan node into a deployment; raise InvalidProject if the node's SQL is invalid."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -116,7 +116,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
 
 def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
-    """Compile a statement into a SELECT from the versions to which the node binds it, with the node's start conditions.
+    """Compile a statement into a SELECT from the physical versions of its parents, with the node's start conditions.
 
     Start conditions are a property of the version, so the declared SQL never contains them.
     """
@@ -127,7 +127,7 @@ def compile_statement(statement: ParsedStatement, node: PlanNode, layout: Enviro
 
 
 def compile_before(texts: RevisionTexts, table: TableName, name: str, folder: str) -> str:
-    """Compile the DDL of a version's second table, which holds inherited rows in the columns declared in `texts`."""
+    """Compile the DDL of a version's second table, which has the columns of `texts` and holds inherited rows."""
     return compile_ddl(_ddl(texts, table), name, folder)
 
 
@@ -137,10 +137,10 @@ def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str
 
 
 def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
-    """Return a deployment's streamed reads in SQL order, in which Spark numbers `sources/<i>` (seen on Spark 4.2.0).
+    """Return a deployment's streamed reads in SQL order.
 
-    Validation rules that are newer than the deployment are not applied, because a running statement must be measured
-    even if it violates them.
+    Spark numbers the folders `sources/<i>` in this order (seen on Spark 4.2.0). Validation rules that are newer than
+    the deployment are not applied, because a running statement must be measured even if it violates them.
     """
     if deployment.external:
         return ()
@@ -167,19 +167,19 @@ def declared_objective(deployment: Deployment) -> str:
 
 
 def upserts(deployment: Deployment) -> bool:
-    """Return whether a deployment replaces rows by key, according to its recorded mode, not its YAML."""
+    """True if a deployment replaces rows by key, according to its recorded mode, not its YAML."""
     return deployment.mode.partition("/")[0] == UPSERT
 
 
 def tracks_schemas(deployment: Deployment) -> bool:
-    """Return whether a deployment's streams record the schemas they read, as its setting `schema_tracking` requests."""
+    """True if the deployment's streams record the schemas that they read (setting `schema_tracking`)."""
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:
-    """Return the settings with which a deployment replaces rows by key, or None if it only appends rows.
+    """Return the settings for replacing rows by key, or None if the deployment only appends rows.
 
-    The writer version is the one that was recorded with the deployment.
+    The writer version is the one recorded with the deployment.
     """
     if not upserts(deployment):
         return None
@@ -203,7 +203,7 @@ def streamed_sources(
 ) -> tuple[tuple[int, TableName, str, str], ...]:
     """Return the streamed sources of a deployment as (ordinal, table, folder, format).
 
-    Folder and format are empty if the parent version is missing.
+    The ordinal is the position in `reads`. Folder and format are empty if the parent version is missing.
     """
     version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     sources = []
@@ -218,7 +218,6 @@ def _settings(texts: RevisionTexts, table: TableName) -> Settings:
 
 
 def _with_properties(ddl: TableDdl, settings: Settings) -> TableDdl:
-    """Add the table properties that a keyed table needs, except those that the DDL already sets."""
     given = {name.lower() for name, _ in ddl.properties}
     added = table_format(ddl.format).keyed_properties if settings.upserts else ()
     return replace(ddl, properties=(*ddl.properties, *(each for each in added if each[0].lower() not in given)))

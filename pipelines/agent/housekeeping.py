@@ -20,11 +20,14 @@ from pipelines.agent.context import AgentContext
 log = logging.getLogger(__name__)
 
 BEFORE_SEAM = "before_seam"
-"""Subfolder of a version's trash folder for its former checkpoints, in folders named after their time of purge."""
+"""Subfolder of a version's trash folder for former checkpoints.
+
+Each is in a folder named after its purge time, in epoch seconds.
+"""
 
 
 def purge_trash(agent: AgentContext) -> None:
-    """Delete the files of trashed versions whose deadline has passed according to the checked clock.
+    """Delete the files of trashed versions whose purge deadline has passed according to the checked clock.
 
     The ledger is updated only after the files are deleted, because a full disk may have no space until then. If the
     update fails, a later round finds the files gone and records the purge.
@@ -57,12 +60,11 @@ def purge_trash(agent: AgentContext) -> None:
 
 
 def _trash_folder(agent: AgentContext) -> Path:
-    """Return the resolved path of the trash folder, which may be a symbolic link to another disk."""
+    """Resolve the trash folder, which may be a symbolic link to another disk."""
     return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
 def _purge_former(agent: AgentContext) -> None:
-    """Delete former checkpoints of versions once their retention has expired, even if the version still serves."""
     now = unmoved_now(agent)
     for found in _trash_folder(agent).glob(f"*/{BEFORE_SEAM}/*"):
         at = whole_number(found.name)
@@ -75,7 +77,6 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    """Move the files that an interrupted undelete has restored back to the trash, and return whether this succeeded."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
@@ -90,10 +91,7 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """Delete a version's files from the trash, and return whether none are left.
-
-    In a trash folder that several versions share, only the subfolders named after this version are deleted.
-    """
+    """In a trash folder that several versions share, delete only the subfolders named after this version."""
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
     former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
@@ -104,10 +102,6 @@ def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, share
 
 
 def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
-    """Delete the given trash folders if they belong to this ledger, and return the paths that could not be deleted.
-
-    Parent folders that become empty are deleted too, up to the trash folder. Folders of other ledgers are kept.
-    """
     left, trash = [], _trash_folder(agent)
     for folder in folders:
         if not agent.files.remove(str(folder)):
@@ -123,9 +117,9 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 
 
 def stop_soaked(agent: AgentContext) -> None:
-    """Set the desired state of replaced versions to stopped once their soak period has ended by the checked clock.
+    """Set the desired state of replaced versions to stopped once their soak period is over.
 
-    A version keeps running while it has readers, or while its table is part of an open run.
+    The checked clock decides. A version keeps running while it has readers, or while its table is part of an open run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)
@@ -148,10 +142,7 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Return whether any statement reads a version.
-
-    Serving readers are included even while stopped: they will resume.
-    """
+    """Serving readers count even while stopped, because they will resume."""
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)
@@ -168,7 +159,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 
 def tell_overdue(agent: AgentContext) -> None:
-    """Record one event for each open ticket, that is, each reader that has not moved to a new version in time."""
+    """Record one event for each overdue ticket: a reader that did not move to the new version before its deadline."""
     agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:

@@ -17,11 +17,17 @@ from state.ledger import Ledger
 log = logging.getLogger(__name__)
 
 MARK_S = 10.0
-"""Seconds between increments of the counter in ledger and mark; a backup older than this has a lower count."""
+"""Seconds between increments of the counter in the ledger and in the data folder's mark.
+
+A backup has a lower count than the original.
+"""
 
 
 class EnvironmentIdentity:
-    """Detects that the ledger and the data folder's mark no longer match, by a counter that it increments in both."""
+    """Detects that the ledger and the data folder do not belong together.
+
+    The data folder's mark identifies its ledger and contains a counter, which is incremented in the ledger too.
+    """
 
     def __init__(
         self,
@@ -33,7 +39,10 @@ class EnvironmentIdentity:
         clock: Callable[[], float],
         may_move: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Read the data folder's expected mark from the ledger. `may_move` returns whether the machine may change."""
+        """Read the expected mark from the ledger.
+
+        `may_move` returns True if the environment may move to another machine.
+        """
         self._ledger = ledger
         self._may_move = may_move
         self._data = data
@@ -48,24 +57,27 @@ class EnvironmentIdentity:
         self._doubt = ""
         self._recorded = facts.doubt
         self._looking = threading.Lock()
-        """Held while ledger and mark are compared or an adoption changes them."""
+        """Serializes comparisons and adoptions."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if the ledger and the data folder may not match, or Busy if they were not compared yet."""
+        """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     def refuse_doubt(self) -> None:
-        """Raise as `refuse_other_environment` does, or Busy if the counter could not be written, as on a full disk."""
+        """Raise as `refuse_other_environment` does.
+
+        Also raise Busy if the counter could not be written, for example because the disk is full.
+        """
         self.refuse_other_environment()
         if not self._in_reach:
             raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if nothing suggests it."""
+        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
         return self._doubt
 
     def keep(self) -> None:
@@ -115,10 +127,9 @@ class EnvironmentIdentity:
             self._in_reach = True
 
     def _compared(self, found: EnvironmentMark | None) -> str:
-        """Return how the data folder's mark differs from the expected one, or an empty string if it does not.
+        """Return how the mark differs from the expected one; empty if it does not.
 
-        If the policy allows the environment to move to another machine, a move is recorded as an event and is not a
-        difference.
+        A move to another machine that the policy allows is recorded as an event and is not a difference.
         """
         if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
             return difference(self._next, found)
@@ -128,10 +139,7 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """Increment the counter in the ledger, then write it to the data folder's mark.
-
-        If the mark does not contain the last increment yet, only the mark is written.
-        """
+        """If the mark lacks the last increment, write only the mark."""
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
             self._ledger.put_mark(counted.count)
@@ -159,9 +167,9 @@ def rewritten(left: EnvironmentMark, found: EnvironmentMark) -> str:
 
 
 def difference(ours: EnvironmentMark, found: EnvironmentMark | None) -> str:
-    """Return how the data folder's mark differs from the ledger's, or an empty string if the two belong together.
+    """Return how the data folder's mark `found` differs from the ledger's mark `ours`; empty if they match.
 
-    A new ledger may use a folder without a mark; they form a new environment.
+    A new ledger and a folder without a mark match, because they form a new environment.
     """
     if found is None:
         return (

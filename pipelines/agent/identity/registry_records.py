@@ -1,7 +1,8 @@
-"""Copies of registry rows in the data folder, written before a version starts, before pointers move, and periodically.
+"""Copies of registry rows in the data folder, from which a lost ledger can be rebuilt.
 
-A record's count is incremented in the ledger first. If a record has a higher count than the ledger, a newer copy of
-the ledger wrote it: it is never overwritten, and its statement does not start until `headgate adopt`.
+They are written before a version starts, before pointers move, and periodically. A record's count is incremented in the
+ledger first, so a record with a higher count than the ledger was written by a newer copy of the ledger. Such a record
+is never overwritten, and its statement does not start until `headgate adopt`.
 """
 
 import logging
@@ -44,11 +45,11 @@ _DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in 
 _TEXTS = ("texts", "compiled", "compiled_ddl", "before_ddl")
 
 _SERVING = threading.Lock()
-"""Held while the record of serving versions is read and rewritten, because two runs may swap at the same time."""
+"""Serializes updates of the record of serving versions, because two runs may swap at the same time."""
 
 
 def durable(deployment: Deployment) -> dict[str, Any]:
-    """Return the values of a version that an agent cannot observe again, by ledger column."""
+    """Return the values of a version that an agent cannot observe again, keyed by ledger column."""
     return values_by_column(deployment, without=_OBSERVED)
 
 
@@ -84,7 +85,10 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 
 
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
-    """Overwrite a version's record, even if another ledger wrote it. The new count is written to the ledger first."""
+    """Overwrite a version's record `found`, even if another ledger wrote it.
+
+    The new count is written to the ledger first.
+    """
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
     record = replace(_without_secrets(row), ledger=agent.ledger_id, count=count)
@@ -101,7 +105,11 @@ def why_not_ours_to_write(found: RegistryRecord, row: Deployment, ledger_id: str
 
 
 def record_serving(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record in the data folder which versions serve, before the ledger is updated, and return the record's count."""
+    """Record in the data folder which versions serve, and return the record's count.
+
+    Call it before the ledger is updated. Tables that are not in `versions` keep their recorded version. `run` is the id
+    of the run that changes the versions.
+    """
     data = agent.layout.data
     with _SERVING:
         found = read_record(data, SERVING_FILE)
@@ -125,7 +133,7 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Update the record of serving versions from the ledger, and return whether the two now agree.
+    """Update the data folder's record of serving versions from the ledger; return True if the two now agree.
 
     They disagree if the existing record is newer, or if the run that wrote it is still in progress.
     """
@@ -148,9 +156,10 @@ def keep_serving(agent: AgentContext) -> bool:
 
 
 def recorded_session(data: str) -> str:
-    """Return the id of the pool session recorded in the data folder, which finds running queries if the ledger is lost.
+    """Return the id of the pool session recorded in the data folder; empty if there is none.
 
-    Returns an empty string if none is recorded. Raises TryAgain if the record cannot be read now.
+    If the ledger is lost, this session id leads to the running queries. Raises TryAgain if the record cannot be read
+    now.
     """
     found = read_record(data, SESSION_FILE)
     return str(found.row.get("session_id", "")) if found else ""
@@ -162,7 +171,7 @@ class RegistryRecords:
 
     agent: AgentContext
     _change: int = 0
-    """Number of the latest change in the ledger that was handled."""
+    """Number of the latest change in the ledger that was processed."""
     _kept: dict[Version, int] = field(default_factory=dict)
     """Hash of each version's durable fields as they were last recorded."""
     _pending: dict[Version, int] = field(default_factory=dict)
@@ -170,12 +179,12 @@ class RegistryRecords:
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Last logged reason why a version could not be recorded; a reason is logged once."""
+    """Last logged reason why a version could not be recorded; a repeated reason is not logged again."""
 
     def round(self) -> None:
-        """Record all changes since the last round. If the environment's identity is in doubt, raise an error instead.
+        """Record all changes since the last round. Versions that cannot be recorded are retried in the next round.
 
-        Versions that cannot be recorded now are retried in the next round.
+        Raises NotAdopted or Busy if the identity of the environment is in doubt.
         """
         self.agent.identity.refuse_doubt()
         self._change, rows = self.agent.ledger.registered_since(self._change)
@@ -214,7 +223,6 @@ def _key(row: Deployment) -> Version:
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:
-    """Return the record of a version, without its SQL and YAML if they seem to contain a secret."""
     values = durable(row)
     try:
         refuse_secrets(

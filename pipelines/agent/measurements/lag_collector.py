@@ -30,10 +30,10 @@ EVERY_S = 5.0
 """Seconds between two measurements."""
 
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
-"""Environment variable with another interval, in seconds, for drills, which wait for many gates."""
+"""Environment variable that overrides the interval, in seconds; drills set it because they wait for many gates."""
 
 FOLD_S = 300.0
-"""Seconds between two saves of log positions; after a restart, the logs since the last save are read again."""
+"""Seconds between two saves of log positions; after a restart, logs are read again from the last saved position."""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""
@@ -41,7 +41,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """In-memory data of one deployment that is carried over from one measurement to the next."""
+    """In-memory state of one deployment that is kept from one measurement to the next."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -56,7 +56,7 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def take(self, judged: LagTrend, now: float) -> None:
-        """Store the latest trend. While the statement is starved, its watermark does not age."""
+        """Store the latest trend. The watermark of a starved statement does not age."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
@@ -122,7 +122,6 @@ class LagCollector:
             self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
-        """Load a deployment's history from the ledger, so that its trend is known right after an agent restart."""
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._agent.ledger.measurement(*key):
@@ -132,7 +131,6 @@ class LagCollector:
         return history
 
     def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
-        """Drop cached data of versions that no longer exist, to bound the memory of an agent that runs for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
@@ -201,7 +199,6 @@ class LagCollector:
         ), sample
 
     def _unknown(self, deployment: Deployment) -> Measurement:
-        """Return a measurement without values, except for the deployment's last known fault."""
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
         return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
@@ -274,7 +271,7 @@ class LagCollector:
 
 
 def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """Sort deployments upstream first, so that starvation reaches all downstream ones in the same round."""
+    """Sort upstream deployments first, so that starvation reaches all downstream ones in the same round."""
     every = tuple(deployments)
     by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
     return sorted(every, key=lambda each: by_table[each.table])
@@ -283,7 +280,7 @@ def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
 def _rates(
     deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return rows read and rows processed per second: None if unknown or not running, 0 after a long silence."""
+    """Return rows read and processed per second: None if unknown or not running, 0 after a long silence."""
     if progress is None or deployment.state not in ALIVE:
         return None, None
     if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):
@@ -328,9 +325,10 @@ class ObjectiveTransitions:
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
-        """Compare the measured lag of a serving version with its objective, and record an event if the result changes.
+        """Record an event if a serving version starts or stops missing its objective.
 
-        Statements that an operator has stopped are ignored.
+        Lag and objective are in seconds; `behind_s` is None if the lag is unknown. Statements that an operator has
+        stopped are ignored.
         """
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return

@@ -19,16 +19,19 @@ from pipelines.storage.file_system import disk_space
 log = logging.getLogger(__name__)
 
 EVERY_S = 600.0
-"""Seconds between two regular measurements of a table; a new table is measured whenever its age has doubled."""
+"""Seconds between two regular measurements of a table; a new table is also measured whenever its age has doubled."""
 
 LOGS_EVERY_S = 30.0
-"""Seconds between two measurements of an input with a log; they are cheap, and nothing else measures inputs."""
+"""Seconds between two measurements of an input that has a transaction log.
+
+They are cheap, and nothing else measures inputs.
+"""
 
 TICK_S = 15.0
-"""Seconds between two checks for due tables, which is how long a new table may lack statistics."""
+"""Seconds between two checks for due tables, and so the longest time for which a new table lacks statistics."""
 
 ROUND_S = 60.0
-"""Longest duration of a round, in seconds; tables that were skipped come first in the next one, after new tables."""
+"""Longest duration of a round, in seconds; skipped tables are measured in the next round, right after new tables."""
 
 _REST = 4.0
 """Idle time after a measurement, as a multiple of its duration, because stops, starts and lag have priority."""
@@ -40,7 +43,7 @@ Key = tuple[TableName, int]
 
 
 class TableStatisticsCollector:
-    """Measures tables one by one, using at most a fifth of a CPU core."""
+    """Measures tables one after another, using at most a fifth of a CPU core."""
 
     def __init__(self, agent: AgentContext, load: PoolUtilization) -> None:
         self._agent = agent
@@ -79,13 +82,15 @@ class TableStatisticsCollector:
         return now - looked >= min(at_most, max(TICK_S, looked - deployment.created_at))
 
     def _outgrown(self, key: Key, rows: int | None, now: float) -> bool:
-        """Return whether a table's row count has more than doubled since its last measurement, as in new tables."""
         before = self._rows.get(key)
         grew = rows is not None and before is not None and rows > 2 * before
         return grew and now - self._looked.get(key, 0.0) >= TICK_S
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
-        """Measure tables now, for at most `seconds`. Return the measured tables, and those that were not measured."""
+        """Measure tables now, for at most `seconds`.
+
+        Return the measured and the unmeasured tables, both sorted by name.
+        """
         until = time.monotonic() + seconds
         by_version = {(d.table, d.version): d for d in self._agent.ledger.deployments()}
         measured: list[TableName] = []
@@ -109,13 +114,9 @@ class TableStatisticsCollector:
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
-        """Write statistics to the ledger. If it is unavailable, the tables are measured again in the next round.
-
-        Table lists show the row counts of lag measurements. Inputs with a transaction log have no lag, so a measurement
-        that contains only a row count is written for them.
-        """
         if found:
             self._agent.ledger.put_table_statistics(found)
+        # Table lists show the row counts of lag measurements, and inputs with a transaction log have no lag.
         inputs = {key: each for key, each in found.items() if _is_input_with_log(by_version[key])}
         if inputs:
             rows = [Measurement(*key, each.at or 0.0, rows_total=each.rows) for key, each in inputs.items()]
@@ -124,10 +125,9 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Measure one version.
+        """Return an empty dict, which keeps the previous statistics, if the version's location is unreachable.
 
-        Return an empty dict if its location is unreachable, which keeps its previous statistics. The row count of an
-        unreachable input becomes unknown, because table lists do not show how old a row count is.
+        The row count of an unreachable input becomes unknown, because table lists do not show how old a row count is.
         """
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()

@@ -21,8 +21,8 @@ TRIES = 2
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
     """Point each table to its new version, and return the duration in seconds.
 
-    Raises EngineRefused if a pointer is refused twice. All pointers are moved back to the versions that serve according
-    to the ledger before that, and the error reports if this failed.
+    If a pointer is refused twice, all pointers are moved back to the versions that serve according to the ledger, and
+    EngineRefused is raised. Its message includes the result of moving back.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]
@@ -53,7 +53,10 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
 
 
 def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
-    """Move the pointers back to the serving versions according to the ledger, and describe the result."""
+    """Move pointers back to the versions that serve according to the ledger.
+
+    Return a description of the result, for an error message.
+    """
     try:
         put_back(agent, (table for table, _ in targets))
     except EngineRefused as error:
@@ -63,7 +66,7 @@ def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    """Move pointers, and return the duration. Each pointer's name is appended to `begun` just before it moves."""
+    """Return the duration in seconds. Each pointer's name is appended to `begun` just before it moves."""
 
     def before(view: str) -> None:
         begun.append(view)
@@ -76,10 +79,10 @@ def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], lab
 log = logging.getLogger(__name__)
 
 EVERY_S = 30.0
-"""Seconds between two rounds in which pointers are compared."""
+"""Seconds between two rounds of pointer checks."""
 
 TABLES = 100
-"""Tables per round: Spark takes a third of a second to show this many views (Spark 4.2.0)."""
+"""Tables checked per round: Spark takes a third of a second to list this many views (Spark 4.2.0)."""
 
 
 class PointerCheck:
@@ -88,12 +91,15 @@ class PointerCheck:
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._from = TableName("")
-        """The last table that was compared; empty to begin with the first table."""
+        """The last table that was checked; empty if the next round begins with the first table."""
         self._said: set[tuple[TableName, int]] = set()
-        """Tables, with their serving version, that are skipped because an earlier correction had no effect."""
+        """Tables, with their serving version, that are skipped because correcting their pointer had no effect."""
 
     def round(self) -> None:
-        """Compare the pointers of the next tables, and correct wrong ones. Tables with locked versions are skipped."""
+        """Compare the pointers of the next tables with the ledger, and correct wrong ones.
+
+        Tables with locked versions are skipped.
+        """
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):
@@ -114,7 +120,6 @@ class PointerCheck:
                 log.warning("the pointer of %s could not be corrected: %s", table, error.summary)
 
     def _put_right(self, table: TableName) -> None:
-        """Check a table's pointer again while its versions are locked, then move or drop it if it is still wrong."""
         agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
         versions = agent.ledger.versions(table)
         with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
@@ -139,18 +144,17 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """Return whether an open run deletes a table. Such a run drops the pointer before it deletes the versions."""
+        """True if an open run deletes the table; such a run drops the pointer before it deletes the versions."""
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
     def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
-        """Return which of the pointers to the given versions exist in the catalog and lead to those versions."""
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
         return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
 
     def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
-        """Return whether a table's pointer does not lead to the serving version, or exists although no version serves.
+        """True if a table's pointer does not lead to the serving version, or exists although no version serves.
 
         If no version serves, a view with the pointer's name is a pointer only if it leads to one of the versions.
         """
@@ -160,5 +164,4 @@ class PointerCheck:
 
 
 def _serving(versions: Iterable[Deployment]) -> int:
-    """Return the number of a table's serving version, or 0 if there is none."""
     return next((version.version for version in versions if version.active), 0)

@@ -1,7 +1,7 @@
-"""Fills the pool's catalog from the registry: first tables, then pointers. Refused entries are retried.
+"""Fills the pool's catalog from the registry: first tables, then pointers.
 
-A refused entry does not delay the others. For a new server, each request creates several entries; entries that such a
-request fails to create are then created individually.
+For a new server, each request creates several entries; entries that such a request fails to create are then created
+individually. A refused entry is retried later and does not delay the others.
 """
 
 import logging
@@ -22,9 +22,10 @@ from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, r
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
-"""Number of tables or pointers per request, small enough for the request to meet its deadline.
+"""Number of tables or pointers per request.
 
-If the request is refused, few entries have to be created individually.
+It is small enough for a request to meet its deadline, and few entries must be created individually if the request is
+refused.
 """
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
@@ -34,7 +35,10 @@ Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
 def fill(
     at_once: int, deployments: Sequence[Deployment], together: Together, alone: Callable[[Deployment], None]
 ) -> None:
-    """Call `together` on groups of versions, then `alone` on each remaining version, with `at_once` parallel calls."""
+    """Call `together` on groups of versions, then `alone` on each version for which that failed.
+
+    At most `at_once` calls run in parallel.
+    """
     groups = [deployments[n : n + TOGETHER] for n in range(0, len(deployments), TOGETHER)]
     done = frozenset[tuple[TableName, int]]().union(*in_threads(at_once, together, groups))
     in_threads(at_once, alone, [each for each in deployments if (each.table, each.version) not in done])
@@ -43,7 +47,10 @@ def fill(
 def register_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Register existing tables that the catalog lacks, in one request. Return the versions that are now registered."""
+    """Register existing tables that the catalog lacks, in one request; return the versions that are now registered.
+
+    The result is empty if the request is refused.
+    """
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
     try:
@@ -57,7 +64,10 @@ def register_together(
 def point_together(
     agent: AgentContext, pool: PoolConnection, deployments: Sequence[Deployment]
 ) -> Set[tuple[TableName, int]]:
-    """Create the pointers that the catalog lacks, in one request. Return the versions whose pointers now exist."""
+    """Create the pointers that the catalog lacks, in one request; return the versions whose pointers now exist.
+
+    The result is empty if the request is refused.
+    """
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.point_together, tuple(pointers.values()))
@@ -67,7 +77,7 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's catalog tables; empty if they are not those created for it, which `_register` reports."""
+    """Return a version's catalog tables; empty if its files were not created for it, which `_register` reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -99,7 +109,7 @@ class Lacking:
     summary: str
     """The summary of the error."""
     is_refused: bool
-    """Whether the catalog refused the table; if False, the table may exist but could not be checked."""
+    """True if the catalog refused the table; False if the table may exist but could not be checked."""
 
     def __str__(self) -> str:
         said = "is not in the pool's catalog" if self.is_refused else "could not be checked"
@@ -158,7 +168,6 @@ class PoolCatalog:
             self._take_back(deployment)
 
     def _take_back(self, deployment: Deployment) -> None:
-        """Clear the recorded error of a version whose table the catalog now contains."""
         if deployment.error_class == _NOT_IN_CATALOG:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
@@ -192,7 +201,6 @@ class PoolCatalog:
         in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.agent.pool.connection()), refused)
 
     def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
-        """Retry a version's table and pointer, unless a version of the table is locked, for example by a swap."""
         versions = [(found.table, found.version) for found in self.agent.ledger.versions(deployment.table)]
         try:
             with self.agent.locks.holding(*versions, by="the reconciler", wait_s=0):

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_S = 90.0
-"""Longest time, in seconds, for a local pool to start."""
+"""Longest time, in seconds, that a local pool may take to start."""
 
 PROVE_S = 10.0
-"""Seconds between two tests that the server can run a statement; listing queries does not prove that it can."""
+"""Seconds between two tests that the server can run a statement, which a successful list of queries does not prove."""
 
 PROOFS = 2
 """Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
 
 SETTLES_S = 120.0
-"""Seconds after a new session was opened during which starting statements may keep the pool from answering."""
+"""Seconds after a new session is opened during which the pool may not answer, because statements are starting."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
 GIVEN_UP = "failed"
-"""State of a pool that died too often: it is restarted only on request."""
+"""State of a pool that died too often and is restarted only on request."""
 
 
 class _Waits(PoolUnreachable):
@@ -66,11 +66,11 @@ class PoolSupervisor:
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Configure the pool. Statements can only be stopped until `restore` has filled a new connection's catalog.
+        """Configure the pool.
 
-        A local server writes to the folder `data` and locks it. It is started with `connectors`, whose jars may be in
-        the folder `project`. `recorded_session` returns the session id to use if the ledger has none, or an empty
-        string if it is unknown.
+        `restore` fills the catalog of a new connection; until then, statements can only be stopped. A local server
+        writes to the folder `data` and locks it. It is started with `connectors`, whose jars may be in the folder
+        `project`. `recorded_session` returns the session id to use if the ledger has none; empty if it is unknown.
         """
         self._recorded_session = recorded_session
         self._restore = restore
@@ -108,9 +108,9 @@ class PoolSupervisor:
         return current
 
     def keep(self) -> None:
-        """Start the pool, connect to it and fill its catalog, unless that is already done.
+        """Start the pool, connect to it and fill its catalog; skip steps that are already done.
 
-        Raises PoolUnreachable if that is currently impossible.
+        Raises PoolUnreachable if the pool cannot be started or reached now.
         """
         with self._lock:
             if self._open is not None and self._local is not None and not self._local.alive():
@@ -129,7 +129,7 @@ class PoolSupervisor:
                 self._fill_catalog()
 
     def start_again(self) -> bool:
-        """Let the next `keep` restart a pool that was given up on; return whether it had been given up on."""
+        """Let the next `keep` restart a pool that died too often; return whether the agent had given up on the pool."""
         given_up = self._said[0] == GIVEN_UP
         if given_up:
             self._backoff.forget()
@@ -137,23 +137,26 @@ class PoolSupervisor:
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
-        """Return the names of the connectors with which the local pool was started, or None if they are unknown."""
+        """Return the connectors with which the local pool was started, or None if no local pool is running."""
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
     def up(self) -> bool:
-        """Return whether the connection is open and its catalog filled; the pool may still fail to answer."""
+        """True if the connection is open and its catalog is filled, even if the pool does not answer."""
         return self._restored is not None
 
     @property
     def settles(self) -> bool:
-        """Return whether statements are starting in a new session; meanwhile, a pool without an answer is no outage."""
+        """True while statements are starting in a new session.
+
+        A pool that does not answer during that time is not considered failed.
+        """
         return self._monotonic() < self._settles_at and any(
             d.state == State.STARTING for d in self._ledger.deployments()
         )
 
     def heard(self, error: HeadgateError | None) -> None:
-        """Record whether the pool answered the last call; `error` is None if it did.
+        """Record the result of the latest call to the pool; `error` is None if the pool answered.
 
         An unresponsive pool is not restarted, because it may recover.
         """
@@ -175,17 +178,14 @@ class PoolSupervisor:
             self._local.bound_log()
 
     def end(self) -> None:
-        """End a local pool and its queries, whose checkpoints are kept. Do not call `keep` afterwards."""
+        """End a local pool and all its queries; checkpoints are kept. Do not call `keep` afterwards."""
         self._drop()
         if self._local is not None:
             self._local.end()
         self._say("off", "")
 
     def _prove(self) -> None:
-        """Check every few seconds that the server can run a statement. End a local one whose SparkContext has stopped.
-
-        Raises EngineStopped until the server has been ended. An unresponsive server is kept, because it may recover.
-        """
+        """End a local server whose SparkContext has stopped; keep an unresponsive one, because it may recover."""
         if self._open is None or self._monotonic() < self._prove_at:
             return
         self._prove_at = self._monotonic() + PROVE_S
@@ -204,10 +204,6 @@ class PoolSupervisor:
         self._stopped_proofs = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        """Handle a stopped SparkContext: end a local server once this is confirmed.
-
-        In all other cases, raise the error.
-        """
         self._stopped_proofs += 1
         self._prove_at = self._monotonic()
         confirmed = self._stopped_proofs >= PROOFS
@@ -242,7 +238,6 @@ class PoolSupervisor:
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
-        """Start the server, or raise _Waits if it has died so often that it must pause or needs an operator."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
@@ -264,9 +259,9 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Connect to the pool with the session id from the ledger or, if the ledger was lost, from the data folder.
+        """Connect with the session id of the ledger or, if the ledger was lost, of the data folder.
 
-        If the server does not know the session, a new one is opened. Once connected, statements can be stopped.
+        If the server does not know the session, open a new one. Statements can be stopped as soon as this returns.
         """
         try:
             # Not at the top of this module: without Spark's client, a new agent answers 0.7 s sooner.
