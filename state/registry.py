@@ -15,7 +15,7 @@ from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.versions import Deployment, Measurement, StatementLine
-from core.policy.model import Policy, policy_from_json
+from core.policy.roles_and_rules import Policy, policy_from_json
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
 from state.transactions import (

@@ -100,7 +100,7 @@ class PolicyRow:
     """Uid of the actor, as in `PlanRow.author_uid`; None if the agent recorded the policy."""
     digest: str
     body: dict[str, object]
-    """The policy as written by `core.policy.model.policy_as_json`."""
+    """The policy as written by `core.policy.roles_and_rules.policy_as_json`."""
     status: str
     approver: str = ""
     in_force_at: float | None = None

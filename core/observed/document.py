@@ -25,7 +25,7 @@ from core.observed.document_entries import (
     read_policy,
 )
 from core.observed.planner_input import ObservedDeployment, PlannerInput, Seconds
-from core.policy.model import policy_as_json
+from core.policy.roles_and_rules import policy_as_json
 from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"

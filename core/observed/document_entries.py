@@ -12,7 +12,7 @@ from core.model.states import State, WantedState
 from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
-from core.policy.model import Policy, policy_from_json
+from core.policy.roles_and_rules import Policy, policy_from_json
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean

@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.model.reasons import LOST_CHECKPOINT
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence

@@ -16,7 +16,7 @@ from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKi
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
 from core.planner.warning_and_refusal_kinds import GuardFinding
-from core.policy.model import DISK_FACTOR, Policy
+from core.policy.roles_and_rules import DISK_FACTOR, Policy
 from core.project.model import Table
 from core.text.sentence import Fact, Sentence
 

@@ -26,7 +26,7 @@ from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.planner.strategy_costs import not_executable_warnings
 from core.planner.table_maintenance import upkeep_body
 from core.planner.undo_plan import undos_of, with_undo_words
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
 from core.text.wording import did_you_mean

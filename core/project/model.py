@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from core.model.names import TableName
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.sql.statement import ParsedStatement, TableDdl
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.planner_input import ObservedDeployment
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Environment, Project, Table
 from core.project.revision import RevisionTexts, revision_hash

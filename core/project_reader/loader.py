@@ -8,7 +8,6 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Project, Script, Settings, Table
-from core.project_reader.consistency import check_tables
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders
@@ -19,6 +18,7 @@ from core.project_reader.settings_checks import (
     with_changes,
     with_schema_tracking,
 )
+from core.project_reader.table_consistency_checks import check_tables
 from core.project_reader.table_settings import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates

@@ -9,7 +9,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.freeze_windows import parse_freeze_window
-from core.policy.model import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROLES, Policy
+from core.policy.roles_and_rules import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROLES, Policy
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings

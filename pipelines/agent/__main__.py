@@ -23,7 +23,7 @@ from core.project_reader.manifest import Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.requests.policy_enforcement import record_first
+from pipelines.agent.requests.caller_roles_and_policy import record_first
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import machine_id
 from state.ledger import create_or_open

@@ -17,7 +17,7 @@ from core.model.names import TableName
 from core.model.states import State
 from core.observed.versions import Deployment, serving_version
 from core.policy.freeze_windows import frozen_until
-from core.policy.model import ALLOW
+from core.policy.roles_and_rules import ALLOW
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
 from core.text.sentence import Sentence

@@ -33,7 +33,7 @@ from tests.support.ledger_rows import environment_row
 from tui.presentation.reports.product_health import health_by_product
 from tui.presentation.reports.table_hierarchy import rows
 from tui.project_folder.parsing_performance import rare_garbage_collection
-from tui.services import planner_input
+from tui.services import planner_input_reader
 
 TABLES = 3_000
 BOUND_MS = 50.0
@@ -76,9 +76,12 @@ def _over_the_ledger(folder: Path, project: Project, runs: int) -> Rows:
 
         yield _row(f"{size}: health of every product", runs, health)
         yield _row(
-            f"{size}: read what a plan is computed from", runs, lambda: planner_input.planner_input(reader), bound=None
+            f"{size}: read what a plan is computed from",
+            runs,
+            lambda: planner_input_reader.planner_input(reader),
+            bound=None,
         )
-        known = planner_input.planner_input(reader)
+        known = planner_input_reader.planner_input(reader)
     yield from _impacts(project, known, "in the ledger", runs)
 
 

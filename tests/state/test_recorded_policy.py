@@ -5,7 +5,7 @@ from ledger_rows import policy_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from state.ledger import Ledger, LedgerReader
 from state.registry import IN_FORCE, WAITING
 from state.row_types import PolicyRow

@@ -9,7 +9,7 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Deployment, Measurement
 from core.project.model import Pool
 from state.ledger import Ledger, LedgerReader
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 ORDERS, LANDED = TableName("orders"), TableName("landed")
 MEASURED = TableStatistics(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sql_corpus import FOLDER, NO_MERGE, Case, Verdict, tables
 
 from core.model.problems import Severity
-from core.project_reader.consistency import wrong_watermark
+from core.project_reader.table_consistency_checks import wrong_watermark
 from core.sql.compiler import compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import ParsedStatement, Verb

@@ -13,7 +13,7 @@ from core.observed.versions import Binding, Deployment, Measurement, StatementLi
 from core.plan.codec import canonical_text, plan_as_json
 from core.plan.model import Plan, PlanNode, Step
 from core.plan.request import PlanRequest
-from core.policy.model import Policy, policy_as_json
+from core.policy.roles_and_rules import Policy, policy_as_json
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from state.ledger import Ledger

@@ -26,7 +26,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.planner import make_plan
 from pipelines.agent.requests.socket_server import Caller
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 LEE, BOB = (Caller(pid=1, uid=uid, login_uid=None) for uid in (70001, 70002))
 CALLERS = {"lee": LEE, "bob": BOB}

@@ -21,7 +21,7 @@ from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import NOW, PlanRequest, StrategyChoice
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts
 from core.project_reader.parse_cache import ParseCache

@@ -27,7 +27,7 @@ from core.run.state_machine import (
     advance_run,
     recover_run,
 )
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 Version = tuple[T, int]
 

@@ -13,7 +13,7 @@ from core.plan.codec import plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project_reader.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -22,7 +22,7 @@ from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 NOW = 1_000_000.0
 T = TableName

@@ -159,7 +159,7 @@ COMMAND_SPECS = (
                 "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "ls:wait",
                 arguments.wait),
     CommandSpec("history", LOOK, "Show a table's history: deploys, operator actions, failures.",
-                "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "events_logs_audit:history",
+                "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "history:history",
                 arguments.history),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.plan.file import SavedPlan
     from core.plan.rendering import PlanStanding
     from state.row_types import ApprovalRow, PlanRow
-    from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
 """A word of hexadecimal digits is always a hash; a file called `7f3a` must be given as `./7f3a`."""

@@ -13,7 +13,7 @@ from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
 from tui.presentation.screen_content.screen_frame import accepted_words
 from tui.project_folder.request_scope import refuse_unknown
-from tui.services import planner_input
+from tui.services import planner_input_reader
 
 
 def apply(context: CommandContext) -> int:
@@ -30,7 +30,7 @@ def delete(context: CommandContext) -> int:
     context.announce()
     asked = read_request(context, "delete")
     operations = context.operations
-    refuse_unknown(operations.project(), planner_input.observe(operations.reader), asked.request, asked.places)
+    refuse_unknown(operations.project(), planner_input_reader.observe(operations.reader), asked.request, asked.places)
     submitted = operations.submit(asked.request)
     if submitted.plan.empty:
         raise Refused("none of these tables is deployed", remedy="headgate ls lists the deployed tables")
@@ -49,7 +49,7 @@ def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *,
     context.announce()
     operations = context.operations
     request = operations.request_by_name(verb, words, retain=retain)
-    refuse_unknown(operations.project(), planner_input.observe(operations.reader), request)
+    refuse_unknown(operations.project(), planner_input_reader.observe(operations.reader), request)
     submitted = operations.submit(request)
     context.voice.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)

@@ -13,7 +13,7 @@ from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.command_line.plan_lookup import login
 from tui.project_folder.user_named_files import write_whole
-from tui.services import planner_input
+from tui.services import planner_input_reader
 
 
 def backup(context: CommandContext) -> int:
@@ -106,7 +106,7 @@ def export(context: CommandContext) -> int:
     ending = os.path.splitext(args.output)[1].lower() if args.output is not None else ""
     if args.output is not None and ending not in ENDINGS:
         raise UsageError(f"{args.output!r} has no known file extension", remedy=f"use one of {', '.join(ENDINGS)}")
-    known = planner_input.planner_input(context.operations.reader)
+    known = planner_input_reader.planner_input(context.operations.reader)
     document = planner_input_as_document(known, context.place.environment)
     if args.output is None and voice.as_json:
         voice.data(document)

@@ -1,4 +1,4 @@
-"""The commands `history`, `events`, `logs` and `audit`."""
+"""The commands `events`, `logs` and `audit`."""
 
 import os
 import time
@@ -13,11 +13,9 @@ from state.row_types import AuditRow, EventRow
 from state.table_records import subjects_of
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.presentation.reports.table_history import history_as_json, history_lines
 from tui.presentation.screen_content.audit_log_events import AUDIT, EVENTS, Record, record_cells
 from tui.presentation.styling.table_layout import TableColumn, format_records
 from tui.project_folder.environment_selection import has_ledger
-from tui.services.deployed_statements import history_of
 
 
 def events(context: CommandContext) -> int:
@@ -76,14 +74,6 @@ def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
         return reader.audits(limit)
     table = context.operations.statement(context.args.table)[0].table
     return reader.audits_about(subjects_of(reader, table, limit), limit)
-
-
-def history(context: CommandContext) -> int:
-    """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
-    table = context.operations.statement(context.args.table)[0].table
-    found = history_of(context.operations.reader, table, context.args.limit)
-    context.voice.answer(history_as_json(table, found), lines=history_lines(found, time.time()), hang=23)
-    return 0
 
 
 def _verify(context: CommandContext) -> int:

@@ -8,7 +8,7 @@ from core.model.errors import UsageError
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.context import CommandContext
 from tui.command_line.parser import COLUMNS, overview, parse_line
-from tui.project_folder import project_reader
+from tui.project_folder import project_folder_reader
 from tui.services.help_topics import help_topic, help_topics
 
 BASH = """\
@@ -98,13 +98,13 @@ def completion(context: CommandContext) -> int:
     """Print the completion script for a shell, or the table, product or column names that the script offers."""
     folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
-        context.voice.print(entry.table for entry in project_reader.declared_tables(folder))
+        context.voice.print(entry.table for entry in project_folder_reader.declared_tables(folder))
         return 0
     if context.args.shell == "columns":
-        context.voice.print(f"{table}.{column}" for column in project_reader.declared_columns(folder, table))
+        context.voice.print(f"{table}.{column}" for column in project_folder_reader.declared_columns(folder, table))
         return 0
     if context.args.shell == "products":
-        context.voice.print(sorted({entry.product for entry in project_reader.declared_tables(folder)}))
+        context.voice.print(sorted({entry.product for entry in project_folder_reader.declared_tables(folder)}))
         return 0
     topics = " ".join(help_topics())
     text = ZSH if context.args.shell == "zsh" else BASH

@@ -11,8 +11,8 @@ from core.plan.request import PlanRequest, parse_layer
 from core.project.model import LAYER_FOLDERS
 from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
-from tui.project_folder import project_reader
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder import project_folder_reader
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 MANIFEST = """\
 project: {name}
@@ -119,7 +119,7 @@ def _init_table(context: CommandContext, name: str) -> int:
     args, place = context.args, context.place
     table = parse_table_name(name)
     context.announce()
-    known = {entry.table: entry for entry in project_reader.declared_tables(place.folder)}
+    known = {entry.table: entry for entry in project_folder_reader.declared_tables(place.folder)}
     if table in known:
         raise Refused(f"{table} is already declared", remedy="edit its files, or give another name")
     parent = parse_table_name(args.reads) if args.reads else None

@@ -124,10 +124,10 @@ def impact(context: CommandContext) -> int:
     """Print the effects of changing a table or column, taken from the plan that would make the change."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
-    from tui.services import planner_input
+    from tui.services import planner_input_reader
 
     args, voice = context.args, context.voice
-    said = planner_input.read_observed(args.observed, context.place.environment) if args.observed else None
+    said = planner_input_reader.read_observed(args.observed, context.place.environment) if args.observed else None
     known = said.known if said else context.operations.known()
     if said:
         place, projects = context.place, context.operations.projects

@@ -28,7 +28,7 @@ from tui.command_line.statement_output import (
 )
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import short_duration, short_number, short_size
-from tui.project_folder import project_reader
+from tui.project_folder import project_folder_reader
 from tui.project_folder.environment_selection import has_ledger
 from tui.services import deployed_statements
 
@@ -68,7 +68,9 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
     lines = list(snapshot.statements if args.versions else snapshot.serving)
     known = {line.table for line in lines}
     lines += [
-        _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
+        _absent(entry)
+        for entry in project_folder_reader.declared_tables(context.place.folder)
+        if entry.table not in known
     ]
     lines = deployed_statements.named_lines(lines, context.operations.selected(args.tables))
     states = {word.strip() for word in args.state.split(",")} if args.state else set()
@@ -83,7 +85,7 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
     return sorted(chosen, key=lambda line: (line.table, line.version))
 
 
-def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
+def _absent(entry: project_folder_reader.DeclaredTable) -> StatementLine:
     return StatementLine(
         TableName(entry.table), 0, product=entry.product, layer=str(entry.layer), owner="", state=str(State.ABSENT),
         external=entry.external,

@@ -29,13 +29,13 @@ from tui.project_folder import request_scope
 from tui.project_folder.environment_selection import has_ledger
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.request_scope import refuse_unknown
-from tui.services import plan_submission, planner_input
+from tui.services import plan_submission, planner_input_reader
 from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
     from core.project_reader.git_comparison import GitComparison
-    from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
@@ -68,7 +68,7 @@ def _plan(context: CommandContext) -> int:
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
     environment = context.place.environment
-    said = planner_input.read_observed(args.observed, environment) if args.observed else None
+    said = planner_input_reader.read_observed(args.observed, environment) if args.observed else None
     asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy", said)
     request = asked.request
     declared = undo.declared if undo else operations.projects.read()
@@ -115,7 +115,9 @@ def _agent_ready(context: CommandContext) -> bool:
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
-        planner_input.wait_until_statements_observed(context.place, context.operations.reader, context.voice.progress)
+        planner_input_reader.wait_until_statements_observed(
+            context.place, context.operations.reader, context.voice.progress
+        )
     return True
 
 
@@ -126,7 +128,7 @@ def _frozen(known: PlannerInput) -> str | None:
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None
 
 
-def _asked(context: CommandContext, verb: str, said: "planner_input.ObservedDocument | None") -> PlanArguments:
+def _asked(context: CommandContext, verb: str, said: "planner_input_reader.ObservedDocument | None") -> PlanArguments:
     if verb in BY_NAME:
         observed, retain = said.known.observed if said else None, getattr(context.args, "retain", "")
         found = context.operations.request_by_name(verb, context.args.tables, observed, retain=retain)

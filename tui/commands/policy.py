@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from core.model.errors import Refused
 from core.plan.confirmation import confirmation_for_policy
 from core.policy.freeze_windows import frozen_until
-from core.policy.model import Policy, policy_as_json
+from core.policy.roles_and_rules import Policy, policy_as_json
 from state.ledger import LedgerReader
 from state.registry import IN_FORCE
 from tui.command_line.context import CommandContext

@@ -9,7 +9,7 @@ from core.model.errors import InvalidProject, UsageError
 from core.model.problems import Problem, Where
 from core.project_reader.paths import TESTS_FOLDER
 from core.text.wording import counted
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 FOLDER = "pipelines"
 """Folder with all declaring files of a project except headgate.yml."""

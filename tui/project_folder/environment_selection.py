@@ -9,7 +9,7 @@ from core.ipc.environment_paths import EnvironmentPaths, environment_home, envir
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.project.manifest_head import ManifestHead
 from core.text.escaping import escape_surrogates
-from tui.project_folder.manifest_head import PROJECT_FILE, last_manifest_head, read_manifest_head
+from tui.project_folder.manifest_head_cache import PROJECT_FILE, last_manifest_head, read_manifest_head
 
 
 @dataclass(frozen=True, slots=True)

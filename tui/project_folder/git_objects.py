@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from core.model.errors import UsageError
 from core.project_reader.paths import TESTS_FOLDER
 from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS, read_text
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 _GIT_S = 20.0
 

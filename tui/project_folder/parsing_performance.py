@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from core.project_reader.parse_cache import ParseCache
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
     from core.project_reader.parse_cache import Reading

@@ -29,7 +29,7 @@ from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails, lines_about
 from tui.project_folder.environment_selection import started_environments
-from tui.project_folder.project_reader import find_sql_file
+from tui.project_folder.project_folder_reader import find_sql_file
 from tui.services.deployed_statements import history_of, statement_details
 from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
 

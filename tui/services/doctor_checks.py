@@ -20,7 +20,7 @@ from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
-    from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 DISK_BYTES = 2 * 1000**3
 PYTHON = (3, 11)

@@ -20,7 +20,7 @@ from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader, parse
+from tui.project_folder.project_folder_reader import ProjectDeclaration, ProjectReader, parse
 from tui.services import deployed_statements
 from tui.services.deployed_statements import ProjectDrift
 
@@ -244,7 +244,7 @@ class EnvironmentService:
     def known(self) -> "PlannerInput":
         """Return the planner's input from the ledger; it is empty before the environment is first started."""
         from core.observed.planner_input import PlannerInput
-        from tui.services.planner_input import planner_input
+        from tui.services.planner_input_reader import planner_input
 
         return planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
 

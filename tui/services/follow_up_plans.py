@@ -17,7 +17,7 @@ from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.table_settings import settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
-from tui.project_folder.project_reader import ProjectDeclaration
+from tui.project_folder.project_folder_reader import ProjectDeclaration
 from tui.services.plan_submission import SubmittedPlan, find_plan_row, plan_of_row
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from tui.agent_client.agent_process import WaitProgress
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.declaring_files import read_text
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 from tui.project_folder.request_scope import refuse_unknown
-from tui.services.planner_input import observe, planner_input, wait_until_statements_observed
+from tui.services.planner_input_reader import observe, planner_input, wait_until_statements_observed
 
 if TYPE_CHECKING:
     from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from core.project_reader.parse_cache import ParseCache
     from state.ledger import LedgerReader
     from state.row_types import PlanRow
-    from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
 """How long, in seconds, planning waits for Spark to analyse the plan's statements."""

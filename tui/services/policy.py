@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from core.model.errors import InvalidProject
 from core.model.problems import Problem, Severity
-from core.policy.model import POLICY_KEYS, Policy, differing_rules
+from core.policy.roles_and_rules import POLICY_KEYS, Policy, differing_rules
 from core.text.wording import counted, short_number
 from state.ledger import LedgerReader
 from state.registry import policy_of
@@ -14,7 +14,7 @@ from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.declaring_files import read_files
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 COUNTS = frozenset(("max_replay_rows", "approve_rows"))
 

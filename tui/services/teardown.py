@@ -26,7 +26,7 @@ from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.agent_client.os_processes import OsProcess
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
-from tui.project_folder.manifest_head import read_manifest_head
+from tui.project_folder.manifest_head_cache import read_manifest_head
 
 GENERATOR = "pipelines.demo"
 

@@ -14,7 +14,7 @@ from core.plan.confirmation import confirmation_for_adoption
 from core.run.records import RunRow
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.identity.registry_records import write_over
-from pipelines.agent.requests.policy_enforcement import require_confirmation
+from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, continuation_words, serving_lines
 from pipelines.agent.runs.run_ends import end_unexecutable
 from pipelines.agent.runs.stop_and_trash_steps import places_of

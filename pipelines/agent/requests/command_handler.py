@@ -20,8 +20,8 @@ from core.run.state_machine import GOES_ON
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
+from pipelines.agent.requests.caller_roles_and_policy import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.command_log import CommandLog, RecordedOutcome, cut, outcome_of_answer, outcome_of_error
-from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.run_controls import check_swap, journal_retry, refuse_run_command, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache

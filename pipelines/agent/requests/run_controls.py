@@ -11,14 +11,14 @@ from core.model.errors import HeadgateError, Refused
 from core.plan.codec import plan_from_json
 from core.plan.confirmation import confirmation_for_swap
 from core.plan.model import Plan
-from core.policy.model import APPROVE
+from core.policy.roles_and_rules import APPROVE
 from core.run import state_machine
 from core.run.model import SATISFIED, OperatorControl, StepState
 from core.run.records import RunRow
 from core.run.state_machine import moves_pointers, overrides_approved_plan
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.policy_enforcement import NEEDED, PolicyEnforcement, require_confirmation
+from pipelines.agent.requests.caller_roles_and_policy import REQUIRED_ROLES, PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_context import overtaken
 from pipelines.agent.runs.run_driver import run_of
@@ -79,7 +79,7 @@ def refuse_run_command(
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)
     if plan is None or kept is None:
-        policies.require(caller, *NEEDED["run"])
+        policies.require(caller, *REQUIRED_ROLES["run"])
         return
     states = {step.n: StepState(step.state) for step in row.steps}
     if moves_pointers(plan, states) and (until := agent.frozen()) is not None:
@@ -89,14 +89,14 @@ def refuse_run_command(
         )
     do = next((step.do for step in plan.steps if step.n == control.n), None)
     if not overrides_approved_plan(plan, control.act, do):
-        policies.require(caller, *NEEDED["run"])
+        policies.require(caller, *REQUIRED_ROLES["run"])
         return
     what = f"headgate release swap {row.id}"
     if control.act == "skip":
         what = f"headgate runs skip {row.id} --step {control.n}"
         policies.require(caller, APPROVE, "skip the comparison of a plan that needed an approval")
     elif not policies.is_named(APPROVE, caller):
-        policies.require(caller, *NEEDED["run"])
+        policies.require(caller, *REQUIRED_ROLES["run"])
     if caller.may_be(kept.author, kept.author_uid, kept.author_process_uid):
         raise Refused(
             f"run {row.id} was planned by {kept.author}, and its plan needed an approval",

@@ -22,18 +22,18 @@ from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.project_reader.loader import read_project
 from core.project_reader.parse_cache import ParseCache
 from core.run.records import RunRow, StepRow
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.policy_enforcement import require_confirmation
+from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow
 from state.runs import RunIdTaken, refuse_continued

@@ -17,7 +17,7 @@ from core.observed.document_entries import FIELD_BY_KEY
 from core.observed.planner_input import ObservedDeployment, OpenTicket, OtherVersion, PlannerInput, Seconds
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from core.text.yaml_writer import as_yaml, as_yaml_with_blocks

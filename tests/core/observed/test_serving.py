@@ -30,7 +30,7 @@ from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tests.terminal.ledger_under_load import place_of
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.screens.backend import ConsoleBackend

@@ -5,7 +5,7 @@ import pytest
 from core.plan.confirmation import Confirmation, confirmation_for_act, confirmation_for_plan, confirmation_for_policy
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from tests.support.domain_builders import plan, project, running, table
 
 MANY = tuple(f"t{n:02}" for n in range(21))

@@ -16,7 +16,7 @@ from core.plan.request import PlanRequest
 from core.planner.context import planning_context
 from core.planner.guards import judge_plan
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project, Settings
 from core.project_reader.parse_cache import ParseCache
 from core.sql.statement import TableRead, Watermark

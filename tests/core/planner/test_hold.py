@@ -12,7 +12,7 @@ from core.plan.predictions import predict
 from core.plan.rendering import head_parts
 from core.plan.request import PlanRequest, command_words
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from tests.core.planner.test_rollback import SHOP as BACK
 from tests.core.planner.test_rollback import released
 from tests.support.domain_builders import plan, project, running, steps, table

@@ -18,7 +18,7 @@ from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_h
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Script, Table
 from tests.support.random_worlds import World, cases, times
 

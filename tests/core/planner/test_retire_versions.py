@@ -13,7 +13,7 @@ from core.plan.descriptions import action_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, command_words
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from tests.core.planner.test_rollback import SHOP, former, released
 from tests.support.domain_builders import actions, deployed, plan, steps
 

@@ -13,7 +13,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.guards import NEEDS_APPROVAL
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.text.sentence import Fact
 from tests.support.domain_builders import deployed, evidence_of

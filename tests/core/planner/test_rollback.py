@@ -12,7 +12,7 @@ from core.plan.model import Plan
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project.model import Settings
 from core.project_reader.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed, plan, project, running, steps

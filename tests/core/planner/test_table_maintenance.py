@@ -18,7 +18,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest, command_words, parse_retention
 from core.planner.planner import make_plan
 from core.planner.scope import normal_request
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from tests.support.domain_builders import deployed
 
 FILES = small_project.on_delta(small_project.texts())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.model.errors import UsageError
 from core.model.problems import Problem
 from core.policy.freeze_windows import frozen_until, parse_freeze_window
-from core.policy.model import ROLES, Policy, differing_rules, policy_as_json, policy_from_json
+from core.policy.roles_and_rules import ROLES, Policy, differing_rules, policy_as_json, policy_from_json
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import RULES, declared_policy
 

@@ -20,7 +20,7 @@ from ledger_rows import create_run, deployment_row, environment_row, run_row
 from core.model.errors import Busy, ConfirmationNeeded, LedgerUnavailable, Refused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.ports.spark import QueryStart
 from pipelines.agent.context import AgentContext
 from pipelines.agent.identity import environment_identity

@@ -13,7 +13,7 @@ from ledger_rows import deployment_row, environment_row
 from live_project import until
 
 from pipelines.agent.__main__ import LogLines
-from pipelines.agent.requests.policy_enforcement import record_first
+from pipelines.agent.requests.caller_roles_and_policy import record_first
 from state.ledger import LedgerReader, create_or_open
 from state.migrations import SCHEMA_VERSION
 from tests.core.project_reader.test_loader import MANIFEST

@@ -19,7 +19,7 @@ from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from pipelines.agent.statements.deployment_lifecycle import start
 from state.emergency_journal import EmergencyJournal, JournalledStop
 from state.ledger import Ledger
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 A = TableName("a")
 START = QueryStart("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second")

@@ -15,7 +15,7 @@ from pipelines.agent import housekeeping
 from pipelines.agent.context import AgentContext, Uptime
 from pipelines.agent.housekeeping import stop_soaked
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import UPPER, soaking
 

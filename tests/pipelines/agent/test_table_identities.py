@@ -20,7 +20,7 @@ from pipelines.agent.statements.changed_tables import BY_HAND, ChangedTables
 from pipelines.agent.statements.deployment_lifecycle import check_checkpoint
 from pipelines.agent.tables.table_identities import fault_of_tables, register_again
 from state.emergency_journal import EmergencyJournal
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 DELETES = RevisionTexts(
     "CREATE TABLE t (id BIGINT, at BIGINT, gone BOOLEAN) USING delta;",

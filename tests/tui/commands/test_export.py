@@ -14,13 +14,13 @@ from core.model.names import TableName
 from core.observed.document import planner_input_from_text
 from core.observed.planner_input import PlannerInput
 from core.observed.table_statistics import Headroom, TableStatistics
-from core.policy.model import Policy, policy_as_json
+from core.policy.roles_and_rules import Policy, policy_as_json
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from state.registry import IN_FORCE
 from state.row_types import PolicyRow
 from tui.command_line import exit_codes
-from tui.services import planner_input
+from tui.services import planner_input_reader
 
 A, B = TableName("a"), TableName("b")
 
@@ -52,7 +52,7 @@ def known_to(place: Any, world: Any) -> PlannerInput:
 
     reader = LedgerReader(Path(place.where.ledger))
     try:
-        return planner_input.planner_input(reader)
+        return planner_input_reader.planner_input(reader)
     finally:
         reader.close()
 

@@ -318,7 +318,7 @@ def test_a_plan_waits_for_the_first_look_of_an_agent_that_has_just_begun(
     def look(_: float) -> None:
         ledger.update_deployment(deployed("a").table, 1, state="running")
 
-    monkeypatch.setattr("tui.services.planner_input.time.sleep", look)
+    monkeypatch.setattr("tui.services.planner_input_reader.time.sleep", look)
     actions = {node["table"]: node["action"] for node in written(["plan", "b"], capsys)["nodes"]}
     assert (actions["a"], actions["b"]) == ("keep", "start")
 
@@ -330,7 +330,9 @@ def test_unobserved_statements_are_not_planned_on(
 ) -> None:  # fmt: skip
     ledger.put_deployment(deployed("a", state="unknown"))
     ledger.put_pool(pool_state=pool_state)
-    monkeypatch.setattr("tui.services.planner_input.wait_until_statements_observed.__kwdefaults__", {"seconds": 0.0})
+    monkeypatch.setattr(
+        "tui.services.planner_input_reader.wait_until_statements_observed.__kwdefaults__", {"seconds": 0.0}
+    )
     assert exit_codes.run_command_line(["plan", "b"]) == code
     assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
     assert exit_codes.run_command_line(["plan", "b", "--offline"]) == 0

@@ -12,7 +12,7 @@ from command_line import written
 
 from core.ipc import framing
 from core.model.names import TableName as T
-from core.policy.model import Policy, policy_as_json
+from core.policy.roles_and_rules import Policy, policy_as_json
 from core.project.model import Environment
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.loader import read_project

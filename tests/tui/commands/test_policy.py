@@ -8,7 +8,7 @@ import pytest
 from command_line import written
 from ledger_rows import deployment_row
 
-from core.policy.model import Policy, policy_as_json
+from core.policy.roles_and_rules import Policy, policy_as_json
 from state.registry import IN_FORCE, WAITING
 from state.row_types import PolicyRow
 from tui.command_line import exit_codes

@@ -15,9 +15,9 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.run.records import MigrationTicket, StepRow
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tui.command_line import exit_codes
-from tui.project_folder.project_reader import ProjectReader
+from tui.project_folder.project_folder_reader import ProjectReader
 
 
 @pytest.fixture

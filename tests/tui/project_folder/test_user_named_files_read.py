@@ -12,7 +12,7 @@ import pytest
 from core.model.errors import UsageError
 from core.model.names import TableName
 from tui.project_folder.request_scope import read_lists
-from tui.services.planner_input import read_observed
+from tui.services.planner_input_reader import read_observed
 
 
 def bound(path: Path) -> None:

@@ -14,10 +14,10 @@ from core.model.errors import InvalidProject, LedgerUnavailable, Refused, UsageE
 from core.model.names import TableName
 from core.project.model import Layer
 from tui.agent_client import agent_process, os_processes
-from tui.project_folder import project_reader
+from tui.project_folder import project_folder_reader
 from tui.project_folder.declaring_files import read_files
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.project_reader import DeclaredTable
+from tui.project_folder.project_folder_reader import DeclaredTable
 from tui.services import demo_project, deployed_statements, teardown
 from tui.services.environment_service import EnvironmentService
 
@@ -25,7 +25,7 @@ SLEEP = "import time; time.sleep(60)"
 
 
 def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -> None:
-    assert project_reader.declared_tables(str(folder)) == (
+    assert project_folder_reader.declared_tables(str(folder)) == (
         DeclaredTable("a", "p", Layer.SOURCE, external=False),
         DeclaredTable("b", "p", Layer.FACT, external=False),
         DeclaredTable("landed", "p", Layer.SOURCE, external=True),
@@ -33,8 +33,8 @@ def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -
 
 
 def test_names_of_files_and_the_real_reading_agree(place: SelectedEnvironment) -> None:
-    project = project_reader.parse(place, read_files(place.folder).texts)[0]
-    found = project_reader.declared_tables(place.folder)
+    project = project_folder_reader.parse(place, read_files(place.folder).texts)[0]
+    found = project_folder_reader.declared_tables(place.folder)
     assert [(entry.table, entry.product, entry.layer, entry.external) for entry in found] == [
         (table.name, table.product, table.layer, table.external) for table in project.tables.values()
     ]
@@ -64,7 +64,7 @@ def test_a_missing_project_is_reported(folder: Path, place: SelectedEnvironment)
 
 
 def test_a_project_is_read_again_only_when_a_file_changed(folder: Path, place: SelectedEnvironment) -> None:
-    reader = project_reader.ProjectReader(place, {})
+    reader = project_folder_reader.ProjectReader(place, {})
     first = reader.read().project
     assert reader.read().project is first
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
@@ -77,7 +77,7 @@ def test_problems_come_all_at_once(folder: Path, place: SelectedEnvironment) -> 
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELECT id FROM STREAM nowhere")
     (folder / "pipelines/facts/p/b/b.yml").write_text("triger: 5 seconds")
     with pytest.raises(InvalidProject) as refused:
-        project_reader.parse(place, read_files(place.folder).texts)
+        project_folder_reader.parse(place, read_files(place.folder).texts)
     assert len(refused.value.problems) >= 2
 
 
@@ -237,7 +237,7 @@ def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -
 
     made = demo_project.copy_sample(str(tmp_path / "demo"), os.environ)
     place = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
-    project = project_reader.parse(place, read_files(place.folder).texts)[0]
+    project = project_folder_reader.parse(place, read_files(place.folder).texts)[0]
     assert demo_project.rounds_of(project) == how_many_rounds(project)
 
 

@@ -36,7 +36,7 @@ from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgres
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.delta_tables import DeltaTables
 from state.emergency_journal import EmergencyJournal
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tests.pipelines.agent.conftest import ScriptedPool
 
 A, LANDED = TableName("a"), TableName("landed")

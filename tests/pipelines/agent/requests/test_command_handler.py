@@ -9,8 +9,8 @@ import pytest
 from core.model.errors import UsageError
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.caller_roles_and_policy import REQUIRED_ROLES
 from pipelines.agent.requests.command_handler import CommandHandler
-from pipelines.agent.requests.policy_enforcement import NEEDED
 from pipelines.agent.statements.statement_control import StatementControl
 from pipelines.spark_connect.query_progress import PoolUtilization
 from state.emergency_journal import EmergencyJournal
@@ -46,5 +46,5 @@ def test_every_request_that_is_sent_has_an_answer_and_the_other_way_round(answer
 
 def test_tables_of_deadlines_roles_and_older_requests_name_existing_requests(answered: set[str]) -> None:
     assert set(DEADLINES_S) <= answered
-    assert set(NEEDED) <= answered
+    assert set(REQUIRED_ROLES) <= answered
     assert answered >= WITH_AN_OLDER_AGENT

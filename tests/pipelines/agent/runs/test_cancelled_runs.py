@@ -22,7 +22,7 @@ from pipelines.agent.runs import failed_run_cleanup, stop_and_trash_steps
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.storage.data_folder_records import SERVING_FILE, read_record
 from state.ledger import Ledger
-from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, state_of, step_of
+from tests.pipelines.agent.runs.test_commands_during_runs import REBUILD, SERVING, UPPER, at, state_of, step_of
 from tests.pipelines.agent.runs.test_run_driver import (
     Killed,
     deploy,

@@ -17,7 +17,7 @@ from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext, FaultPoints
 from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tests.pipelines.agent.runs import test_fork_steps as forks
 from tests.pipelines.agent.runs import test_run_driver as lane
 

@@ -13,7 +13,15 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from pipelines.agent.runs.run_ends import end_unexecutable
-from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, at, ends_told, state_of, step_of
+from tests.pipelines.agent.runs.test_commands_during_runs import (
+    REBUILD,
+    SERVING,
+    UPPER,
+    at,
+    ends_told,
+    state_of,
+    step_of,
+)
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     deploy,

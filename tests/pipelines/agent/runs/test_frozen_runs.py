@@ -9,7 +9,7 @@ import small_project
 
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver

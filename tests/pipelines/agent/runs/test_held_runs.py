@@ -14,12 +14,12 @@ from agent_scenarios import wait_until
 from core.model.errors import ConfirmationNeeded, Refused
 from core.model.names import TableName as T
 from core.plan.model import Plan
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.run.model import OperatorControl
 from core.run.records import RunRow
 from core.run.release import Release, ReleaseState
 from pipelines.agent.context import AgentContext
-from pipelines.agent.requests.policy_enforcement import PolicyEnforcement
+from pipelines.agent.requests.caller_roles_and_policy import PolicyEnforcement
 from pipelines.agent.requests.run_controls import check_swap, refuse_run_command
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor

@@ -18,7 +18,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statement_locks import StatementLocks
 from state.operator_commands import Word
 from state.registry import TableAct
-from tests.pipelines.agent.runs.test_heard_words import REBUILD, UPPER, at, state_of, tell
+from tests.pipelines.agent.runs.test_commands_during_runs import REBUILD, UPPER, at, state_of, tell
 from tests.pipelines.agent.runs.test_run_driver import (
     deploy,
     fast_gates,  # noqa: F401  # A fixture of every test here.

@@ -14,7 +14,7 @@ from core.planner.planner import make_plan
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, REBUILD_A, UPPER, soaking
 

@@ -29,7 +29,7 @@ from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
 from state.ledger import LedgerReader, create_or_open
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 EVERYTHING = PlanRequest(everything=True, children="all")
 

@@ -9,7 +9,7 @@ import pytest
 from core.model.errors import InvalidProject, UsageError
 from core.project.manifest_head import ManifestHead
 from core.project_reader import manifest
-from tui.project_folder.manifest_head import read_manifest_head
+from tui.project_folder.manifest_head_cache import read_manifest_head
 
 ID = "5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c"
 TOP = f"project: shop\nid: {ID}\ndefault_env: dev\n"

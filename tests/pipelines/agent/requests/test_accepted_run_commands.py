@@ -21,7 +21,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.spark_connect.query_progress import PoolUtilization
 from state.ledger import Ledger
 from tests.pipelines.agent.runs import test_run_driver as lane
-from tests.pipelines.agent.runs.test_heard_words import REBUILD, SERVING, UPPER, state_of
+from tests.pipelines.agent.runs.test_commands_during_runs import REBUILD, SERVING, UPPER, state_of
 from tests.pipelines.agent.runs.test_held_runs import HELD
 
 CALLER = Caller(1, os.getuid(), None)

@@ -12,7 +12,7 @@ from core.model.errors import InvalidProject, UsageError
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.manifest_head import PROJECT_FILE
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
     from core.model.problems import Problem

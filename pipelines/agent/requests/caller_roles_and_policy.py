@@ -12,7 +12,7 @@ from typing import Any
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.model.problems import Problem, Severity
 from core.plan.confirmation import Confirmation, confirmation_for_policy
-from core.policy.model import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
+from core.policy.roles_and_rules import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import declared_policy, read_manifest
 from pipelines.agent.context import AgentContext
@@ -34,7 +34,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 POLICY_COMMANDS = "agent"
 """Author recorded for the first policy, which the agent records itself."""
 
-NEEDED = {
+REQUIRED_ROLES = {
     "peek": (VIEW, "look at rows"),
     "opinion": (OPERATE, "have Spark analyse statements"),
     "upgrade_shown": (OPERATE, "record what an upgrade test has shown"),
@@ -84,9 +84,9 @@ class PolicyEnforcement:
 
     def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
         """Raise Refused if a command requires a role that the policy does not grant to the caller."""
-        if op not in NEEDED or (op == "run" and args.get("act") in STOPPING):
+        if op not in REQUIRED_ROLES or (op == "run" and args.get("act") in STOPPING):
             return
-        role, words = NEEDED[op]
+        role, words = REQUIRED_ROLES[op]
         if op in OF_A_POLICY and caller.uid == os.getuid():
             return
         if op == "run" and args.get("act") in OVERRULING and self.is_named(APPROVE, caller):

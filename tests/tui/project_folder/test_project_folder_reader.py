@@ -10,7 +10,7 @@ from core.project_reader import loader
 from tests.tui.conftest import FILES
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import select_environment
-from tui.project_folder.project_reader import ProjectReader
+from tui.project_folder.project_folder_reader import ProjectReader
 
 
 def reader(folder: Path) -> ProjectReader:

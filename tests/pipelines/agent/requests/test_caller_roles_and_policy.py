@@ -16,14 +16,14 @@ from agent_scenarios import in_a_thread
 from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
-from core.policy.model import Policy
+from core.policy.roles_and_rules import Policy
 from core.project_reader.manifest import declared_policy
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests import socket_server
+from pipelines.agent.requests.caller_roles_and_policy import REQUIRED_ROLES, record_first
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.command_log import STORED
-from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
@@ -311,9 +311,9 @@ def refused_for_a_role(commands: CommandHandler, caller: Caller, op: str, args: 
     return False
 
 
-@pytest.mark.parametrize("op", sorted(NEEDED))
+@pytest.mark.parametrize("op", sorted(REQUIRED_ROLES))
 def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -> None:
-    role = NEEDED[op][0]
+    role = REQUIRED_ROLES[op][0]
     may = {"view": {70001, 70002, 70003, 70005}, "operate": {70001, 70003}, "approve": {70002}}[role]
     for uid in (70001, 70002, 70003, 70004, 70005):
         found = refused_for_a_role(roles, Caller(1, uid, None), op, REQUESTS.get(op, {}))

@@ -16,8 +16,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_driver, run_ends
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.runs.run_ends import end_unexecutable
-from tests.pipelines.agent.runs.test_ended_runs import WHY, accept, end
-from tests.pipelines.agent.runs.test_heard_words import (
+from tests.pipelines.agent.runs.test_commands_during_runs import (
     REBUILD,
     SERVING,
     UPPER,
@@ -28,6 +27,7 @@ from tests.pipelines.agent.runs.test_heard_words import (
     step_of,
     tell,
 )
+from tests.pipelines.agent.runs.test_ended_runs import WHY, accept, end
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     Killed,

@@ -48,7 +48,7 @@ def planner_input(reader: "LedgerReader") -> PlannerInput:
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
     """Return the deployments that the ledger of an environment describes, computed by the agent's own function."""
-    from state.planner_input import observe as observe_deployments
+    from state.planner_input_from_registry import observe as observe_deployments
 
     return observe_deployments(
         reader.deployments(include_deleted=True),

@@ -7,7 +7,7 @@ from ledger_rows import deployment_row
 
 from core.model.names import TableName
 from core.observed.planner_input import ObservedDeployment
-from state.planner_input import observe
+from state.planner_input_from_registry import observe
 
 A = TableName("a")
 

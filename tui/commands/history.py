@@ -1,0 +1,15 @@
+"""The command `history`."""
+
+import time
+
+from tui.command_line.context import CommandContext
+from tui.presentation.reports.table_history import history_as_json, history_lines
+from tui.services.deployed_statements import history_of
+
+
+def history(context: CommandContext) -> int:
+    """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
+    table = context.operations.statement(context.args.table)[0].table
+    found = history_of(context.operations.reader, table, context.args.limit)
+    context.voice.answer(history_as_json(table, found), lines=history_lines(found, time.time()), hang=23)
+    return 0
