@@ -26,7 +26,7 @@ REBUILDS = frozenset(
         Strategy.CHAIN,
     }
 )  # fmt: skip
-"""Strategies that write all rows of a table again, or create a new version of the table."""
+"""Strategies that rebuild a table: by creating a new version, or by rewriting the rows of the current one (KEYED)."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: StrategyRefusal.REBUILD_ASKED,
@@ -47,19 +47,18 @@ _SAME_QUERY = frozenset(
         ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING, ChangeKind.POOL,
     }
 )  # fmt: skip
-"""Kinds of change that change neither the query nor its state."""
 
 
 Offer = tuple[str, Fact[StrategyNote] | None]
-"""A strategy and its note for operators; the note is None if there is nothing to add."""
+"""A strategy and an optional note for operators."""
 
 
 def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, Fact[StrategyNote] | None]:
-    """Return the strategies that are allowed for a table of the plan, each with its note for operators or None.
+    """Return the strategies allowed for a table, each with an optional note for operators.
 
-    The result is empty if the table is external or not declared, or if the plan does not start, restart or rebuild it.
+    Empty if the table is external or undeclared, or if the plan neither starts, restarts nor rebuilds it.
     """
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
@@ -75,7 +74,7 @@ def why_not(
     table: TableName,
     strategy: str,
 ) -> Refusal | None:
-    """Return why a strategy is not allowed for a table; None if it is allowed, or if there is no specific reason."""
+    """Return why a strategy is not allowed for a table; None if it is allowed or no specific reason is known."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.parsed is None:
         return StrategyRefusal.NO_STATEMENT.of()
@@ -85,9 +84,9 @@ def why_not(
 
 
 def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a new version would accept outdated rows: it would not know the latest sequence of each key.
+    """Return the refusal to start a new version that does not know the latest sequence of each key.
 
-    None if the table does not upsert rows by a sequence, or is not deployed.
+    Such a version would accept outdated rows. None if the table does not upsert by sequence or is not deployed.
     """
     settings = table.settings
     if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
@@ -99,7 +98,7 @@ def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[Strategy
 
 @dataclass(frozen=True, slots=True)
 class StrategyCase:
-    """Determines which strategies are allowed for a statement, given all decisions of the plan.
+    """Decides which strategies are allowed for one statement, given all decisions of the plan.
 
     Each `not_…` method returns why a strategy is not allowed, or None if it is allowed.
     """
@@ -111,9 +110,9 @@ class StrategyCase:
     decision: TableDecision
 
     def offers(self) -> Iterator[Offer]:
-        """Yield the strategies that fit the decision's action, the default first, each with its note.
+        """Yield the candidate strategies for the decision's action, the default first, each with an optional note.
 
-        Callers must leave out a strategy that `not_positioned` rules out.
+        Callers must filter out strategies that `not_positioned` rules out.
         """
         match self.decision.action:
             case Action.START:
@@ -163,7 +162,7 @@ class StrategyCase:
             yield Strategy.IN_PLACE, StrategyNote.MIXED.of()
 
     def why_not(self, strategy: str) -> Refusal | None:
-        """Return why a strategy is not allowed; None if it is allowed, or if there is no specific reason."""
+        """Return why a strategy is not allowed; None if it is allowed or no specific reason is known."""
         if why := self.not_positioned(strategy):
             return why
         starts = self.decision.action is Action.START
@@ -191,12 +190,10 @@ class StrategyCase:
 
     @property
     def _own(self) -> Change:
-        """The change to the statement itself, ignoring changes to its parents."""
         return self.context.changes.of(self.table.name)
 
     @property
     def _edits(self) -> frozenset[ChangeKind]:
-        """The kinds of all differences between deployed and declared revision; empty if the deployed one is unknown."""
         compared = self.context.changes.compared(self.table.name)
         return kinds_between(*compared) if compared is not None else frozenset()
 
@@ -205,7 +202,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot start from new rows only (SEEDED); None if it can, and for other strategies."""
+        """Return why a SEEDED start (new rows only) is impossible; None if it is possible, and for other strategies."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -218,7 +215,7 @@ class StrategyCase:
         return forgotten_sequences(self.context, self.table)
 
     def not_carried_over(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start empty at the offsets that the old one has reached; None if it can."""
+        """Return why a new version cannot start empty at the old version's offsets; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:
@@ -226,7 +223,7 @@ class StrategyCase:
         return self._other_positions()
 
     def not_forked(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start with the rows, offsets and state of the old version; None if it can."""
+        """Return why a new version cannot take over the old version's rows, offsets and state; None if it can."""
         settings = self.table.settings
         if settings.upserts:
             remembers = settings.deletes and settings.sequence
@@ -268,11 +265,11 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot upsert all of its rows into the existing table again; None if it can."""
+        """Return why the statement cannot rewrite all rows of its existing table by key; None if it can."""
         return not_keyed(self.context, self.table, self.decision, self.decisions)
 
     def not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why the pointer cannot serve the old rows together with a new version of new rows; None if it can."""
+        """Return why the pointer cannot serve the union of the old version and a new one; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -297,14 +294,11 @@ class StrategyCase:
         return self._other_positions()
 
     def not_in_place(self) -> Refusal | None:
-        """Return why a statement cannot continue from its checkpoint instead of being rebuilt; None if it can."""
+        """Return why the statement cannot continue from its checkpoint instead of being rebuilt; None if it can."""
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why a restart from the checkpoint cannot replace the rebuild; None if it can.
-
-        Parents that the plan re-creates are not taken into account.
-        """
+        """Return why no restart from the checkpoint can replace the rebuild, re-created parents aside, or None."""
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))
@@ -318,7 +312,7 @@ class StrategyCase:
         return refused.of() if refused is not None else None
 
     def not_seamed(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot keep its table and continue with a re-created parent; None if it can."""
+        """Return why the statement cannot keep its table and continue with a re-created parent; None if it can."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:
@@ -326,7 +320,7 @@ class StrategyCase:
         return self._not_moved()
 
     def _not_moved(self) -> Fact[StrategyRefusal] | None:
-        """Return why a statement cannot continue with a different version of a table that it streams."""
+        """Return why the statement cannot continue with another version of a streamed parent; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

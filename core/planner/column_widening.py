@@ -1,4 +1,4 @@
-"""Columns of a deployed table that are widened in place, and how this affects the table's readers."""
+"""In-place widening of columns in deployed tables, and its effect on the readers of the tables."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 
 @dataclass(frozen=True, slots=True)
 class WiderType:
-    """A column that is widened in place, with its old and its new type."""
+    """A column that is widened in place, with its old and new type."""
 
     column: str
     was: str
@@ -30,7 +30,7 @@ class WiderType:
 
 
 def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, ...]:
-    """Return the columns that a table's pending change widens in place, in declaration order; empty if none."""
+    """Return the columns that a table's pending change widens in place, in declaration order."""
     if context.changes.of(table).kind is not ChangeKind.COLUMN_WIDENED:
         return ()
     old = context.revisions.deployed(table)
@@ -42,15 +42,15 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def notice_of_ended_readers(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that altering a table makes Spark end the queries that read it."""
+    """Return the notice that Spark ends the queries reading a table when the table is altered."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of how a reader uses a widened column of its parent; None if it uses no widened column.
+    """Return a notice of where a reader uses a widened column of its parent; None if it uses none.
 
-    A stateful reader is treated as using a column if its SQL mentions the column's name or contains a star.
+    A stateful reader counts as using a column if its SQL mentions the column's name or selects a star.
     """
     reader = walk.context.declared.tables.get(child)
     if reader is None or reader.parsed is None:
@@ -68,9 +68,9 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to widen a table's column if a reader's state, files or column types cannot hold the wider type.
+    """Refuse to widen a column if a reader's state, files or column types cannot hold the wider type.
 
-    Warn instead if only large values would make the reader fail.
+    Warn instead if the reader would fail only on values that are too large for its own column.
     """
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)
@@ -95,10 +95,7 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Yield each widened column with a column that the reader computes from it and that has a narrower type.
-
-    Columns that the reader casts explicitly keep their type and are left out.
-    """
+    """Yield widened columns with the narrower columns that the reader computes from them without an explicit cast."""
     from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind
     from core.sql.lineage.statement_lineage import lineage_of

@@ -1,6 +1,6 @@
-"""The planner's input, divided by subject: declared tables, observed tables, revisions, changes and bindings.
+"""The planner's input by subject: declared tables, observed tables, revisions, changes and bindings.
 
-Each planning function receives only the subjects that it needs. Results are computed once per table.
+Planning functions receive only the subjects that they need. Results are computed once per table.
 """
 
 from collections.abc import Mapping
@@ -28,23 +28,23 @@ from core.project_reader.revision_reader import read_revision, revision_of
 
 
 class DeclaredTables:
-    """The tables that a project declares, and the environment for which the plan is made."""
+    """The tables that a project declares, and the environment to plan for."""
 
     def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
         self.project = project
         self.environment = environment
         self._like = like
         self.tables: Mapping[TableName, Table] = project.tables
-        """Declared tables by name; tables that are only deployed are not included."""
+        """Declared tables by name, without tables that are only deployed."""
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of the declared reads; it is shared with `like` if all tables read the same tables there."""
+        """The graph of declared reads, shared with `like` if both projects have the same reads."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return the sorted tables of a table's statement set, including itself; empty if external or undeclared."""
+        """Return the tables in a table's statement set, including itself, sorted; empty if external or undeclared."""
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
@@ -65,48 +65,48 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of one environment, completed where an observation gives only the state of a table."""
+    """The observed deployments of one environment; defaults fill in what an observation omits."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
         self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
-        """Observations by table, sorted by name. A deployed statement without an observed version has version 1."""
+        """Observations by table, sorted by name; a deployed statement without an observed version gets version 1."""
 
     def statistics(self, table: TableName) -> TableStatistics:
-        """Return a table's measurements; every value is unknown if the table was not measured."""
+        """Return the measurements of a table; all values are unknown if it was never measured."""
         return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
-        """Return the names of all tables that are declared or deployed, sorted."""
+        """Return all declared or deployed tables, sorted by name."""
         deployed = (table for table in self.deployments if self.is_deployed(table))
         return tuple(sorted({*self._declared.tables, *deployed}))
 
     def known(self) -> set[TableName]:
-        """Return the names of all tables that are declared, deployed or in the trash."""
+        """Return all tables that are declared, deployed or in the trash."""
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
-        """Return the observed deployment of a table. Its state is ABSENT if there is no observation of the table."""
+        """Return the observed deployment of a table; its state is ABSENT if the table was not observed."""
         return self.deployments.get(table, _ABSENT)
 
     def replaced_versions_kept_running(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return the replaced versions of a table that are kept running or have failed, each with its bindings."""
+        """Return a table's replaced versions that are kept running, including failed ones, each with its bindings."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
 
     def is_deployed(self, table: TableName) -> bool:
-        """Return whether a table is deployed, regardless of its state."""
+        """True if a table is deployed, running or not."""
         return self.deployment(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """Return whether a table is RUNNING; degraded, pending and starting tables are not."""
+        """True if a table is RUNNING; degraded, pending and starting tables do not count."""
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
-        """Return whether a table is filled outside Headgate.
+        """True if a table is filled outside Headgate.
 
-        An undeclared table is external if it is deployed as version 0.
+        An undeclared table is external if its deployed version is 0.
         """
         declared = self._declared.tables.get(table)
         if declared is not None:
@@ -114,19 +114,18 @@ class ObservedTables:
         return self.is_deployed(table) and self.deployment(table).version == 0
 
     def next_version(self, table: TableName) -> int:
-        """Return the number of the version that a start or rebuild would create; 0 for an external table."""
+        """Return the version number that a start or rebuild would create; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
-        """Return a table's serving version, or the next version to be created if the table is not deployed."""
+        """Return the serving version of a table; if it is not deployed, the version that a start would create."""
         seen = self.deployment(table)
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
-        """Fill in version 1 and its pointer if the observation gives only the state of a table.
+        """Fill in version 1 and its pointer where only a state was observed.
 
-        If the declared table tracks columns, a checkpoint that was lost to renamed or dropped columns is treated as
-        intact.
+        If the table tracks columns, a checkpoint lost to renamed or dropped columns counts as intact.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -146,7 +145,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed revisions of tables; `parse_cache` and `like` only save parsing the same SQL twice."""
+    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid parsing the same SQL twice."""
 
     def __init__(
         self,
@@ -163,7 +162,7 @@ class TableRevisions:
         self._deployed: dict[TableName, Revision | None] = {}
 
     def declared(self, table: TableName) -> Revision:
-        """Return the revision of a declared table."""
+        """Return the declared revision of a table; KeyError if the table is not declared."""
         if table not in self._declared:
             declared = self._declared_tables.tables[table]
             known = self._like.declared(table) if self._like and self._like.is_declared_object(declared) else None
@@ -171,7 +170,7 @@ class TableRevisions:
         return self._declared[table]
 
     def is_declared_object(self, declared: Table) -> bool:
-        """Return whether `declared` is the same object as the declared table of its name, not merely an equal one."""
+        """True if `declared` is the very object that the project holds for its table, not merely an equal one."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -181,7 +180,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision of a table that has the given SQL and YAML; None if neither has."""
+        """Return the declared or deployed revision of a table with exactly these SQL and YAML texts, or None."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -202,8 +201,8 @@ class TableRevisions:
 class TableChanges:
     """The changes from deployed to declared revisions, classified once per table.
 
-    `answers` contains Spark's answers as JSON by question key, and the results of upgrade tests. `engine` is the Spark
-    version of the pool, empty if unknown.
+    `answers` maps question keys to Spark's answers as JSON, and also holds the results of upgrade tests. `engine` is
+    the pool's Spark version; empty if unknown.
     """
 
     def __init__(
@@ -233,14 +232,11 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change for a table that starts for the first time, including Spark's verdict on its statement."""
+        """Return the change for a table's first start, including Spark's verdict on its statement."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the request for Spark to analyse the declared SQL of a table, and its deployed SQL if there is any.
-
-        None if there is nothing to analyse.
-        """
+        """Return the request for Spark to analyse a table's declared and deployed SQL, or None if not needed."""
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -249,9 +245,9 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and the declared revision of a table; None if the deployed revision is unknown.
+        """Return the deployed and declared revisions of a table; None if the deployed one is unknown.
 
-        The revisions of a statement include the columns of its parents, the pool and the Spark version.
+        For a statement, both include the parents' columns, the pool and the Spark version.
         """
         seen, old, new = (
             self._observed.deployment(table),
@@ -269,17 +265,16 @@ class TableChanges:
         )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the deployed columns that are no longer declared; empty if the deployed SQL is unknown."""
+        """Return deployed columns that are no longer declared; empty if the deployed SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return the declared columns that the deployed table does not have; empty if its SQL is unknown."""
+        """Return declared columns that the deployed table lacks; empty if its deployed SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(self._revisions.declared(table), old) if old is not None else ()
 
     def _changed_from(self, table: TableName) -> Revision | None:
-        """Return the deployed revision of a changed table; None if it is unchanged or its deployed SQL is unknown."""
         if self._observed.deployment(table).deployed is None or self.of(table).kind is ChangeKind.NONE:
             return None
         return self._revisions.deployed(table)
@@ -295,10 +290,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change that results from another pool or Spark version alone, with unchanged SQL and YAML.
-
-        An unknown pool or Spark version is treated as unchanged.
-        """
+        """Return the change caused by another pool or Spark version alone; an unknown one counts as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -309,7 +301,6 @@ class TableChanges:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Return the column names of each known parent of a revision, as deployed or as declared."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
@@ -335,7 +326,7 @@ class TableChanges:
 
 
 class TableBindings:
-    """The bindings of deployed tables, by reader and by parent; building takes time linear in tables and bindings."""
+    """The bindings of deployed tables, by reader and by parent; construction is linear in tables and bindings."""
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -352,15 +343,15 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return the bindings of a table's serving version; they are derived from its SQL if they were not observed."""
+        """Return the bindings of a table's serving version; if none were observed, they are derived from its SQL."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Return the deployed tables that are bound to any version of a table, sorted by name."""
+        """Return the deployed tables bound to any version of a table, sorted by name."""
         return self._readers.get(table, ())
 
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
-        """Return the bindings of a revision to its parents' serving versions.
+        """Return the bindings of a revision to the serving versions of its parents.
 
         A parent that is not deployed is bound to the version that its first start will create.
         """
@@ -382,13 +373,13 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the key by which bindings are sorted: parent, version, and streamed before static."""
+    """Return the sort key of a binding: parent, then version, then streamed before static."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """The project and the observed state of one environment, as the planner reads them."""
+    """The declared project and the observed state of one environment, as input of the planner."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -409,7 +400,7 @@ def planning_context(
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    Parsed revisions are reused from `like`, a context with mostly the same SQL.
+    `like` is a context with mostly the same SQL; its parsed revisions are reused.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

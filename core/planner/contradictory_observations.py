@@ -1,4 +1,4 @@
-"""Checks a document of observations for contradictions in itself or with the project, before a plan uses it."""
+"""Checks a document of observations for contradictions, within itself or with the project."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,10 +14,10 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States in which a query exists; its inputs must then exist too, because a table that has readers is never deleted."""
+"""States with a running query. Its inputs must exist, because tables with readers are never deleted."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
-"""Keys of a document that are valid only for a table that has a version."""
+"""Document keys that are valid only for a table with a version."""
 
 
 def impossible_observations(
@@ -26,10 +26,10 @@ def impossible_observations(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each observation that no sequence of deploys, stops and deletes could produce.
+    """Return a Problem for each observation that no sequence of deploys, stops and deletes can produce.
 
-    Problems are sorted by table; the `detail` of a Problem is the offending key of the document. A table that the
-    document omits is treated as absent. Documents exported by an agent never have such problems.
+    Problems are sorted by table; `detail` is the offending document key. Tables that the document omits count as
+    absent. Documents exported by an agent never have such problems.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -40,7 +40,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return the problems, each with the position of its key in the document, sorted by position."""
+    """Return the problems with the document positions of their keys, sorted by position."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)
@@ -49,7 +49,7 @@ def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, 
 
 
 _Wrong = Iterator[tuple[str, str, str]]
-"""Triples of the offending key, the sentence on what is wrong with the table, and the remedy."""
+"""Triples of the offending document key, the predicate of a sentence about the table, and the remedy."""
 
 
 def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
@@ -117,10 +117,7 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Yield an entry for each input in a running statement's SQL that is declared but was never deployed.
-
-    Undeclared inputs are not reported, because they may be external.
-    """
+    """Undeclared inputs are not reported, because they may be external."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
@@ -130,7 +127,6 @@ def _wrong_with_parents(
 
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the deployed SQL of a table is known."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
@@ -142,7 +138,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Return the existing versions of a table; version 1 is assumed if only the table's state was observed."""
+    """Version 1 is assumed if only a state was observed."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)

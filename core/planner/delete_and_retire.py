@@ -1,4 +1,4 @@
-"""Plans that delete tables or retire replaced versions; neither removes anything that is still being read."""
+"""Plans that delete tables or retire replaced versions; neither removes a version that is still read."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -25,13 +25,13 @@ from core.sql.statement import describe_log_start, read_log_start
 
 @dataclass(slots=True)
 class DeleteDecisions(WarningsAndRefusals):
-    """The tables that a delete includes, with the refusals and warnings found so far."""
+    """The tables that a delete includes, with the refusals and warnings so far."""
 
     tables: set[TableName] = field(default_factory=set)
 
 
 def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a delete: stop statements from sinks to sources, drop the pointers, then move all versions to the trash."""
+    """Draft a delete: stop statements sinks first, drop the pointers, then move all versions to the trash."""
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}
@@ -57,14 +57,14 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a table's serving and running versions and `rest`, latest version first; empty for an external table."""
+    # Version 0 is that of an external table.
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
     """Decide which tables a delete includes.
 
-    The request is refused if a table that it names still has active readers; any other table with readers is kept.
+    The request is refused if a table that it names has active readers. Other tables with readers are kept.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -91,7 +91,6 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
 
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
-    """Add the readers that the request allows to be deleted, at any depth downstream."""
     waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
@@ -102,16 +101,11 @@ def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecis
 
 
 def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName, ...]:
-    """Return the deployed tables in the statement set of a table, including the table itself."""
     return tuple(other for other in context.declared.statement_set(table) if context.observed.is_deployed(other))
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep each table that a remaining table needs, unless the request names it.
-
-    A remaining table needs the tables that it reads, and the other tables of its statement set. A kept table is a
-    remaining table as well.
-    """
+    """Keep unnamed tables that a remaining table reads or shares a statement set with; kept tables remain, too."""
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -151,7 +145,6 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
 
 
 def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete a table if the pointer of a remaining table points to it."""
     for other in observed.tables():
         target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
@@ -161,7 +154,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete a table that is read by a replaced, still running version of a remaining table."""
+    """Refuse to delete a table that is read by a replaced but still running version of a remaining table."""
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.replaced_versions_kept_running(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
@@ -170,7 +163,6 @@ def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions)
 
 
 def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
-    """Warn that a table's former versions are deleted with the table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
     stays, bases = {seen.version}, dict(seen.clones)
@@ -198,18 +190,18 @@ def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tu
 
 @dataclass(slots=True)
 class ReplacedVersions(WarningsAndRefusals):
-    """The replaced versions to retire, with the refusals and warnings found so far."""
+    """The replaced versions to retire, with the refusals and warnings so far."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
-    """Versions to retire of each table, latest first."""
+    """Versions to retire by table, latest first."""
 
 
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a plan that retires every version that once served and no longer does, readers first.
+    """Draft a plan that retires every version that has been replaced, readers first.
 
-    Versions that still run are stopped; then files and checkpoints go to the trash, where they stay until they are
-    purged. The plan is refused while anything reads such a version. Clones that never served are retired as well,
-    because the files of the cloned version cannot be removed while a clone exists.
+    Versions that still run are stopped, then files and checkpoints move to the trash until they are purged. The plan is
+    refused while anything reads such a version. Clones that never served are retired, too, because the files of the
+    cloned version cannot be removed while a clone exists.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -254,10 +246,7 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire versions that are read or have an open ticket; warn if a reader can then no longer roll back.
-
-    Readers are both serving versions and older versions that still run.
-    """
+    """Refuse to retire versions that are read or have an open ticket; warn if a reader loses its rollback."""
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):
@@ -295,7 +284,6 @@ def _refuse_under_clones(observed: ObservedTables, table: TableName, found: Repl
 
 
 def _names_read(bindings: Iterable[Binding], going: Mapping[tuple[TableName, int], str]) -> list[str]:
-    """Return the physical names of the versions to retire that the given bindings read."""
     return [going[b.parent, b.version] for b in bindings if (b.parent, b.version) in going]
 
 

@@ -1,4 +1,4 @@
-"""The draft of a deploy, before guards are applied: the decisions on all affected tables, and the resulting steps."""
+"""Draft of a deploy, before guards: the decisions about all affected tables, and the resulting steps."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -85,9 +85,9 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
 def _refuse_missing_columns(
     context: PlanningContext, found: DeployDecisions, bindings: Mapping[TableName, tuple[Binding, ...]]
 ) -> None:
-    """Refuse statements that read a declared column which the parent's version that they are bound to lacks.
+    """Refuse statements that read a declared column which is missing from the parent version they are bound to.
 
-    The plan does not deploy that declaration, so the start would fail.
+    The plan does not deploy the parent's declaration, so the start would fail.
     """
     tables = context.declared.tables
     for table, decision in found.by_table.items():
@@ -116,7 +116,7 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return which of `names` a statement cannot resolve if a parent has only these columns; a star reads no name."""
+    """Return which of `names` a statement cannot resolve if `parent` has only `columns`; a star reads no name."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -134,7 +134,7 @@ def _use_orphan_versions(
 ) -> dict[TableName, OtherVersion]:
     """Reuse an orphan of the failed run for each rebuild that would create an identical version.
 
-    Updates `decisions` and `versions`, and returns the reused orphans by table.
+    Updates `decisions` and `versions`; returns the reused orphans.
     """
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
@@ -162,10 +162,7 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash.
-
-    An orphan that has readers is kept, and so is every version that it reads.
-    """
+    """Return the orphans to move to the trash: all except those with readers, and the versions that those read."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -190,7 +187,6 @@ def _orphans_to_trash(
 
 
 def _old_version_stays(observed: ObservedTables, old: RetiredVersion) -> Fact[PlanWarningKind]:
-    """Return the warning that an old version is kept for its readers, either running or stopped."""
     seen = observed.deployment(old.table)
     if old.version == seen.version and seen.state in AT_REST:
         return PlanWarningKind.OLD_VERSION_RESTS.of(version=old.version, state=seen.state, readers=old.readers)
@@ -204,7 +200,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a table to the plan as kept, because the plan stops one of its old versions or trashes one of its orphans."""
+    """Add a kept table, because the plan stops one of its old versions or trashes one of its orphans."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -254,10 +250,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Split orphans into those that nothing reads, and those that a serving version reads, directly or indirectly.
-
-    Returns the two groups in this order.
-    """
+    """Return two groups of orphans: unread ones, and those that a serving version reads directly or indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside
@@ -281,8 +274,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A table that starts, is rebuilt or continues by a seam is bound to the latest versions of all parents. A table that
-    restarts is rebound only for its static sides. Any other action leaves the bindings as they are.
+    A start, rebuild or seam binds all parents to their latest versions. A restart rebinds only static sides. Other
+    actions leave the bindings as they are.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()
@@ -298,7 +291,6 @@ def _bindings_then(
 
 
 def _binding_after_plan(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
-    """Return the binding with the version that the parent has after the plan."""
     version = versions.get(binding.parent, binding.version)
     return binding if version == binding.version else replace(binding, version=version)
 

@@ -1,7 +1,7 @@
-"""Orphans, which are unfinished versions of a failed run: which ones a plan reuses and which it moves to the trash.
+"""Orphans (unfinished versions of a failed run): which ones a plan reuses, and which it moves to the trash.
 
-Only the orphans of tables in the plan, and the orphans that read them, are considered: a plan cannot be applied while
-another open run holds one of its tables.
+Only orphans of tables in the plan, and orphans that read them, are considered: a plan cannot be applied while another
+open run holds one of its tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from core.planner.retired_versions import RetiredVersion, reads_any
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Return the observations with orphans removed from the retained versions, for a plan that continues a run."""
+    """Return the observations without orphans among the retained versions, to plan the continuation of a run."""
     return {
         table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
@@ -32,7 +32,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the latest intact orphan with the declared SQL and YAML and the bindings `reads`; None if none exists."""
+    """Return the latest intact orphan with the declared SQL and YAML and exactly the bindings `reads`, or None."""
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (
@@ -66,8 +66,8 @@ def unused_orphans(
 ) -> tuple[RetiredVersion, ...]:
     """Return the orphans of `tables` that the plan does not use, sinks first, each with its readers.
 
-    For a table that starts anew (`fresh`), the version that never ran is treated as an orphan. Orphans that read a
-    returned orphan are returned as well.
+    For the tables in `fresh`, which start anew, the version that never ran is also an orphan. Orphans that read a
+    returned orphan are included.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

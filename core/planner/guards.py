@@ -1,6 +1,6 @@
-"""Guards, which check a plan's checkpoints, lost rows, replay, disk space, load on the pool, and need for approvals.
+"""Guards: checks of a plan's checkpoints, lost rows, replay, disk space, pool load and required approvals.
 
-A denial by a guard becomes a refusal of the plan. An unknown measurement is never treated as within a limit.
+A denial becomes a refusal of the plan. An unknown measurement never counts as within a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST, Strategy.KEYED})
 
 @dataclass(frozen=True)
 class GuardInput:
-    """The input of the guards: the nodes and steps of a plan, and the state of the environment."""
+    """Input of the guards: the nodes and steps of a plan, and the state of the environment."""
 
     declared: DeclaredTables
     observed: ObservedTables
@@ -39,7 +39,7 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The recorded policy, or else the declared one, with the declared protections included."""
+    """The recorded policy, or else the declared one, plus the declared protections."""
     headroom: Headroom
 
     @cached_property
@@ -61,24 +61,24 @@ class GuardInput:
 
     @cached_property
     def queries(self) -> int:
-        """Number of queries in the pool: running statements, plus older versions that are kept running."""
+        """Number of queries in the pool: running statements plus older versions that are kept running."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
     def protects(self, table: TableName) -> bool:
-        """Return whether a table or its environment is protected, so that the table must not be changed in place."""
+        """True if the table or its environment is protected against changes in place."""
         return self.policy.protected or table in self.policy.protected_tables
 
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, and the refusals and number of approvals that follow from their verdicts."""
+    """The guards of a plan, with the refusals and the number of approvals that follow from them."""
 
     guards: tuple[Guard, ...]
 
     @property
     def refusals(self) -> tuple[PlanRefusal, ...]:
-        """One refusal for each guard that denies the plan, with its remedy."""
+        """One refusal, with its remedy, for each guard that denies the plan."""
         return tuple(
             PlanRefusal("", g.summary, g.remedy or Sentence(""), g.name, kind=g.kind, fields=g.fields)
             for g in self.guards
@@ -87,7 +87,7 @@ class GuardVerdicts:
 
     @property
     def approvals(self) -> int:
-        """Number of people other than the author who must approve: 1 if a guard asks for approval, otherwise 0."""
+        """Number of approvals required from people other than the author: 0 or 1."""
         return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
@@ -101,7 +101,7 @@ def judge_plan(
     policy: Policy,
     headroom: Headroom,
 ) -> GuardVerdicts:
-    """Return the verdicts of all guards on a plan's nodes and steps, given the policy and the declared protections."""
+    """Judge a plan's nodes and steps by all guards, under the policy and the declared protections."""
     case = GuardInput(
         declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
     )
@@ -110,7 +110,7 @@ def judge_plan(
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
-    """Return the policy with the declared protections added; declarations never remove protection."""
+    """Declared protections are added; a declaration never removes protection."""
     protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
@@ -136,7 +136,6 @@ def _checkpoints(case: GuardInput) -> Guard:
 
 
 def _harm(case: GuardInput, tables: Iterable[TableName]) -> tuple[str, ...]:
-    """Return what a new checkpoint would do to these tables: `lose rows`, `write rows twice`, or both."""
     declared = map(case.declared.tables.get, tables)
     repeated = {
         table is not None and table_format(table.parsed_ddl.format).repeated_by_new_checkpoint for table in declared
@@ -169,9 +168,9 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny rebuilding a statement that has a rate limit and a watermark: reading history in small batches drops rows.
+    """Deny rebuilding a statement with a rate limit and a watermark: history read in small batches drops rows.
 
-    A statement that merely starts or resumes gets a warning, because it drops rows only if its backlog is large.
+    Starts and resumes get only a warning, because they drop rows only if the backlog is large.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -199,7 +198,6 @@ def _is_limited(table: Table | None) -> bool:
 
 
 def _in_place(case: GuardInput) -> Iterator[Guard]:
-    """Deny a change that mixes old and new rows in a protected table or in a protected environment."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
         yield Guard.of("in place", DENY, GuardFinding.PROTECTED_IN_PLACE.of(tables=tuple(wrong)))
@@ -310,7 +308,7 @@ def _disk(case: GuardInput) -> Guard:
 
 
 def _pool(case: GuardInput) -> Guard:
-    """Check the load that the plan adds to the pool; while a table is rebuilt, both of its versions run."""
+    # While a table is rebuilt, both of its versions run.
     begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
@@ -351,7 +349,6 @@ def _stopped(case: GuardInput) -> Guard | None:
 
 
 def _approval(case: GuardInput) -> Guard | None:
-    """Ask for an approval if the policy requires one, a table is protected, or a choice does less than the default."""
     reasons = tuple(_reasons_to_approve(case))
     return Guard.of("approval", NEEDS_APPROVAL, GuardFinding.APPROVAL.of(reasons=reasons)) if reasons else None
 
@@ -392,7 +389,7 @@ def _acted_on(case: GuardInput, action: Action) -> tuple[TableName, ...]:
 
 
 def _freeze(case: GuardInput) -> Guard | None:
-    """Return a guard that lists the freeze windows; whether one is active is checked when the plan is applied."""
+    # Whether a window is active is checked when the plan is applied.
     windows = case.policy.freeze
     return Guard.of("freeze", OK, GuardFinding.FROZEN.of(windows=tuple(windows))) if windows else None
 
@@ -400,10 +397,7 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """Return the guard for a measured value, with the verdict denied, approval needed, unknown or ok.
-
-    `limit` is the limit that the policy sets, if any; pass `denial` only if the value exceeds the limit.
-    """
+    """`limit` is None if the policy sets none; pass `denial` only if the value exceeds the limit."""
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
     if unknown and limit is not None:
@@ -426,7 +420,6 @@ def _disk_bytes(node: PlanNode) -> int | None:
 
 
 def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
-    """Return the sum of the nodes' known costs, and the tables whose cost is unknown."""
     total, unknown = 0, []
     for node in nodes:
         value = cost(node)
@@ -438,7 +431,6 @@ def _sum(nodes: Iterable[PlanNode], cost: Callable[[PlanNode], int | None]) -> t
 
 
 def _known(amount: Finding, value: float, unknown: Sequence[TableName]) -> Finding:
-    """Return the finding for a total: exact, a minimum if some values are unknown, or unknown if that minimum is 0."""
     if not unknown:
         return amount
     if not value:

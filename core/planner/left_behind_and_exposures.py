@@ -13,7 +13,7 @@ _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 
 
 def find_left_behind(walk: DeployWalk) -> None:
-    """Record every direct or indirect reader that stays on an old version, and warn about the direct readers."""
+    """Record all readers that stay on an old version, at any depth; warn if a direct one cannot be in the plan."""
     decisions = walk.found.by_table
     level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
     done: set[TableName] = set()
@@ -33,9 +33,9 @@ def find_left_behind(walk: DeployWalk) -> None:
 
 
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
-    """Return whether the plan moves a reader to its parent's new version.
+    """True if the plan moves a reader to its parent's new version.
 
-    A restart also moves a direct reader (`depth` 1) that only joins the parent as a static side.
+    A restart also moves a direct reader (`depth` 1) that joins the parent only as a static side.
     """
     known = walk.found.by_table.get(child)
     if known is None:
@@ -44,7 +44,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    """Return whether the reader restarts and only joins its parent as a static side, which each start binds again."""
+    # Static sides are bound again at each start.
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 
@@ -71,14 +71,14 @@ def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
 
 
 def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]) -> tuple[Exposure, ...]:
-    """Return the exposures of tables that are rebuilt, rewritten, altered or deleted, sorted by table and name."""
+    """Return the exposures of rebuilt, rolled back, undeleted, altered or deleted tables, sorted by table and name."""
     return exposures_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the exposures of tables, each with the version name that the pointer will serve, by table and name."""
+    """Return the exposures of tables, each with the physical name that the pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)
@@ -89,10 +89,7 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return the physical name that a table's pointer serves after the plan, empty after a delete.
-
-    None if exposures of the table are not affected.
-    """
+    """Return the physical name served after the plan: empty after a delete, None if exposures are not affected."""
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

@@ -1,6 +1,6 @@
-"""The operator's choices `--strategy`, `--from` and `--keep-table`, applied to the decisions of a deploy.
+"""Applies the operator's `--strategy`, `--from` and `--keep-table` to the decisions of a deploy.
 
-A choice that is not allowed for a table is refused, and the refusal lists the allowed strategies.
+A choice that is not allowed for a table is refused; the refusal lists the allowed strategies.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from core.text.sentence import Fact
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return the decision with the strategy that the operator chose for the table.
 
-    The decision is unchanged if no strategy was chosen or the chosen one is not allowed.
+    Unchanged if the operator chose none, or if the chosen strategy is not allowed.
     """
     choice = walk.choices.get(table)
     if choice is None:
@@ -52,7 +52,6 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 def _in_the_same_table(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> TableDecision:
-    """Return the decision to rewrite the existing table, with a notice about the old rows that will remain in it."""
     declared = walk.context.declared.tables[table]
     kept = replace(_with(decision, choice), keeps_rows=keys_stay(walk.context, declared))
     return _seeing(kept, rows_that_stay(walk.context, declared))
@@ -63,7 +62,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Return the decision to restart instead of rebuild, or the given decision if the strategy is not allowed."""
+    """Return the decision to restart instead of rebuild; unchanged if the strategy is not allowed."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
@@ -77,9 +76,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Return whether a strategy is allowed; only CHAIN and KEYED are checked, because these two affect readers.
+    """True if a strategy is allowed; only CHAIN and KEYED are checked, because they affect readers.
 
-    Other strategies are checked by `refuse_unmet_choices`, after all decisions have been made.
+    `refuse_unmet_choices` checks all others once every decision is made.
     """
     declared = walk.context.declared.tables.get(table)
     if declared is None:
@@ -95,7 +94,7 @@ def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> Strateg
 
 
 def apply_start(walk: DeployWalk) -> None:
-    """Apply `--from` to the requested tables that start or are rebuilt, and align every start position to a window."""
+    """Apply `--from` to requested tables that start or are rebuilt, and align all start positions to windows."""
     start = walk.scope.request.start
     _warn_of_overridden_start(walk, start)
     for table in walk.scope.requested if start not in ("", EARLIEST) else ():
@@ -116,7 +115,6 @@ def apply_start(walk: DeployWalk) -> None:
 
 
 def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
-    """Warn about tables for which `--strategy` overrides `--from`."""
     for table, choice in walk.choices.items() if start else ():
         decision = walk.found.by_table.get(table)
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
@@ -126,7 +124,6 @@ def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
 
 
 def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision with the start position aligned to a window, and with the conditions on the input streams."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
@@ -155,17 +152,14 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
 
 
 def _conditions(conditions: Mapping[TableName, str]) -> tuple[str, ...]:
-    """Return the start conditions on the input streams, each prefixed with the name of its table, sorted by table."""
     return tuple(f"{table}.{condition}" for table, condition in sorted(conditions.items()))
 
 
 def _begun(decision: TableDecision, declared: Table, begins: Fact[Notice]) -> TableDecision:
-    """Return the decision with a notice of its start position, which differs if the table keeps one row per key."""
     return _seeing(decision, Notice.NEWEST_OF_KEY.of(begins=begins) if declared.settings.upserts else begins)
 
 
 def _begun_in_log(decision: TableDecision, declared: Table) -> TableDecision:
-    """Return the decision with every stream starting at a version or commit time in its table's log."""
     starts, at = log_starts(declared, decision.at), decision.at
     tables = tuple(start.table for start in starts)
     version = Notice.BEGINS_AT_VERSION.of(at=at, tables=tables)
@@ -179,7 +173,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that is not allowed for its table, and list the strategies that are."""
+    """Refuse every choice that is not allowed for its table, and list the allowed strategies."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -199,7 +193,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """Report that a rewrite in place has no swap to hold: refuse the table with `--hold`, otherwise warn."""
+    """A rewrite in place has no swap to hold: refuse it with `--hold`, but only warn if the policy sets the hold."""
     if walk.scope.request.hold:
         walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:
@@ -232,10 +226,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or that it needs a position.
-
-    None if neither is the case.
-    """
+    """Return why a strategy cannot start at the chosen position, or that it needs one; None if neither applies."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(walk.context.declared.tables, declared, at)
@@ -249,11 +240,6 @@ def _wrong_position(
 
 
 def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
-    """Return why a statement cannot start at a log position; None if no reason is known.
-
-    Possible reasons are a parent that the plan re-creates, a sequence whose latest values a new version would not know,
-    and commits that are missing from the log.
-    """
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
@@ -262,7 +248,7 @@ def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strategy
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:
-    """Refuse every table that the plan would create, rebuild or alter, because `--keep-table` forbids that."""
+    """Refuse every table that the plan would create, rebuild or alter despite `--keep-table`."""
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):
             continue

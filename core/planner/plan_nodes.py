@@ -1,4 +1,4 @@
-"""The nodes of a plan, one per table, built from declarations, observations and decisions; and the nodes' levels."""
+"""The nodes of a plan, one per table, built from declarations, observations and decisions; and their levels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ def changed_node(
     bindings: tuple[Binding, ...],
     costed: CostedOffers | None,
 ) -> PlanNode:
-    """Return the node of a table in a deploy, with the new and the deployed SQL and YAML.
+    """Return the node of a table in a deploy, with its new and its deployed SQL and YAML.
 
-    The node's costs are those of the first strategy in `costed`, which is the chosen one.
+    The costs are those of the first strategy in `costed`, which is the chosen one.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return the start conditions on a version's input streams; a kept or forked version retains its own."""
+    """Kept and forked versions retain their start conditions."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
@@ -97,7 +97,6 @@ def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[st
 def _texts_then(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
 ) -> RevisionTexts:
-    """Return the SQL and YAML of a declared table after the plan; empty if the plan keeps the table as it is."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
@@ -107,7 +106,7 @@ def _texts_then(
 
 
 def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table to be deleted, which may no longer be declared."""
+    """Return the node of a table to be deleted; the table may no longer be declared."""
     node = kept_node(context, table, level)
     what = "table data, offsets and state" if node.stateful else "table data and offsets"
     when = purged_after(context.declared.environment)
@@ -120,12 +119,12 @@ def deleted_node(context: PlanningContext, table: TableName, level: int) -> Plan
 
 
 def purged_after(environment: Environment) -> str:
-    """Return when an environment purges files in the trash, for example `7 days after the run`."""
+    """Return when an environment purges trashed files, for example `7 days after the run`."""
     return f"{environment.drop_after_d:g} {'day' if environment.drop_after_d == 1 else 'days'} after the run"
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a table that the plan keeps, built from its deployment and any declaration."""
+    """Return the node of a kept table, built from its deployment and, if present, its declaration."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
@@ -163,10 +162,10 @@ def plan_levels(
     *,
     every_version: bool,
 ) -> dict[TableName, int]:
-    """Return each table's level in the plan: 0 without parents in the plan, otherwise one more than its highest parent.
+    """Return the level of each table in the plan: 0 without parents, otherwise one more than its highest parent.
 
     Bindings to versions that are not in `versions` are ignored unless `every_version` is set, as for a delete. If the
-    bindings form a cycle, the declared reads are used, because declarations have no cycles.
+    bindings form a cycle, the declared reads are used instead, because they have no cycles.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

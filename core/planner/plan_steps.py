@@ -1,4 +1,4 @@
-"""The steps of a plan in execution order; each step waits only for the steps that it needs."""
+"""Builds the steps of a plan in execution order; each step waits only for the steps that it needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,18 +12,18 @@ from core.planner.retired_versions import RetiredVersion
 from core.text.sentence import Sentence
 
 Clones = tuple[tuple[int, int], ...]
-"""Pairs of a cloned version and the version from which it was cloned."""
+"""Pairs (clone, base) of a version and the version from which it was cloned."""
 
 _CAUGHT_UP = "the pointer moves only to a version that has caught up with its inputs"
 
 
 class StepBuilder:
-    """Builds the numbered steps of a plan, and records which earlier steps each later step must wait for."""
+    """Builds the numbered steps of a plan and their dependencies."""
 
     def __init__(self) -> None:
         self.all: list[Step] = []
         self._ready: dict[tuple[TableName, int], int] = {}
-        """The number of the step after which each version can be read."""
+        """Number of the step after which each version can be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
         self._validated: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
@@ -31,9 +31,9 @@ class StepBuilder:
         """Nodes that move to another version of a streamed parent, and whether each needs a pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
-        """The number of the step after which the readers that an ALTER stopped can continue, by version."""
+        """Number of each ALTER step that pauses readers, by version."""
         self._restarted: dict[TableName, int] = {}
-        """The number of the step after which a table that keeps its version reads its new inputs."""
+        """Number of the step after which a table that keeps its version reads its new inputs."""
 
     def add(
         self,
@@ -45,13 +45,12 @@ class StepBuilder:
         why: str | Sentence,
         tables: tuple[TableName, ...] = (),
     ) -> int:
-        """Append one step and return its number."""
+        """Append one step and return its number; numbers start at 1."""
         n = len(self.all) + 1
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why=Sentence(str(why)), tables=tables))
         return n
 
     def _add(self, do: StepKind, node: PlanNode, after: Iterable[int] = (), *, why: str | Sentence) -> int:
-        """Append a step for the version that a node has after the plan, and return the step's number."""
         return self.add(do, node.table, node.version, after, why=why)
 
     def deploy(
@@ -64,8 +63,8 @@ class StepBuilder:
     ) -> None:
         """Add the steps of one node that precede the swap; call this in topological order of the nodes.
 
-        `pauses_readers` means that the table cannot be altered while a query streams it. `existing` is the version to
-        continue with: an orphan of a failed run, or a version that served before.
+        `existing` is the version to continue with: an orphan of a failed run, or a former version. With
+        `pauses_readers`, queries that read the table are stopped while it is altered.
         """
         self._nodes[node.table, node.version] = node
         match node.action:
@@ -96,9 +95,9 @@ class StepBuilder:
                 pass
 
     def validate(self, nodes: Sequence[PlanNode]) -> None:
-        """Add a step for each rebuilt version that compares it with the serving version once it has caught up.
+        """Add a step for each rebuilt version that compares it with the serving version after catch-up.
 
-        Versions whose strategy leaves rows out are not compared, and neither are versions that read them.
+        Versions whose strategy leaves out rows are not compared, nor are versions that read them.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -112,9 +111,9 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add the single swap of all nodes that change their version, sinks first; return its number or None.
+        """Add one swap of all nodes that change their version, sinks first; return its number, or None if none does.
 
-        With `hold`, the swap waits for an operator once every version has caught up and been compared.
+        With `hold`, the swap waits for an operator after catch-up and validation.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
@@ -134,7 +133,7 @@ class StepBuilder:
         return (self._caught_up[table, version], *((validated,) if validated else ()))
 
     def seams(self, swap: int | None) -> None:
-        """Add the steps that move readers to a new version of a streamed parent (seams); they come after the swap."""
+        """Add the steps that move readers to a new version of a streamed parent (seams), after the swap."""
         for node, needs_pointer in self._seams:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
@@ -145,19 +144,19 @@ class StepBuilder:
                 self._point(node, n)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
-        """Add a step that stops an old version after its readers have stopped or moved to another version."""
+        """Add a step that stops an old version once its readers have stopped or moved to another version."""
         behind = [n for reader in readers for n in self._stopped.get(reader, ())]
         behind += [self._restarted[reader] for reader in readers if reader in self._restarted]
         n = self.add(StepKind.STOP, old.table, old.version, (*after, *behind), why=why)
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Add a step that keeps an old version running for a while after the swap; the agent stops it later."""
+        """Add a step that keeps an old version running after the swap (soak); the agent stops it later."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Add a step that moves an orphan to the trash once the orphan is stopped and its replacement has started."""
+        """Add a step that moves an orphan to the trash once it is stopped and its replacement has started."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
@@ -171,10 +170,10 @@ class StepBuilder:
         readers_of: Mapping[TableName, Sequence[TableName]],
         clones: Mapping[TableName, Clones],
     ) -> None:
-        """Add steps that stop statements from sinks to sources, drop the pointers, and move every version to the trash.
+        """Add steps that stop statements sinks first, drop the pointers, and move every version to the trash.
 
-        `nodes` are ordered sinks first. `existing` lists versions latest first, because a clone must go before the
-        older version from which it was cloned.
+        `nodes` are ordered sinks first. `existing` lists versions latest first, because a clone must be removed before
+        the version from which it was cloned.
         """
         stops = self._stopped
         for node in nodes:
@@ -195,14 +194,14 @@ class StepBuilder:
                 aside[version] = self.trash(node.table, version, after)
 
     def trash(self, table: TableName, version: int, after: Iterable[int]) -> int:
-        """Add a step that moves a version with its checkpoint to the trash, and return the step's number."""
+        """Add a step that moves a version and its checkpoint to the trash; return its number."""
         why = f"{physical_name(table, version)} and its checkpoint are in the trash"
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that a node waits for: streamed parents must be readable, and static sides must be complete.
+        """Return the steps that a node waits for: streamed parents must be readable, and static sides complete.
 
-        A node that merely resumes after a parent is altered waits only for the step that alters the parent.
+        A node that merely resumes after a parent is altered waits only for that ALTER step.
         """
         found = []
         for binding in node.bindings:
@@ -214,10 +213,10 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side has all of its rows; None if it has them already.
+        """Return the step after which a static side is complete; None if it already is.
 
-        Steps that wait for the static side and the tables upstream of it are added where they are missing. External
-        tables, and tables that the plan does not change, are complete.
+        Adds the missing catch-up steps of the static side and its upstream tables. External tables and tables that the
+        plan does not change are complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:
@@ -240,7 +239,7 @@ class StepBuilder:
         self._catch_up(node, (self._create(node, why=f"beside {beside}"),))
 
     def _create(self, node: PlanNode, *, why: str) -> int:
-        """Add the steps that create and start a version; return the number of the step after which it is readable."""
+        """Add the steps that create and start a version; return the step after which it can be read."""
         needs = self._needs(node)
         ready = self._add(StepKind.CREATE, node, needs, why=why)
         if node.strategy in FORKS:
@@ -251,12 +250,10 @@ class StepBuilder:
         return self._make_ready(node, self._add(StepKind.START, node, (ready, *needs), why=node.reason.clause))
 
     def _make_ready(self, node: PlanNode, n: int) -> int:
-        """Record step `n` as the one after which the node's version can be read, and return `n`."""
         self._ready[node.table, node.version] = n
         return n
 
     def _rewrite(self, node: PlanNode, *, needs_pointer: bool) -> None:
-        """Add the steps that read all input again and upsert each row into the existing table by its key."""
         why = "on a new checkpoint, from the earliest row, every row is upserted again by its key"
         n = self._restarted[node.table] = self._make_ready(
             node, self._add(StepKind.REWRITE, node, self._needs(node), why=why)
@@ -266,14 +263,12 @@ class StepBuilder:
             self._point(node, n)
 
     def _restore(self, node: PlanNode) -> None:
-        """Add the steps that take a version out of the trash, resume it, and set the pointer to it."""
         name = physical_name(node.table, node.version)
         restore = self._add(StepKind.RESTORE, node, self._needs(node), why=f"{name} and its checkpoint are back")
         resume = self._add(StepKind.RESUME, node, (restore, *self._needs(node)), why=node.reason.clause)
         self._point(node, self._make_ready(node, resume))
 
     def _adopt(self, node: PlanNode, existing: OtherVersion) -> None:
-        """Add the steps that continue with an existing version: an orphan, or a version that served before."""
         before = self._needs(node)
         if not existing.running:
             why = f"{physical_name(node.table, node.version)} already exists"

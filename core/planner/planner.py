@@ -1,4 +1,4 @@
-"""Planning as a pure function of project, environment, observations and request; all processes get the same plan."""
+"""Planning as a pure function of project, environment, observations and request: all processes get the same plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -46,10 +46,10 @@ def make_plan(
 ) -> Plan:
     """Return the plan for a request; a plan with `refusals` has no steps.
 
-    Raises UsageError if the project does not declare the environment. `parse_cache` only saves time. `answers` maps
-    question keys to Spark's answers as JSON; an answer can only raise the severity of a change. `policy` is the
-    recorded policy, by default the declared one. `headroom` contains measurements of disk and pool, and `durations`
-    those of earlier steps. Time is linear in tables and reads.
+    Raises UsageError if the project does not declare the environment. `answers` maps question keys to Spark's answers
+    as JSON; an answer can only make a change more severe. `policy` is the recorded policy, by default the declared one.
+    `headroom` has measurements of disk and pool, `durations` those of earlier steps. `parse_cache` only saves time.
+    Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -96,7 +96,7 @@ def questions_of(
     observed: Mapping[TableName, ObservedDeployment],
     parse_cache: ParseCache | None = None,
 ) -> tuple[AnalysisQuestion, ...]:
-    """Return the requests to have Spark analyse the new and changed statements of a plan, in node order."""
+    """Return the requests for Spark to analyse the new and changed statements of a plan, in node order."""
     context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
     found = (
         context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
@@ -105,7 +105,7 @@ def questions_of(
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
-    """Return the plan with its predicted duration and its undo commands, neither of which is part of the hash."""
+    """Neither the predicted duration nor the undo commands are part of the plan's hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)

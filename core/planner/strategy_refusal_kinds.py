@@ -1,19 +1,19 @@
-"""The closed lists of reasons against a strategy or start position, and of notes on strategies."""
+"""The closed lists of reasons to refuse a strategy or start position, and of notes on strategies."""
 
 from core.text.sentence import Fact, FactKind
 
 
 class StrategyRefusal(FactKind):
-    """A reason why a strategy or start position is refused."""
+    """A reason to refuse a strategy or a start position."""
 
     NOT_HERE = "it does not apply to this change"
     NO_STATEMENT = "it has no statement"
     NOT_STARTED = "the plan does not start it"
     CHANGE_UNKNOWN = "what changed is unknown"
     UNPROVEN = "{evidence}"
-    """The evidence that makes the change unknown."""
+    """Filled with the evidence that leaves the change unproven."""
     LOST = "{what}"
-    """The agent's recorded reason for the loss of a checkpoint."""
+    """Filled with the agent's recorded reason for the loss of a checkpoint."""
 
     # About the statement itself.
     KEEPS_STATE = "it keeps state"
@@ -94,7 +94,7 @@ class StrategyRefusal(FactKind):
 
 
 class StrategyNote(FactKind):
-    """A note that an operator should read before choosing a strategy."""
+    """A note for the operator who chooses a strategy."""
 
     SEES_BOTH = "{rows}; until it has caught up, readers see old and new rows in any order"
     SAME_AS_OLD = "rows, positions and state are those of the old version, which is kept as a fallback"
@@ -122,4 +122,4 @@ class StrategyNote(FactKind):
 
 
 Refusal = Fact[FactKind]
-"""A `StrategyRefusal`, or a `CheckpointRefusal`: the reason why a changed statement cannot restart."""
+"""A `StrategyRefusal`, or a `CheckpointRefusal`: why a changed statement cannot restart from its checkpoint."""

@@ -4,13 +4,13 @@ from core.text.sentence import FactKind
 
 
 class PlanWarningKind(FactKind):
-    """A warning for the reviewer of a plan; the sentence follows `table: ` and may contain the table as `{table}`."""
+    """A warning for the reviewer of a plan; its text follows `table: ` and may contain the table as `{table}`."""
 
     # About its change and its state.
     NOT_CONFIRMED = "{evidence}"
-    """How Spark's analysis differs from Headgate's."""
+    """Filled with the difference between Spark's analysis and Headgate's."""
     CHANGE_UNKNOWN = "{evidence}"
-    """The evidence that makes the change unknown, so that the table is rebuilt."""
+    """Filled with the evidence that leaves the change unknown, so that the table is rebuilt."""
     CONFIGURATION_PINNED = "{evidence}; a rebuild would apply it"
     STAYS_STOPPED = "was stopped on purpose and stays stopped; name it to start it"
     STARTS_STOPPED = "was stopped on purpose; this plan starts it"
@@ -144,7 +144,7 @@ class PlanWarningKind(FactKind):
 
 
 class JoinCause(FactKind):
-    """A reason why an edited statement may produce more rows per input row."""
+    """A reason why an edited join may produce more rows per input row."""
 
     KEY_NOT_EQUATED = "it does not equate the key of {joined}, {keys:or}"
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
