@@ -1,4 +1,4 @@
-"""Paths of an environment, the same in console, agent and pool; they are only computed, nothing is created on disk."""
+"""Paths of an environment, as console, agent and pool compute them; this module creates nothing on disk."""
 
 import hashlib
 from collections.abc import Mapping
@@ -41,12 +41,12 @@ class EnvironmentPaths:
 
     @property
     def emergency(self) -> str:
-        """File of intents that could not be stored in the ledger, one JSON object per line."""
+        """The emergency journal: intents that could not be stored in the ledger, one JSON object per line."""
         return f"{self.home}/emergency.jsonl"
 
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
-    """Return an environment's home folder, as set by environment variables; symbolic links are not resolved."""
+    """Return an environment's home folder, derived from environment variables; symbolic links are not resolved."""
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
     root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
     return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
@@ -55,8 +55,8 @@ def environment_home(environ: Mapping[str, str], *, project: str, project_id: st
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
     """Return the paths of an environment, given its home folder and the agent's user id.
 
-    `home` must be an absolute path with links resolved. All processes must spell it alike, because the path of the
-    socket contains a hash of that spelling.
+    `home` must be an absolute path with links resolved. All processes must spell it identically, because the socket's
+    path contains a hash of that spelling.
     """
     # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
@@ -65,7 +65,7 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
     """Return the path of a project's parse cache, below HEADGATE_HOME if set, else below the user's cache folder.
 
-    The path is empty if neither folder is known; nothing is then cached.
+    The path is empty if neither folder is known; the cache is then disabled.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""

@@ -33,7 +33,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """Raised for received data that is not a valid frame, and for an outgoing message that exceeds the frame limit."""
+    """Raised for received data that is not a valid frame, and for an outgoing message that is too large for one."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:

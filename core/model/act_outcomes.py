@@ -1,4 +1,4 @@
-"""Outcomes of commands and of operator actions on individual statements, as values that render as sentences."""
+"""Outcomes of commands and of an operator's actions on single versions, with their wording."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ class CommandOutcome(StrEnum):
     """The outcome of a command, as stored in the command log and the audit log."""
 
     ACCEPTED = "accepted"
-    """Spark has accepted a start, but no first batch proves yet that it works."""
+    """Spark has accepted a start, but the first batch has not completed yet."""
     DONE = "done"
     RECORDED_LATE = "recorded late"
-    """Done, but recorded only later, because the ledger could not be written at the time."""
+    """Done, but recorded with a delay because the ledger could not be written at the time."""
     UNCHANGED = "unchanged"
     PARTLY = "partly"
     """Some statements were acted on; others were refused or failed."""
@@ -26,7 +26,7 @@ class CommandOutcome(StrEnum):
 
     @classmethod
     def of_error(cls, error: HeadgateError) -> Self:
-        """Return the outcome of a command that ended with an error."""
+        """Return `refused` for a Refused error and `failed` for any other."""
         return cls.REFUSED if isinstance(error, Refused) else cls.FAILED
 
 
@@ -79,7 +79,9 @@ class ActOutcome:
     version: int
     came: ActResult
     called_ms: float | None
-    """Milliseconds from the arrival of the command to the call that stops the query; None if there was no such call."""
+    """Milliseconds from receiving the command to asking Spark to stop the query; None if Spark was not asked to stop
+    it.
+    """
     took_ms: float
     recorded: bool = True
     """False if part of the action would be lost when the agent exits.
@@ -92,7 +94,7 @@ class ActOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the action is recorded and Spark has accepted it."""
+        """True if the action is recorded, did not fail, and needs no further confirmation of a stop."""
         return self.recorded and self.came not in UNCONFIRMED | FAILED
 
     @property
@@ -131,7 +133,7 @@ class ActOutcome:
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
-        """Rebuild an outcome from the output of `as_json`; an unknown kind of result is treated as unconfirmed."""
+        """Rebuild an outcome from the output of `as_json`; an unknown value of `came` is read as `SENT`."""
         came, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
@@ -145,7 +147,12 @@ class ActOutcome:
 
 
 def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
-    """Combine the outcomes of several actions into the outcome of their command."""
+    """Combine the outcomes of a command's actions into the outcome of the command.
+
+    If only some actions failed or were refused, the result is `PARTLY`. If all did, it is `FAILED` if any action
+    failed, else `REFUSED`. If none did, it is the first outcome found, in the order of `CommandOutcome`. At least one
+    action is required.
+    """
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):
         return next(each for each in CommandOutcome if each in found)
@@ -155,7 +162,7 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
     """Return 0 if every action succeeded, else the exit code that all failures share, or 1 if their exit codes differ.
 
-    A stop that Spark refused or has not confirmed has the exit code of `TryAgain`, since the agent keeps trying.
+    A failed stop, or an unsuccessful action without an error, has the exit code of `TryAgain`.
     """
     codes = {
         TryAgain.exit_code

@@ -94,11 +94,11 @@ NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
 """Steps that cannot be undone; each waits for the first batch of every query that an earlier step started."""
 
 POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
-"""Steps that take effect when their gate is polled, so that the gate is not polled while the run is paused."""
+"""Steps that take effect while their gate is polled; the gate is therefore not polled while the run is paused."""
 
 
 class Strategy(StrEnum):
-    """The way in which a statement moves to its new revision."""
+    """How a statement moves to its new revision."""
 
     FIRST = "first"
     EARLIEST = "earliest"
@@ -138,11 +138,11 @@ EXECUTABLE = frozenset(
 """Strategies that an agent can execute; plans with other strategies cannot be applied."""
 
 UNDO_D = 90.0
-"""How many days after its run a plan, with the texts deployed before it, is kept in the ledger."""
+"""Days after its run for which a plan, with the texts deployed before it, is kept in the ledger."""
 
 
 def typed_strategy(strategy: str) -> str:
-    """Return a strategy as users type it after `--strategy`."""
+    """Return a strategy as users type it after `--strategy`: with hyphens."""
     return strategy.replace("_", "-")
 
 

@@ -1,11 +1,11 @@
-"""Expected failures: an exception class, with an exit code, for every case that callers handle differently."""
+"""Expected failures: one exception class, with an exit code, for each case that callers handle differently."""
 
 from enum import StrEnum
 
 from core.text.sentence import Sentence
 
 FREE_SPACE = "free some space, or write to another disk"
-"""Remedy for a file that a full disk cannot take."""
+"""Remedy if a file cannot be written because the disk is full."""
 
 
 class HeadgateError(Exception):
@@ -62,7 +62,7 @@ class ConfirmationNeeded(Refused):
 
 
 class Overtaken(Refused):
-    """Raised if an operator has issued a later command that contradicts the request."""
+    """Raised if an operator has since issued a command that contradicts the request."""
 
 
 class NotAdopted(Refused):

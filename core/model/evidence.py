@@ -1,6 +1,6 @@
-"""Evidence for the severity of a change, as values: edits to source files and settings, and notices.
+"""Evidence for the severity of a change: edits to source files and settings, and notices.
 
-`core.plan.descriptions` turns them into sentences; decisions depend on their kinds.
+Decisions depend on the kinds of the evidence; `core.plan.descriptions` turns it into sentences.
 """
 
 from collections.abc import Mapping
@@ -131,7 +131,7 @@ class Edit:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
     def is_of_state(self, operator: str) -> bool:
-        """Return whether the edit changes the joins, group keys or compared columns that define a stateful operator."""
+        """True if the edit changes what defines a stateful operator: its join, group keys or compared columns."""
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION
         if operator == "stream_join":
@@ -211,7 +211,7 @@ Evidence = Edit | Fact[Notice]
 
 
 def is_of_rows(seen: Evidence) -> bool:
-    """Return whether the evidence is an edit that may change the number of rows."""
+    """True if the evidence is an edit that may change the number of rows."""
     return isinstance(seen, Edit) and (seen.kind in _OF_ROWS or seen.joins or seen.limits)
 
 
@@ -221,7 +221,7 @@ def reading_order(seen: Evidence) -> int:
 
 
 def in_statement(table: TableName, seen: Evidence) -> Evidence:
-    """Return the evidence with the table of one statement of a statement set attached."""
+    """Attach the table of the affected statement to evidence about a statement set."""
     return replace(seen, table=table) if isinstance(seen, Edit) else Notice.OF_TABLE.of(table=table, notice=seen)
 
 

@@ -1,4 +1,7 @@
-"""Names of tables, versions and queries, whole numbers and trigger intervals; validated once, when parsed."""
+"""Names of tables, versions and queries, and parsers for whole numbers and trigger intervals.
+
+A name is validated once, when it is parsed.
+"""
 
 import re
 from typing import NewType
@@ -76,6 +79,6 @@ def split_query(name: str) -> tuple[TableName, int] | None:
 
 
 def trigger_s(text: str) -> float:
-    """Return a processing-time trigger's interval in seconds; 10 if the notation is unknown."""
+    """Return the interval of a processing-time trigger in seconds; 10 if it cannot be parsed."""
     found = _INTERVAL.fullmatch(text.lower())
     return int(found[1]) * _UNIT_S[found[2]] if found else 10.0

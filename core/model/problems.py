@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether a Problem blocks a plan."""
+    """The severity of a Problem; only an error blocks a plan."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -5,7 +5,7 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Subject that turns the words of a reason into a clause; a reason whose words already are a clause has none."""
+"""Subject of the clause of a reason, unless the words of the reason have a subject of their own."""
 
 
 class Reason(StrEnum):

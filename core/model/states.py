@@ -91,15 +91,15 @@ _WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
 
 
 def stays_at_rest(state: str, wanted: str) -> bool:
-    """Return whether a statement has no query and should stay stopped, so that its inputs may be removed."""
+    """True if a statement has no query and should stay stopped, so that its inputs may be removed."""
     return state in AT_REST and wanted == WantedState.STOPPED
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Return a state that summarizes several statements; `absent` if there are no statements.
+    """Combine the states of several statements into one; `absent` if there are no statements.
 
-    It is `running` if some statements are running and all others are stopped, completed or absent. In all other cases,
-    it is the worst state.
+    The result is `running` if some statements are running and all others are stopped, completed or absent. In all other
+    cases, it is the worst state.
     """
     found = [state for state in STATES_WORST_FIRST if state in states]
     worst = found[0] if found else State.ABSENT
@@ -112,7 +112,7 @@ def worst_trend(trends: Iterable[Trend]) -> Trend:
 
 
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
-    """Return whether a summary of many statements includes the trend of a given one.
+    """True if a summary of many statements should include the trend of this statement.
 
     The trend `unknown` is excluded if the statement has no lag or is absent; all other trends are included.
     """

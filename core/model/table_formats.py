@@ -55,11 +55,14 @@ class TableFormat:
     """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
 
     read_before_first_batch: bool = True
-    """Whether existing rows can be marked as read before the first batch; if not, a batch without state marks them."""
+    """Whether existing rows can be marked as read before the first batch; if not, the first batch marks them, without
+    state.
+    """
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
-    """Whether a version can start as a clone, which references another version's files; these must then be kept."""
+    """Whether a version can start as a clone of another version, whose files it references and which must then be kept.
+    """
     keyed: bool = False
     """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
@@ -77,7 +80,7 @@ class TableFormat:
     data_files: str = ""
     """The format of the data files if it differs from the table format; else empty.
 
-    Tests and analyses by Spark use it in place of a format whose rows are not in files.
+    Statement tests and Spark's analysis use it for tables whose format does not store rows in plain files.
     """
     topics: bool = False
     """Whether the rows are messages of topics of a broker instead of files; such a table can only be streamed."""
@@ -143,12 +146,15 @@ TABLE_FORMATS_OF_OTHERS = {
 
 
 def table_format(name: str) -> TableFormat:
-    """Return a format by name; for an unknown name, return a format that Headgate can neither read, write nor count."""
+    """Return a format by name; an unknown name gives a format that Headgate can neither read, write nor count."""
     return TABLE_FORMATS.get(name) or TABLE_FORMATS_OF_OTHERS.get(name) or TableFormat(name)
 
 
 def format_of_others(name: str) -> str:
-    """Return the name of a format's variant for tables that other systems write, as `table_format` accepts it."""
+    """Return the name of a format's variant for tables that other systems write, for use with `table_format`.
+
+    A format without a transaction log has no such variant: its own name is returned.
+    """
     return f"{name}{_OF_OTHERS}" if table_format(name).transaction_log else name
 
 
@@ -157,7 +163,7 @@ _DECIMAL = re.compile(r"decimal\(([0-9]{1,9}),([0-9]{1,9})\)")
 
 
 def is_wider(kind: str, than: str) -> bool:
-    """Return whether a column of type `than` can be widened in place to type `kind` (Delta 4.4.0).
+    """True if a column of type `than` can be widened in place to type `kind` (Delta 4.4.0).
 
     Both types are spelled as `read_type` returns them. Delta could also widen whole numbers to decimals or doubles, but
     readers would then compute differently, and dates to timestamps, but this needs another table feature. In both
@@ -175,7 +181,7 @@ def is_wider(kind: str, than: str) -> bool:
 
 
 def rounds(kind: str, into: str) -> bool:
-    """Return whether a stream that writes type `kind` into the narrower type `into` rounds silently (Delta 4.4.0).
+    """True if a stream that writes type `kind` into the narrower type `into` rounds silently (Delta 4.4.0).
 
     Values that are too large raise an error; surplus decimal digits are rounded.
     """

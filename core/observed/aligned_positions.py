@@ -15,7 +15,7 @@ Version = tuple[TableName, int]
 """A table and its version number; version 0 is an external table."""
 
 SourcePath = tuple[str, ...]
-"""Table names from a version up to a root source; the second stream of a table is numbered: `orders#2`."""
+"""Table names on the path from a version up to a root source; a second stream of a table is numbered: `orders#2`."""
 
 NOTHING = "0:0"
 """The mark of a source before the first batch."""
@@ -40,7 +40,9 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """For each mark that a reader can have: the first and last batch after which the table held exactly its rows."""
+    """Maps the mark of a reader of the table to the first and last batch after which the table held exactly the marked
+    rows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class AlignedPair:
     blue_watermark_ms: int = 0
     green_watermark_ms: int = 0
     same_watermarks: bool = True
-    """Whether both versions, and the upstream versions that they do not share, had reached the same watermarks.
+    """Whether both versions, and the upstream versions that only one of them reads, had reached the same watermarks.
 
     If so, both versions withhold the same rows.
     """
@@ -68,7 +70,7 @@ class AlignedPair:
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """The reason why there are no batches after which two versions had read the same input."""
+    """Why there are no batches after which two versions had read the same input."""
 
     why: str
     final: bool = False
@@ -84,8 +86,8 @@ def newest_aligned(
     """Return the latest pair of batches after which two versions had read the same input.
 
     `histories` contains both versions and, as far as known, all versions upstream of them. `at` restricts the search to
-    these batches of `blue`. `strict` requires equal watermarks too. Sources that only one of the two versions reads are
-    not compared.
+    these batches of `blue`. `strict` also requires equal watermarks. Sources that only one of the two versions reads
+    are not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
@@ -116,7 +118,7 @@ def newest_aligned(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """A possible position of a version at the end of a batch: the mark and watermark of each source path."""
+    """A possible position of a version at the end of a batch: marks and watermarks by source path."""
 
     marks: Mapping[SourcePath, str]
     waters: Mapping[SourcePath, str]
@@ -139,7 +141,7 @@ class _Side:
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
-        """Return whether a source version is replaced by its inputs in the comparison."""
+        """True if the comparison replaces the source version by the inputs of that version."""
         return version not in self._shared and version in self._histories
 
     def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:
@@ -162,9 +164,9 @@ class _Side:
         return self._known[key]
 
     def _found(self, version: Version, batch: int) -> Iterator[_Position]:
-        """Yield a version's possible positions at the end of a batch: combinations of its sources' possible positions.
+        """Yield at most `ALTERNATIVES` possible positions of a version at the end of a batch.
 
-        At most `ALTERNATIVES` are yielded. A negative batch means that the version has not read anything yet.
+        A negative batch means that the version has not read anything yet.
         """
         known = self._histories[version]
         at = known.history.batches.get(batch)
@@ -201,7 +203,6 @@ class _Side:
 
 
 def _above(histories: Histories, version: Version) -> frozenset[Version]:
-    """Return all known upstream versions of a version, at any depth."""
     found: set[Version] = set()
     open_ = [version]
     while open_:
@@ -239,7 +240,7 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return the values of a position to compare: the mark of each source path, or its watermark if it has no mark."""
+    """Return the mark of each source path, or its watermark if it has no mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 
@@ -256,7 +257,6 @@ def _pair(
 
 
 def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
-    """Return a sentence that explains why no batches align; it states how far each version has read, if known."""
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
     names = [query_name(*side.version) for side in (blues, greens)]

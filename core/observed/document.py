@@ -36,14 +36,14 @@ _MOST_LEVELS = 100
 """Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""
 _MOST_SAID = 300
 _MOST_DIGITS = 100
-"""Maximum number of digits in YAML: parsing millions of digits in base 60 takes minutes."""
+"""Maximum number of digits in YAML; PyYAML takes minutes to parse millions of digits in base 60."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.S)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Parse planner input, `tables: {name: {state, …}}` in YAML or JSON; a table that is not listed is absent.
+    """Parse planner input from YAML or JSON: `tables: {name: {state, …}}`; a table that is not listed is absent.
 
     Raises UsageError, naming `path`, if `text` is neither YAML nor JSON. Raises InvalidProject with all Problems if
     keys or values are invalid, or if the document was observed in an environment other than `environment`.
@@ -98,7 +98,7 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 
 
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
-    """Return the location of each table in a document, under (table, ""), and of each of its keys, under (table, key).
+    """Return the location of each table in a document, by (table, ""), and of each key of a table, by (table, key).
 
     The document must be parsable. It is parsed again, so call this only for documents with mistakes.
     """
@@ -119,7 +119,6 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def _durations(given: EntryReader) -> dict[str, Seconds]:
-    """Read the range of step durations, in seconds, for each step kind, or step kind and table."""
     part = given.part("durations", "a mapping of pairs of numbers")
     found = {}
     for key, pair in (part.values if part is not None else {}).items():
@@ -150,7 +149,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse a JSON or YAML document; JSON is tried first, because the YAML parser takes seconds for 3,000 tables."""
+    """Parse JSON if possible, else YAML, whose parser takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -167,7 +166,7 @@ def _document(text: str, path: str, problems: list[Problem]) -> Any:
 
 
 def _levels(text: str) -> int:
-    """Return the maximum nesting depth of the brackets in a JSON document, ignoring those in strings."""
+    """Return the nesting depth of the brackets in a JSON document, ignoring brackets in strings."""
     deep = deepest = 0
     for found in _BRACKETS.finditer(text):
         deep += (found["open"] is not None) - (found["close"] is not None)
@@ -200,7 +199,7 @@ def _refuse_deep_and_aliases(text: str) -> None:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """Yield the events of the YAML parser; raise ValueError at libyaml's nesting limit (PyYAML 6.0.4: 1,000 levels)."""
+    """Yield the parser's events; raise ValueError at libyaml's nesting limit (PyYAML 6.0.4: 1,000 levels)."""
     try:
         yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -214,8 +213,6 @@ def _too_deep(line: int) -> ValueError:
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
-    """A YAML loader that reports duplicate keys as Problems and rejects numbers with too many digits."""
-
     path: str
     problems: list[Problem]
 

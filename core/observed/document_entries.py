@@ -18,11 +18,11 @@ from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean
 
 _MOST = 2**63
-"""An upper limit that exceeds every count and measurement."""
+"""Upper limit for numbers in a document; every real count and measurement is smaller."""
 _SHOWN = 80
 
 _LONGEST_NAME = 200
-"""Maximum number of characters of a name that are parsed; no valid table name is longer."""
+"""Number of characters after which a name is cut before it is parsed; every valid table name is shorter."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
@@ -35,7 +35,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads values from one mapping of a document; for an invalid value, reports a Problem and returns a default."""
+    """A reader of values in one mapping of a document; an invalid value gives a Problem and a default."""
 
     subject: str
     label: str
@@ -51,11 +51,11 @@ class EntryReader:
                 self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
 
     def wrong(self, summary: str, remedy: str) -> None:
-        """Report a Problem with this mapping or one of its values."""
+        """Report a Problem with this mapping or with one of its values."""
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read the string under a key, or return the default if it is missing or not one of the `known` values."""
+        """Read the string under a key; return the default if it is missing or not one of the `known` values."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -64,12 +64,12 @@ class EntryReader:
         return default
 
     def moment(self, key: str) -> str:
-        """Read the time under a key, a string or an unquoted YAML timestamp, as a string; empty if missing."""
+        """Read the time under a key as a string, from a string or an unquoted YAML timestamp; empty if missing."""
         value = self.values.get(key)
         return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
 
     def text(self, key: str, default: str = "") -> str:
-        """Read the string under a key, or return the default if it is missing or not a string."""
+        """Read the string under a key; return the default if it is missing or not a string."""
         value = self.values.get(key)
         if value is None:
             return default
@@ -79,7 +79,7 @@ class EntryReader:
         return value
 
     def whole(self, key: str, default: int = 0) -> int:
-        """Read the non-negative integer under a key, or return the default if it is missing or invalid."""
+        """Read the non-negative integer under a key; return the default if it is missing or invalid."""
         value = self.values.get(key, default)
         if type(value) is not int or not 0 <= value < _MOST:
             self.wrong(f"{key} must be a whole number", f"write {key}: 1")
@@ -107,11 +107,11 @@ class EntryReader:
         return tuple(sorted(set(value)))
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read the list of strings under a key; empty if it is missing."""
+        """Read the list under a key as strings; empty if it is missing."""
         return tuple(map(str, self.values.get(key) or ()))
 
     def flag(self, key: str, default: bool = True) -> bool:
-        """Read the Boolean under a key, or return the default if it is missing or invalid."""
+        """Read the Boolean under a key; return the default if it is missing or invalid."""
         value = self.values.get(key, default)
         if not isinstance(value, bool):
             self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
@@ -154,7 +154,7 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read the observations of one table from its entry, which is a mapping or just a state."""
+    """Read the observations of one table from its entry in a document, which is a mapping or only a state."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):
@@ -198,7 +198,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
-    """Return a table's entry, without default values, that `read_entry` converts back to an equal value."""
+    """Return a table's entry in a document, without default values; `read_entry` restores an equal value from it."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = _filled(seen.deployed)
@@ -230,7 +230,7 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
-    """Return the fields whose values are known, that is, differ from the default."""
+    """Return the fields with known values, that is, with values other than the defaults."""
     nothing = asdict(type(measured)())
     return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
@@ -269,7 +269,6 @@ def read_answers(given: EntryReader) -> dict[str, str]:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Return whether the value of a policy rule has the same type as the rule's default."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
@@ -360,7 +359,6 @@ def _version(part: EntryReader | None) -> OtherVersion | None:
 
 
 def _version_as_json(version: OtherVersion) -> dict[str, Any]:
-    """Return a version as a JSON object without default values; `_version` converts it back."""
     usual = {**asdict(_NO_VERSION), "texts": {}}
     values = {**asdict(version), "texts": _filled(version.texts)}
     return {"deployed" if key == "texts" else key: value for key, value in values.items() if value != usual[key]}

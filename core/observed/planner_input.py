@@ -1,4 +1,4 @@
-"""The planner's knowledge of an environment: the state of each table, measurements, policy and step durations."""
+"""What the planner knows of an environment: the state of each table, measurements, policy and step durations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""Number of measured steps of a kind from which a table's own durations are used instead of those of all tables."""
+"""Minimum number of measured steps of one kind and table for using these instead of the steps of all tables."""
 
 ROOM, ROOM_S = 1.5, 1.0
 """Factor and seconds by which a predicted range is wider than the measurements, since work may run concurrently."""
@@ -44,11 +44,13 @@ class MeasuredStep:
 
 
 StepDurations = Mapping[str, Seconds]
-"""Duration ranges by step kind (`start`) and, with enough measured steps, by kind and table (`start orders`)."""
+"""Duration ranges by step kind (`start`), and by kind and table (`start orders`) if enough steps were measured."""
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical duration range of each step kind, and of each kind and table with `OWN_LEAST` measurements."""
+    """Return the typical duration range of each step kind, and of each kind and table with at least `OWN_LEAST`
+    measurements.
+    """
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -64,7 +66,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version that is not serving: a former serving version, or an orphan left by a run that never activated it."""
+    """A version that is not serving: it served before, or is the orphan of a run that never moved the pointer to it."""
 
     version: int
     revision: str = ""
@@ -75,26 +77,27 @@ class OtherVersion:
     begun: bool = True
     """Whether the query was ever started; if not, the version holds no rows."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the version's streams; for an orphan, also its start position and the older rows that its SQL does
-    not produce.
+    """Start conditions of the version's streams.
+
+    For an orphan, also its start position and a description of the older rows that its SQL does not produce.
     """
     texts: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     drop_after: float | None = None
     """When the files of the version will be deleted, in epoch seconds; None if they are not in the trash."""
     outlived: tuple[int, ...] = ()
-    """For a version in the trash, later serving versions whose files are already deleted."""
+    """For a version in the trash, the versions that served after it and whose files are already deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTicket:
-    """A reader outside Headgate that is not yet confirmed to read the serving version."""
+    """A reader outside Headgate that may still read a replaced version, until an operator confirms that it does not."""
 
     reader: str
     version: int
-    """The replaced version that the reader still reads."""
+    """The replaced version."""
     run: str
-    """The run that replaced the version that the reader still reads."""
+    """The run that replaced it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +120,17 @@ class ObservedDeployment:
     lost: str = ""
     """Why the statement cannot continue, as a sentence; empty if it can or no cause was recorded."""
     lost_kind: str = ""
-    """The `TableFaultKind`, if a table is the reason that the statement cannot continue."""
+    """The `TableFaultKind` of the table because of which the statement cannot continue; empty if the checkpoint is the
+    cause.
+    """
     pointer: str = ""
     """The physical table behind the pointer, such as `orders__v3`; empty if there is no pointer."""
     table_id: str = ""
     wanted: str = "running"
     serial: int = 0
-    """Number of operator actions and runs that changed the SQL, version or desired state of the table."""
+    """Number of operator actions and runs that have changed the SQL, version or desired state of the table."""
     retained: tuple[int, ...] = ()
-    """Other versions kept running because something reads or waits for them, including failed ones."""
+    """Other versions that are kept running because something reads them or waits for them, including failed ones."""
     kept: tuple[int, ...] = ()
     """All other existing versions, running or not; a delete moves them to the trash as well."""
     orphan_versions: tuple[OtherVersion, ...] = ()
@@ -135,13 +140,13 @@ class ObservedDeployment:
     former: OtherVersion | None = None
     """The version that served before; None if there was none or its files are gone."""
     runs_on: tuple[OtherVersion, ...] = ()
-    """Versions older than `former` that still run, in their grace period or because they are read; newest first."""
+    """Versions older than `former` that still run, in their grace period or because they have readers; newest first."""
     in_trash: OtherVersion | None = None
     """For a deleted table, the version that served last, as long as its files are kept."""
     tickets: tuple[OpenTicket, ...] = ()
     """Open tickets on replaced versions, by reader."""
     begun: bool = True
-    """Whether `version` serves or its query was ever started."""
+    """Whether the version in `version` serves or its query was ever started."""
     begins_where: tuple[str, ...] = ()
     """Start conditions of the serving version if it does not read everything; they stay the same across restarts."""
     pool: Pool | None = None
@@ -152,9 +157,11 @@ class ObservedDeployment:
     engine: str = ""
     """Spark version of the last start; empty if unknown."""
     begins_after: str = ""
-    """The position after which `version` begins: `batch 12 of orders@v1`; empty if there is none."""
+    """The position after which `version` starts, such as `batch 12 of orders@v1`; empty if there is none."""
     clones: tuple[tuple[int, int], ...] = ()
-    """Pairs of an existing clone and the version whose files the clone references and which must therefore be kept."""
+    """Pairs (clone, origin) of existing versions; the files of the origin must be kept because the clone references
+    them.
+    """
     rows_before: bool = False
     """Whether the pointer also serves earlier rows from a separate table."""
     statistics: TableStatistics | None = None
@@ -162,13 +169,13 @@ class ObservedDeployment:
 
     @property
     def why_lost(self) -> Sentence | None:
-        """Why the statement cannot continue, as recorded by the agent; None if it can."""
+        """Why the statement cannot continue, as recorded by the agent; None if it can continue."""
         return None if self.checkpoint_ok else Sentence(self.lost or LOST_CHECKPOINT)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """A snapshot of everything the planner knows about an environment; a missing value is unknown."""
+    """A snapshot of everything that the planner knows about an environment; missing values are unknown."""
 
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """The observed deployment of each table; a table without an entry is absent."""

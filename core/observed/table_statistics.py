@@ -22,15 +22,15 @@ class TableStatistics:
     earliest: float | None = None
     """When the oldest existing file was written, in epoch seconds."""
     gone: int | None = None
-    """Number of input files that the statement has read and that no longer exist.
+    """Number of files that the statement has read and that no longer exist.
 
-    Rebuilds of the table and of its readers would lack their rows. None for an external table, or if the checkpoint
-    cannot be read.
+    Rebuilds of the table and of its readers would lack the rows of these files. None for an external table, or if the
+    checkpoint cannot be read.
     """
     rate_rows_s: float | None = None
     """Rows read per second in the fastest batch of the statement."""
     state_rows: int | None = None
-    """Rows in the statement's state as of the last batch; `state_bytes` is the memory that they take."""
+    """Rows in the statement's state after its last batch; `state_bytes` is the memory used by that state."""
     state_bytes: int | None = None
     batch_s: float | None = None
     """Duration of the statement's last batch."""
@@ -56,9 +56,9 @@ class Headroom:
     cores: int | None = None
     """Cores of a pool that Headgate started; None for any other pool."""
     busy: float | None = None
-    """Seconds of batches per second and core over the last minutes; None if the cores are unknown.
+    """Seconds of batch time per second and core over the last minutes; None if the cores are unknown.
 
-    1 means that every core was busy with one batch; the value is greater if batches share cores.
+    The value is 1 if every core is busy with one batch, and greater if batches share cores.
     """
     engine: str = ""
     """Spark version of the pool; empty if unknown."""
@@ -92,11 +92,11 @@ class LogHistory:
         return self.commits[-1][1]
 
     def rows_from(self, version: int) -> int | None:
-        """Return the number of rows added by the given version and all later ones; None if unknown."""
+        """Return the number of rows added by `version` and all later versions; None if unknown."""
         return self._rows(self.commits[0][0] <= version, [rows for n, _, rows in self.commits if n >= version])
 
     def rows_since(self, moment: float) -> int | None:
-        """Return the number of rows committed at or after a time in epoch seconds; None if unknown."""
+        """Return the number of rows committed at or after `moment`, in epoch seconds; None if unknown."""
         whole = self.commits[0][1] <= moment or self.commits[0][0] == 0
         return self._rows(whole, [rows for _, at, rows in self.commits if at >= moment])
 

@@ -17,7 +17,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """An upstream version that a deployment reads; `version` is 0 for an external table."""
+    """A version of an input table that a deployment reads; `version` is 0 for an external table."""
 
     parent: TableName
     version: int
@@ -77,7 +77,7 @@ class Deployment:
     lost: str = ""
     """What is missing or belongs to another query, as a sentence; empty if the statement can continue."""
     lost_kind: str = ""
-    """The `TableFaultKind` if a table is why the statement cannot continue; empty if the checkpoint is."""
+    """The `TableFaultKind` if a table prevents the statement from continuing; empty if its checkpoint does."""
     pool: Pool | None = None
     """The pool of the last start, with the settings pinned by the checkpoint; None if unknown."""
     engine: str = ""
@@ -91,27 +91,27 @@ class Deployment:
     served_by: str = ""
     """The run that moved the pointer to this version; empty if unknown."""
     served_before: int | None = None
-    """The version that served before this one; None if there was none."""
+    """The version that served immediately before this one; None if there was none."""
     stops_at: float | None = None
-    """When the query will be stopped because another version serves; None if no stop is scheduled."""
+    """When the query will be stopped because another version now serves; None if no stop is scheduled."""
     begins_where: tuple[str, ...] = ()
     """Filters on the streams if the version does not read everything: `orders.ts >= TIMESTAMP '…'`.
 
     They are also part of `compiled`.
     """
     older_rows: str = ""
-    """Rows of the table that the SQL does not produce from its current inputs: `rows that came of a@v1`."""
+    """Description of the rows that the SQL does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
-    """The position before the first row, if the version starts after one: `batch 12 of orders@v1`."""
+    """The position before the first row, such as `batch 12 of orders@v1`; empty if there is none."""
     begins_after_version: int = 0
-    """The version of the table after whose batch `begins_after_batch` this one starts; 0 if there is none."""
+    """The version of this table after whose batch `begins_after_batch` this version starts; 0 if there is none."""
     begins_after_batch: int | None = None
     before_ddl: str = ""
     """CREATE TABLE IF NOT EXISTS for the table of earlier rows that the pointer also serves; empty if there is none."""
     table_id: str = ""
     """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
-    """The version of which this one is a clone, and whose files it references; 0 if it is no clone."""
+    """The version whose files this version references as its clone; 0 if this version is no clone."""
     deleted_keys_id: str = ""
     """The id of the table of deleted keys when it was first seen; empty until then."""
     deleted_keys_version: int | None = None
@@ -131,7 +131,7 @@ class Deployment:
 
     @property
     def deleted(self) -> bool:
-        """Whether the version was deleted."""
+        """True if the version is in the trash."""
         return self.drop_after is not None
 
 
@@ -184,7 +184,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """A version as a line on screen: selected fields of its deployment and of its latest measurement."""
+    """One line of the list of statements: a version with selected fields of its deployment and latest measurement."""
 
     table: TableName
     version: int
@@ -239,7 +239,10 @@ class StatementLine(NamedTuple):
 
     @property
     def fault_word(self) -> str:
-        """The version's `Fault`, or empty; its state, which may be newer than the measurement, takes precedence."""
+        """The version's `Fault`; empty if it has none.
+
+        A failed state takes precedence over the measured fault, since the state may be newer.
+        """
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
@@ -251,7 +254,7 @@ class StatementLine(NamedTuple):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The latest measurement, reduced to the fields of this line; None before the first measurement."""
+        """The latest measurement, with only the fields that this line has; None before the first measurement."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -259,7 +262,7 @@ class StatementLine(NamedTuple):
 
 
 KnownVersion = Deployment | StatementLine
-"""A version, as a full record or as an entry of a list."""
+"""A version, as its complete record or as a line of a list."""
 
 
 _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
@@ -271,7 +274,7 @@ _KEYS_BY_PART: Mapping[str, tuple[str, ...]] = {
 
 
 def batch_shares(durations_ms: Mapping[str, int]) -> dict[str, float]:
-    """Return each phase's share of a batch's duration, between 0 and 1; empty if the duration is unknown."""
+    """Return the share of each phase in the duration of a batch, between 0 and 1; empty if no duration is known."""
     sums = {part: sum(durations_ms.get(key, 0) for key in keys) for part, keys in _KEYS_BY_PART.items()}
     total = sum(sums.values())
     return {part: value / total for part, value in sums.items()} if total else {}
@@ -324,5 +327,5 @@ def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """Return whether no agent is updating the data: the heartbeat is too old, or the agent has exited."""
+    """True if no agent is updating the data, because the heartbeat is too old or the agent has exited."""
     return age_s is None or age_s > STALE_S or agent_pid is None

@@ -14,7 +14,7 @@ NEWEST_WRITER = 2
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Settings with which a statement upserts rows into its table by key."""
+    """The settings of a statement that upserts rows into its table by key."""
 
     place: str
     """Absolute folder of the table."""
@@ -89,7 +89,7 @@ class Queries(Protocol):
     """The streaming queries of the agent's Spark session; every call may raise PoolUnreachable or EngineRefused."""
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
-        """Start a query and return it, or return it if it is already running.
+        """Start a query unless it is already running, and return it.
 
         A running query with the same name is the requested one if its run id is `run_id`, or if it is known to have
         been started with an equal `start`. Raises AnotherQuery if a different query runs under that name.
@@ -105,10 +105,10 @@ class Queries(Protocol):
         """Return all active queries of this session with their last progress."""
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Return a query with the last progress, status message and trigger activity that Spark now reports for it."""
+        """Return a query with its progress, status message and trigger activity refreshed from Spark."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that ended without a stop request since the last call, with error class and message."""
+        """Return the queries that have ended without a stop request since the previous call, with their errors."""
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that `ended` will report its end."""
@@ -122,7 +122,7 @@ def unnoticed(view: str) -> None:
 
 
 Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The name of a view, the tables that it unites (the version's own table last), and the view's columns in order."""
+"""A view as (name, tables, columns); it unites the tables, of which the last belongs to the version itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class CatalogTable:
     ddl: str
     """The compiled CREATE TABLE IF NOT EXISTS."""
     exists: bool = False
-    """Whether the table already exists, in which case it keeps the columns in its log."""
+    """Whether the table already exists, in which case it keeps the columns in its transaction log."""
     columns: Mapping[str, str] | None = None
-    """Column types by name, from the table's log; None if unknown, so that the catalog must be asked."""
+    """Column types by name, from the table's transaction log; None if unknown, so that the catalog must be asked."""
 
 
 class Tables(Protocol):
@@ -157,21 +157,23 @@ class Tables(Protocol):
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Register a table with a compiled CREATE TABLE IF NOT EXISTS.
 
-        If the table already `exists`, it keeps the columns in its log. Their types, given by name in `columns`, are
-        compared with the declaration; if `columns` is None, the types in the catalog are compared instead.
+        If the table already `exists`, it keeps the columns in its transaction log. Their types, given by name in
+        `columns`, are compared with the declaration; if `columns` is None, the types in the catalog are compared
+        instead.
         """
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create several missing tables in one request and return their names; `create` must create all others.
+        """Create the missing tables among `tables` in one request, and return the names of those created.
 
-        Raises EngineRefused if Spark refuses a table; other tables may have been created by then.
+        The caller must pass all other tables to `create`. Raises EngineRefused if Spark refuses a table; other tables
+        may have been created by then.
         """
 
     def has(self, name: str) -> bool:
-        """Return whether the catalog currently has a table or view of this name."""
+        """True if the catalog currently has a table or view of this name."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
-        """Add those of the given (name, type) columns that the table lacks."""
+        """Add the (name, type) columns that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
         """Widen the columns whose type in `columns`, given as (name, type), is wider than the table's.
@@ -186,7 +188,9 @@ class Tables(Protocol):
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record a query's batch as written in the log of the table in folder `location`, unless it already is."""
+        """Record a query's batch as written in the log of the table in folder `location`; do nothing if it is recorded
+        already.
+        """
 
     def forget(self, name: str) -> None:
         """Drop a table from the catalog without deleting its files."""
@@ -201,11 +205,11 @@ class Tables(Protocol):
         """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.
 
         Everything that Spark could refuse is checked before the first view is changed. `before` is called with the name
-        of each view just before it is changed.
+        of each view immediately before the change.
         """
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return those of the given pointers whose view exists in the catalog with exactly their tables and columns."""
+        """Return the pointers whose view exists in the catalog with exactly the given tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -214,7 +218,7 @@ class Tables(Protocol):
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a batch query like `read`, but over temporary views of files; `end_reads` can end it early by its tag."""
+        """Run a batch query like `read`, but over temporary views of files; `end_reads` can cancel it by its tag."""
 
     def end_reads(self, tag: str) -> None:
         """Cancel all running reads with this tag, on the server as well."""
@@ -237,13 +241,13 @@ class Analysis(Protocol):
 
 
 class TableUpkeep(Protocol):
-    """Maintenance of table files; operations may take long and can be ended by their tag.
+    """Maintenance of table files; operations may take long and can be cancelled by their tag.
 
     A table is given by its catalog name or by the absolute folder of its log.
     """
 
     def optimize(self, table: str, tag: str) -> None:
-        """Compact the small files of a table; the table is unchanged if the operation is ended early."""
+        """Compact the small files of a table; the table stays unchanged if the operation is cancelled."""
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
         """Delete a table's files that have been unreferenced for `retain_h` hours.

@@ -18,16 +18,16 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """Raised if a folder belongs to this ledger but was used by another run, so that nothing may be added to it."""
+    """Raised if a folder belongs to this ledger, but another run has used it; nothing may be added to such a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFault:
-    """The reason why a statement cannot continue to read or write a table: a kind, and a clause for display."""
+    """Why a statement cannot continue to read or write a table: the kind of fault, and a clause for display."""
 
     kind: TableFaultKind
     why: str
-    """Human-readable description of the fault, as a part of a sentence."""
+    """The fault as a clause for people."""
     remedy: str = ""
 
     @property
@@ -36,7 +36,7 @@ class TableFault:
         return self.refused().sentence
 
     def refused(self) -> Refused:
-        """Return the fault as a Refused error to raise."""
+        """Convert the fault to a Refused error, which the caller raises."""
         return Refused(self.why, remedy=self.remedy)
 
 
@@ -64,7 +64,7 @@ class CheckpointState:
 
 @dataclass(frozen=True, slots=True)
 class SourceLag:
-    """The lag of a version behind one of its streamed sources, measured from files or from offsets of topics."""
+    """How far a version is behind one of its streamed sources, measured from files or from topic offsets."""
 
     table: TableName
     files: int
@@ -86,7 +86,7 @@ class SourceLag:
     versions: int | None = None
     """Number of versions of the source that are not completely read; None if there is no transaction log."""
     topics: bool = False
-    """Whether the source is in topics, so that `files` are messages."""
+    """Whether the source is made of topics, so that `files` counts messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """The location of an old version's rows after another version has continued from it."""
+    """Where an old version's rows are stored after a new version has continued from it."""
 
     LEFT = "left"
     """The rows stay in the old version; the new version holds later rows only."""
@@ -210,9 +210,9 @@ class Upkeep:
 class Checkpoints(Protocol):
     """Access to the files of tables and checkpoints.
 
-    A `folder` is that of a version or of an external table; the `format`, a name that `table_format` accepts,
-    distinguishes the two. `Sources` are the streamed sources of a statement as (ordinal, table, folder, format). Every
-    method raises TryAgain if a path cannot currently be reached or a log cannot currently be read.
+    `folder` is the folder of a version or of an external table; `format` distinguishes the two, and is a name that
+    `table_format` accepts. `sources` are the streamed sources of a statement. Every method raises TryAgain if a path
+    cannot currently be reached or a log cannot currently be read.
     """
 
     epoch: int
@@ -232,7 +232,7 @@ class Checkpoints(Protocol):
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Write the current ledger, epoch and machine to the owner file of a folder of this or the `former` ledger.
+        """Claim a folder of this or the `former` ledger: write the current ledger, epoch and machine to its owner file.
 
         The run in the owner file stays the same. Raises Refused if the folder belongs to any other ledger.
         """
@@ -241,14 +241,14 @@ class Checkpoints(Protocol):
         """Atomically write a note to `_headgate.json` in a table's folder."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of this ledger to the path `into` in the trash, or to a similar path if that one exists.
+        """Move a folder of this ledger to the trash, to the path `into` or, if that path is in use, to a similar one.
 
         Does nothing if the folder does not exist. If the trash is on another file system, the folder is copied, then
         deleted once the copy is complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
-        """Move a folder from the trash back to its original path, or do nothing if the folder is there already.
+        """Move a folder from the trash back to its original path; do nothing if it is already there.
 
         Raises Refused if the folder is at neither path, or if something else is at its original path.
         """
@@ -260,7 +260,7 @@ class Checkpoints(Protocol):
         """
 
     def is_there(self, folder: str) -> bool:
-        """Return whether the folder exists on this machine."""
+        """True if the folder exists on this machine."""
 
     # Checkpoints.
 
@@ -268,13 +268,15 @@ class Checkpoints(Protocol):
         """Read the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
 
     def lacks(self, folder: str) -> str:
-        """Return the first missing file of a checkpoint that Spark needs for a start; empty if no such file is missing.
+        """Return the first missing file without which Spark cannot start from a checkpoint; empty if none is missing.
 
         The returned path is relative to the checkpoint.
         """
 
     def made_beside(self, checkpoint: str) -> tuple[str, ...]:
-        """List a version's existing checkpoints, sorted: the first one, and those made when inputs were rebuilt."""
+        """Return a version's existing checkpoints, sorted: the first one, and those created when its inputs were
+        rebuilt.
+        """
 
     def why_other_source(
         self,
@@ -287,23 +289,23 @@ class Checkpoints(Protocol):
     ) -> tuple[TableName, TableFault] | None:
         """Return the first source from which the statement cannot continue, with the fault; None if there is none.
 
-        A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault. In
-        the sources with the ordinals `take_changes`, rows may have been updated or deleted; in others, this is a fault.
-        With `running`, the messages that the current batch reads are treated as read: they may be deleted before the
-        batch is committed.
+        A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault.
+        Updated or deleted rows are a fault, except in the sources whose ordinals are in `take_changes`. With `running`,
+        messages that the current batch reads count as read, since they may be deleted before the batch is committed.
         """
 
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first source version of which a vacuum would delete files that the statement has yet to read.
+        """Return the first version of a source that the statement has yet to read and whose files a vacuum would
+        delete.
 
         A vacuum deletes files that were replaced before `moment`, in epoch seconds. Returns None if there is no such
         version.
         """
 
     def gone(self, checkpoint: str, sources: Sources) -> int | None:
-        """Count the files that a statement has read but that no longer exist; None if not all read files are known."""
+        """Return how many of the files that a statement has read are gone; None if not all read files are known."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
@@ -315,7 +317,7 @@ class Checkpoints(Protocol):
         """Restore the result of `folded_lag`; to be called before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return the input that a version had read by the end of each recorded batch, and its table's rows by then.
+        """Return what a version had read by the end of each recorded batch, and which rows its table then contained.
 
         `sources` is the number of the version's streams. The history is empty before the first batch, or if the logs
         cannot be read.
@@ -330,10 +332,12 @@ class Checkpoints(Protocol):
         """
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the number of rows of a table; None until all are counted, and for formats without row counts."""
+        """Return the number of rows of a table; None if not all have been counted yet, or if the format has no row
+        counts.
+        """
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
-        """Count the rows written to a table since `moment`, in epoch seconds.
+        """Return the number of rows written to a table since `moment`, in epoch seconds.
 
         Returns None if there are too many to count at once, or if they cannot be counted.
         """
@@ -353,9 +357,9 @@ class Checkpoints(Protocol):
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
         """Return the current files or log position of a source, which `seed` can mark as read.
 
-        With `upto`, only the contents written up to that batch, by the source's own record of batches, are returned.
-        Without a `format`, the source is a table that Headgate writes. Raises Refused if the record does not separate
-        the batch from later ones.
+        With `upto`, only contents written up to that batch of the source are returned, according to the source's own
+        record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
+        does not separate the batch from later ones.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -370,7 +374,8 @@ class Checkpoints(Protocol):
         """Return the properties of a table; empty if the table does not exist."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the latest table version that changed rows manually, with its operation; None if there is none.
+        """Return the latest table version in which rows were changed manually, with its operation; None if there is
+        none.
 
         A change is manual if no statement made it.
         """
@@ -379,16 +384,18 @@ class Checkpoints(Protocol):
         """Return the versions of a table that are still in its log; None if there is no log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the mark of a folder's transaction log at the given or the latest version; None if there is no log."""
+        """Return the LogMark of a folder's transaction log at `version`, by default the latest; None if there is no
+        log.
+        """
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return how many hours a table keeps the files of older versions; None if its retention cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
-        """Return the table version that contains a query's batches up to `batch` and no later ones; None if unknown."""
+        """Return the table version that contains exactly a query's batches up to `batch`; None if unknown."""
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
-        """List the paths of a table version's missing files; the call checks every file of the version."""
+        """Return the paths of a table version's missing files; the call checks every file of the version."""
 
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False

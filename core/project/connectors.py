@@ -64,7 +64,7 @@ class ArtifactFault(FactKind):
 
 
 def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
-    """Return why an artifact coordinate is malformed or unsuitable for the pools' Spark; None if it is valid."""
+    """Return why an artifact coordinate is malformed or does not fit the pools' Spark; None if it is valid."""
     if not _COORDINATE.match(coordinate):
         return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")
@@ -84,12 +84,14 @@ def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
 
 
 def is_exclusion(text: str) -> bool:
-    """Return whether a string has the form `group:artifact`, in which either part may contain `*`."""
+    """True if a string has the form `group:artifact`, in which either part may contain `*`."""
     return _PATTERN.match(text) is not None
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder in an environment's home for fetched jars; different coordinates have different folders."""
+    """Return the folder in an environment's home for the fetched jars of `connectors`; its name is a hash of what is
+    fetched.
+    """
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 

@@ -1,4 +1,4 @@
-"""The values of headgate.yml that identify an environment; this module loads fast, because every command needs it."""
+"""The values of headgate.yml that identify an environment; a module that loads fast, because every command needs it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -37,7 +37,7 @@ LAYER_FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The content of a SQL file of the project, unchanged, with the file's path."""
+    """A SQL file of the project: its path and its unchanged content."""
 
     path: str
     """Path relative to the project folder, with forward slashes."""
@@ -92,12 +92,12 @@ class Settings:
 
     @property
     def upserts(self) -> bool:
-        """Return whether a new row replaces an earlier row with the same key."""
+        """True if a new row replaces an earlier row with the same key."""
         return self.mode == UPSERT
 
     @property
     def every_table_streams(self) -> bool:
-        """Return whether the statement streams its input tables even without STREAM."""
+        """True if the statement streams its input tables even without STREAM."""
         return self.reads == "stream"
 
 
@@ -109,7 +109,7 @@ class Table:
     product: str
     layer: Layer
     unit: TableName
-    """The name of the table's folder: statements of one unit are deployed, stopped and swapped together."""
+    """The name of the table's folder; the statements in one folder are deployed, stopped and swapped together."""
     folder: str
     ddl: Script
     parsed_ddl: TableDdl
@@ -122,7 +122,7 @@ class Table:
 
     @property
     def external(self) -> bool:
-        """Return whether the table exists outside Headgate."""
+        """True if the table is created and filled outside Headgate."""
         return self.parsed is None
 
 
@@ -157,12 +157,12 @@ class Environment:
     validate: bool = True
     """Whether a rebuilt table is compared with the serving version before the pointer moves."""
     objective: str = ""
-    """The objective of statements that set none themselves; an interval as in `Settings.objective`."""
+    """The lag objective of statements that set none themselves; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
     """The environment's rules as declared; rules recorded by an agent take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Return the environment's declared policy, including its protection and the given protected tables."""
+        """Return the declared policy, including the protection of the environment and of the given tables."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 

@@ -52,7 +52,7 @@ def revision_hash(texts: RevisionTexts) -> str:
 
 
 def _hash(parts: Iterable[str]) -> str:
-    """Return the hash of some strings, each hashed with its length so that different splits give different hashes."""
+    """Hash each part together with its length, so that different splits of a text give different hashes."""
     found = [part.encode("utf-8", "surrogatepass") for part in parts]
     return hashlib.sha256(b"".join([b"%d:%b" % (len(data), data) for data in found])).hexdigest()
 

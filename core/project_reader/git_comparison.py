@@ -20,7 +20,7 @@ from core.project_reader.settings_checks import with_changes, with_schema_tracki
 
 @dataclass(frozen=True, slots=True)
 class GitComparison:
-    """The differences between the project and its state at a git reference."""
+    """The differences between the project now and at a git reference."""
 
     reference: str
     changed: tuple[TableName, ...] = ()
@@ -28,9 +28,10 @@ class GitComparison:
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at the commit but are not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """The SQL and YAML at the commit of changed and removed tables, as far as they can be read."""
+    """The SQL and YAML at the commit, for changed and removed tables, as far as these files can be read."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml that differ, such as `pool.memory` or `policy.freeze`; sorted."""
+    """Differing keys of the environment's settings in headgate.yml, such as `pool.memory` or `policy.freeze`; sorted.
+    """
 
 
 def compare_with_commit(
@@ -70,10 +71,10 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Add the SQL and YAML at a commit, which is assumed to be deployed, to observations that have none.
+    """Add the SQL and YAML at a commit, which is assumed to be deployed, to observations without deployed texts.
 
-    Observations with the revision `same`, or with the hash of another revision, stay unchanged. A table of unknown
-    revision gets the revision `changed` if it has changed since the commit and has no readable files there.
+    Observations with the revision `same`, or with the hash of another revision, stay unchanged. An observation without
+    a revision gets the revision `changed` if its table has changed since the commit and has no readable files there.
     """
     return {table: _with_texts_of(since, table, seen) for table, seen in observed.items()}
 
@@ -112,7 +113,6 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Return the values by which two declarations of a table are compared, with the same line endings in all files."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

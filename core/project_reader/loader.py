@@ -1,4 +1,4 @@
-"""Conversion of file contents of a project folder to a Project, or to all Problems at once; opens no files itself."""
+"""Conversion of a project's file contents to a Project, or to all Problems at once; this module opens no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,8 +29,6 @@ __all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
 
 @dataclass(frozen=True, slots=True)
 class _StatementFile:
-    """A parsed INSERT statement of the project, with its file and folder."""
-
     path: str
     folder: ScriptFolder
     parsed: ParsedStatement
@@ -38,8 +36,6 @@ class _StatementFile:
 
 @dataclass(slots=True)
 class _ProjectDraft:
-    """The declarations of a project that have been read so far; a second declaration of a table becomes a Problem."""
-
     texts: Mapping[str, str]
     parse_cache: ParseCache
     problems: list[Problem]
@@ -56,10 +52,10 @@ class _ProjectDraft:
 def read_project(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read a project from its file contents; return it, or None if any Problem is an error, together with all Problems.
+    """Read a project from its file contents; return the Project and all Problems.
 
-    `texts` are the contents by relative path with forward slashes. `parse_cache` only saves time: contents in it are
-    not parsed again, and the results for others are added to it.
+    The Project is None if any Problem is an error. `texts` are the contents by relative path with forward slashes.
+    `parse_cache` only saves time: contents in it are not parsed again, and new results are added to it.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
@@ -93,7 +89,7 @@ def read_project(
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
-    """Read the tables of some folders from their file contents; Problems are ignored.
+    """Read the tables of some folders from their file contents, ignoring all Problems.
 
     A table whose DDL is invalid is omitted. A table whose statement is invalid is returned without the statement.
     """

@@ -1,4 +1,4 @@
-"""Reads a project's headgate.yml: name, environments, defaults, connectors, policies; invalid values are Problems."""
+"""Parsing of headgate.yml: name, environments, defaults, connectors and policies; invalid values become Problems."""
 
 import re
 import uuid
@@ -31,7 +31,7 @@ LEAST_MIB, MOST_MIB = 512, 4096 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of headgate.yml; a field with a Problem has its default value."""
+    """The content of headgate.yml; a field with an invalid value has its default."""
 
     name: str = ""
     id: str = ""
@@ -43,7 +43,7 @@ class Manifest:
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Parse the content of headgate.yml; None means that the file is missing, which is reported as a Problem."""
+    """Parse the content of headgate.yml; `text` is None if the file is missing, which is reported as a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -70,9 +70,9 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
-    """Parse only the part of headgate.yml that identifies environments; `read_manifest` reports other mistakes.
+    """Parse only the part of headgate.yml that identifies environments; `read_manifest` reports all other mistakes.
 
-    The result must not be used if Problems were added: a protected environment could appear to be unprotected.
+    The result must not be used if Problems were added, because a protected environment could appear to be unprotected.
     """
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
@@ -111,7 +111,7 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
-    """Return the section of each environment by name, in file order; an empty entry becomes an empty section."""
+    """Return the sections by environment name, in file order; an empty entry becomes an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):
@@ -214,7 +214,7 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 
 
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
-    """Read the declared policy of one environment; None if there is no such environment.
+    """Return the declared policy of an environment; None if the environment is not declared.
 
     `texts` are the project's file contents by path; those of SQL files may be empty. Mistakes are appended to
     `problems`.
@@ -228,8 +228,8 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
     """Return the tables to which `protect: true` applies, sorted.
 
-    A table's settings come from its own yml file, or from the folder's yml file if it has none; the defaults apply to
-    settings that the file omits.
+    A table's settings come from its own yml file, or from the folder's yml file if it has none. Settings that the file
+    omits have the project's defaults.
     """
     found = []
     for folder in read_script_folders(texts, problems):
@@ -248,7 +248,7 @@ def _yml(folder: ScriptFolder, table: TableName) -> str:
 
 
 def read_connectors(top: YamlSection) -> tuple[Connector, ...]:
-    """Read the connectors of a project, sorted by name; an empty entry selects the built-in values."""
+    """Read the connectors of a project, sorted by name; an empty entry means the built-in connector of that name."""
     section = top.section("connectors")
     if section is None:
         return ()
@@ -295,7 +295,9 @@ def _exclusions(section: YamlSection, default: tuple[str, ...]) -> tuple[str, ..
 
 
 RULES = tuple(key for key in POLICY_KEYS if not key.startswith("protected"))
-"""Keys below `policy`; protection is declared with the environment and in the tables' own files instead."""
+"""Keys below `policy`; protection is not among them, since it is declared with the environment and in tables' own
+files.
+"""
 
 _HOLDER = re.compile(r"@?[^\s@,:]{1,64}\Z")
 
@@ -305,7 +307,7 @@ MOST_BUSY = 1000
 
 
 def read_policy_section(section: YamlSection) -> Policy:
-    """Read the `policy` section of one environment."""
+    """Read the `policy` section of an environment."""
     return Policy(
         max_replay_rows=section.count("max_replay_rows", example="100M"),
         max_replay_h=section.bound("max_replay_h", most=MOST_H, example="6"),

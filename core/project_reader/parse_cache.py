@@ -1,4 +1,4 @@
-"""Cache of parse results; each content is parsed once, and parsers are loaded only for contents not in the cache.
+"""Cache of parse results: each content is parsed once, and parsers are imported only for contents not in the cache.
 
 A file is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
 a parser.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
-"""Maximum number of cached values; beyond it all are dropped, so that an agent does not grow with every edit."""
+"""Maximum number of cached values, beyond which all are dropped; it bounds the memory of an agent over many edits."""
 
 _BROKEN = (ValueError, TypeError, LookupError)
 """Errors that decoding an invalid entry may raise."""
@@ -37,14 +37,16 @@ class ParseCache:
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with the encoded entries `known`, by key; `look_up` returns other entries, or None if there is none."""
+        """Start with the encoded entries `known`, by key; `look_up` returns any other entry, or None if it does not
+        exist.
+        """
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
         self._fresh: dict[bytes, str] = {}
 
     def keys(self) -> frozenset[bytes]:
-        """Return the keys of all cached contents that have been requested."""
+        """Return the keys of all decoded contents, that is, of those that have been requested."""
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
@@ -58,7 +60,11 @@ class ParseCache:
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Parse a DDL; return the line of CREATE VIEW (None for a table), the table, and Problems located in `path`."""
+        """Parse a DDL file; return the line of CREATE VIEW (None for a table), the table, and Problems located in
+        `path`.
+
+        The table is None if the file declares a view or is invalid.
+        """
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
         if found is None:
@@ -76,12 +82,12 @@ class ParseCache:
         return None, found[1], found[2]
 
     def has_ddl(self, text: str) -> bool:
-        """Return whether the parse result of a DDL is cached."""
+        """True if the parse result of a DDL file is cached."""
         key = _key(b"ddl", text)
         return key in self._values or self._packed(key) is not None
 
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
-        """Return whether the parse result of a DML script is cached."""
+        """True if the parse result of a DML script is cached."""
         key = _statements_key(text, every_table_streams)
         return key in self._values or self._packed(key) is not None
 
@@ -107,8 +113,8 @@ class ParseCache:
     ) -> tuple["UnresolvedName", ...]:
         """Return the columns that a statement uses but that none of its input tables has.
 
-        `columns` are the declared columns by table. The result is cached by the statement's SQL and the columns of the
-        tables that it reads.
+        `columns` are the declared columns by table. The result is cached by the statement's SQL and the columns of its
+        input tables.
         """
         key, read = _columns_read(parsed, columns)
         found = self._columns(key)
@@ -153,7 +159,9 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a cached value; None if there is none, or if its Problems are in another file of equal content."""
+        """Return a cached value; None if there is none, or if it has Problems located in another file with the same
+        content.
+        """
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -228,7 +236,7 @@ def view_declared_in(text: str) -> int | None:
 
 
 Reading = tuple[ParsedStatement, Mapping[TableName, tuple[Column, ...]]]
-"""A statement, and the declared columns of the tables that it reads."""
+"""A statement with the declared columns of the tables that it reads."""
 
 
 def wrong_columns(
@@ -239,7 +247,7 @@ def wrong_columns(
 ) -> tuple[Problem, ...]:
     """Return a Problem for each column that the statements of `tables` use but that none of their input tables has.
 
-    `read_ahead` is called with the statements that are not cached, and may add their results to the cache.
+    `read_ahead` is called with the statements that are not cached; it may add their results to the cache.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     names = _DeclaredNames(declared)
@@ -272,14 +280,12 @@ def missing_in_inputs(
 
 
 class _DeclaredNames:
-    """The names of all declared columns by table, for a quick check of the columns that statements require."""
-
     def __init__(self, columns: Mapping[TableName, tuple[Column, ...]]) -> None:
         self._columns = columns
         self._names: dict[TableName, frozenset[str]] = {}
 
     def include(self, required: RequiredColumns | None) -> bool:
-        """Return whether every column that a statement requires is declared; False if these columns are unknown."""
+        """True if every column that a statement requires is declared; False if the required columns are unknown."""
         if required is None:
             return False
         for tables, columns in required:

@@ -31,7 +31,7 @@ class ScriptFolder:
 
 
 def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[ScriptFolder, ...]:
-    """Return the table folders of a project, with the files assigned to them, sorted by path."""
+    """Return the table folders of a project, sorted by path, with the files assigned to them."""
     folders: dict[str, ScriptFolder] = {}
     settings: list[str] = []
     for path in sorted(paths):
@@ -51,7 +51,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Return the table folder of a script or yml, derived from its path alone."""
+    """Return the table folder of a script or yml file, derived from the file's path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 

@@ -1,6 +1,6 @@
-"""Serialization of a project that was read and checked, so that the next process does not have to read it again.
+"""Serialization of a project that was read and checked, so that other processes do not need to read it again.
 
-The bytes do not include the file contents; to restore a project, contents with the same digest are needed.
+The bytes do not include the file contents; restoring a project requires contents with the same digest.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ ReadProject = tuple[Project, tuple[Problem, ...]]
 """A project, and the warnings found when it was read."""
 
 _OURS = ("core.model.", "core.policy.", "core.project.", "core.sql.statement")
-"""Prefixes of the modules whose classes a copy may contain; other classes are never instantiated."""
+"""Prefixes of the modules whose classes a serialized project may contain; other classes are never instantiated."""
 
 _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, ImportError)
-"""Errors that unpickling an invalid copy may raise."""
+"""Errors that unpickling invalid bytes may raise."""
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of files, given as path → content; it depends on the order of the files."""
+    """Return a digest of files, given as contents by path; it depends on the order of the files."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -41,7 +41,9 @@ def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Restore a project and its warnings from bytes and the same file contents; None if the bytes are invalid."""
+    """Restore a project and its warnings, given the same file contents as for `pack_project`; None if the bytes are
+    invalid.
+    """
     try:
         project, problems = _Unpacker(packed, texts).load()
     except _BROKEN:

@@ -1,4 +1,4 @@
-"""The revision of a statement, either of a declared table or parsed again from deployed SQL and YAML."""
+"""Creation of a statement's revision, either from a declared table or from deployed SQL and YAML, which it parses."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from core.sql.statement import with_change_feeds
 
 
 def revision_of(table: Table) -> Revision:
-    """Return a declared table's revision; its yml contains the settings completed by the project's defaults."""
+    """Return a declared table's revision; its yml contains all settings, completed by the project's defaults."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
     return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
@@ -22,7 +22,7 @@ def read_revision(
 ) -> Revision | None:
     """Parse deployed SQL and YAML into a revision; return None if they are invalid.
 
-    An older yml is completed by the current defaults.
+    Settings missing from a yml without a trigger, which an older version wrote, have the current defaults.
     """
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()

@@ -1,6 +1,6 @@
-"""Checks of table settings against statements: keys, streams of keyed tables, `schema_tracking:`, `checks:`.
+"""Checks of table settings against statements: keys, streams of keyed tables, `schema_tracking:` and `checks:`.
 
-A setting that Spark or Delta could not apply is a Problem at the line of the setting in the yml.
+A setting that Spark or Delta could not apply is reported as a Problem at its line in the yml file.
 """
 
 import re
@@ -23,7 +23,7 @@ _OURS = "headgate_"
 """Prefix of the columns that Headgate temporarily adds to the rows of a batch while writing them."""
 _FIRST_ONLY = ("skipchangecommits", "ignorechanges")
 _SAYS = (*_FIRST_ONLY, "readchangefeed")
-"""Options by which a stream determines for itself which changes it reads."""
+"""Options with which the SQL itself determines which changes a stream reads."""
 
 _RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
 """What the DDL of an external table must declare so that the table's changes can be read."""
@@ -33,7 +33,10 @@ CHANGES, ROWS = "changes", "rows"
 
 
 def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report keyed tables that cannot be written as declared, and streams of keyed tables that would fail in Spark."""
+    """Report keyed tables that cannot be written as declared, and streams of keyed tables that would fail in Spark.
+
+    `yml` contains the path of each table's yml file.
+    """
     for table in tables.values():
         if table.settings.upserts and not table.external:
             path = yml.get(table.name, "")
@@ -52,7 +55,7 @@ def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table
     """Return the tables, each with `changes_of` set to the keyed tables whose changes its statement streams.
 
     A statement with `reads: rows` streams no changes. Changes of an external table, which may also be append-only, are
-    read only with `reads: changes`. Streamed tables are looked up in `among`.
+    read only with `reads: changes`. `among` contains the tables that the statements read.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
 
@@ -183,7 +186,6 @@ def _wrong_condition(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
-    """Return the summary and remedy of a Problem with a condition, without the bracket that was appended to it."""
     if problem.where is not None and problem.where.line > sql.count("\n"):
         summary = problem.summary.replace("at `)`", "at its end")
         return summary, "complete the condition"
@@ -191,7 +193,7 @@ def _at_its_end(problem: Problem, sql: str) -> tuple[str, str]:
 
 
 def _closes(condition: str) -> bool:
-    """Return whether the brackets of a condition are balanced, so that it can be embedded in SQL."""
+    """True if the brackets of a condition are balanced, so that it can be embedded in SQL."""
     from core.sql.tokens.lexer import open_sql, tokens_of
 
     depth = 0
@@ -234,7 +236,6 @@ def _rows_by(table: Table) -> str:
 
 
 def _records_changes(parent: Table) -> bool:
-    """Return whether a table has recorded its changes since its creation, according to its mode and DDL."""
     recorded = table_format(parent.parsed_ddl.format).keyed_properties
     said = {name.lower(): value.lower() for name, value in parent.parsed_ddl.properties}
     itself = "true" if parent.settings.upserts and not parent.external else ""
@@ -276,8 +277,8 @@ _FILE = re.compile("^file:/+")
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
     """Return the tables with schema tracking turned off for statements that do not support it.
 
-    A project's default thus applies only to statements that can track schemas. Formats of streamed tables are looked up
-    in `among`.
+    A project's default thus applies only to statements that can track schemas. `among` contains the tables that the
+    statements read.
     """
     return {
         name: replace(table, settings=replace(table.settings, schema_tracking=False))
@@ -306,7 +307,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track schemas, as a key of `_WRONG` or empty if it can, and the table concerned."""
+    """Return why a statement cannot track schemas, as a key of `_WRONG`, and the table; the key is empty if it can."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -329,7 +330,10 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report each query in `checks:` that cannot run on the declared tables; `yml` is the yml path by table."""
+    """Report each query in `checks:` that cannot run on the declared tables.
+
+    `yml` contains the path of each table's yml file.
+    """
     seen: set[str] = set()
     for table in tables.values():
         path = yml.get(table.name, "")
@@ -344,7 +348,6 @@ def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str
 
 
 def _wrong_query(sql: str, unit: set[TableName], tables: Mapping[TableName, Table]) -> Iterator[tuple[str, str]]:
-    """Yield each mistake in the query of a check as (summary, remedy)."""
     # The parser is loaded only where a project has checks.
     from core.sql.analysis_safety import unsafe_for_analysis
     from core.sql.lineage.statement_lineage import lineage_of

@@ -1,4 +1,4 @@
-"""Checks that a project's tables are consistent with each other; each check reports all its findings in one pass."""
+"""Checks that the tables of a project are consistent with each other; all findings are reported in one pass."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -15,13 +15,15 @@ from core.text.wording import counted, did_you_mean
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 """Matches percent escapes in a path.
 
-Delta takes them literally, also with `file:`, and creates a folder of that name if it has no log; Spark's catalog
+Delta takes them literally, even in a `file:` URI, and creates a folder of that name for a new table; Spark's catalog
 decodes them (tested on Delta 4.4.0).
 """
 
 
 MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
-"""Returns a Problem for each of these written columns that the table's statement reads but no input has."""
+"""A function that returns a Problem for each of the named columns that a table's statement reads but none of its inputs
+has.
+"""
 
 
 def check_tables(
@@ -158,7 +160,6 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Return whether a result column is a star, with or without EXCEPT, whose columns the SQL does not list."""
     return column.name == "*"
 
 
@@ -184,7 +185,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in how a statement reads one table; None if there is none."""
+    """Return the summary and remedy of a mistake in how a statement reads a table; None if there is none."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -213,9 +214,10 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in a watermark on a column of a table; None if there is none.
+    """Return the summary and remedy of a mistake in a table's watermark; None if there is none.
 
-    Spark reports EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on Spark 4.2.0).
+    For such a mistake, Spark raises EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name
+    (tested on Spark 4.2.0).
     """
     name = read.watermark.column if read.watermark is not None else ""
     if not name.replace("_", "a").isalnum():

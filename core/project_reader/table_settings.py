@@ -24,7 +24,7 @@ MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Parse a table's yml; missing values get the defaults, and so do invalid ones, which are reported as Problems."""
+    """Parse a table's yml file; missing values get the defaults, as do invalid ones, which are reported as Problems."""
     if not text.strip():
         return defaults
     from core.project_reader.yaml_reader import read_yaml
@@ -85,7 +85,9 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement, or return the default."""
+    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement; return the default if missing or
+    invalid.
+    """
     below = section.section("objective")
     if below is None:
         return default
@@ -116,7 +118,6 @@ def _readers(section: "YamlSection") -> tuple[str, ...]:
 
 
 def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
-    """Read a table's checks as (name, query) pairs in order; malformed checks are reported as Problems and omitted."""
     found: dict[str, str] = {}
     for name, sql, line in check_entries(section.value("checks")):
         if not name or not sql or not _CHECK_NAME.match(name):
@@ -150,7 +151,7 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Return complete settings as the yml of a revision; equal settings give equal strings.
+    """Return all settings in the yml form of a revision; equal settings give equal strings.
 
     The trigger is always written, so that a later change of the project's default is detected as a change.
     """

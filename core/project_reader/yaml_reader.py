@@ -34,7 +34,7 @@ class YamlValue:
 
 @dataclass(frozen=True, slots=True)
 class YamlSection:
-    """A mapping in a YAML file; for an invalid value, its methods append to `problems` and return a default."""
+    """A mapping in a YAML file; its methods report an invalid value in `problems` and return a default."""
 
     path: str
     name: str
@@ -46,7 +46,7 @@ class YamlSection:
     problems: list[Problem]
 
     def text(self, key: str, default: str) -> str:
-        """Read the string under a key, or return the default if it is missing, empty or not a string."""
+        """Read the string under a key; return the default if it is missing, empty or not a string."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -56,7 +56,7 @@ class YamlSection:
         return str(node.value)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Read the Boolean under a key, or return the default if it is missing or invalid."""
+        """Read the Boolean under a key; return the default if it is missing or invalid."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -66,7 +66,7 @@ class YamlSection:
         return bool(node.value.lower() in ("true", "yes", "on"))
 
     def number(self, key: str, default: float, *, most: float) -> float:
-        """Read a number above zero and at most `most`, or return the default if the number is missing or invalid."""
+        """Read a number above zero and at most `most`; return the default if it is missing or invalid."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -82,9 +82,9 @@ class YamlSection:
         return value
 
     def bound(self, key: str, *, most: float, example: str) -> float | None:
-        """Read the number under a key, above zero and at most `most`; None if the key is missing.
+        """Read a number above zero and at most `most`; None if it is missing.
 
-        An invalid value is reported and replaced by `example`, the value that the remedy suggests.
+        An invalid value is reported and replaced by `example`, which the remedy suggests.
         """
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 
@@ -111,7 +111,9 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read the list of strings under a key, or return the default; a single string is read as a list of one."""
+        """Read the list of strings under a key; return the default if it is missing; a single string is read as a list
+        of one.
+        """
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
@@ -135,7 +137,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read the value under a key as written; None if it is missing or exceeds the limits on depth and size."""
+        """Read the value under a key as written; None if it is missing, or too deeply nested or too large."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -180,7 +182,7 @@ class YamlSection:
                 )
 
     def wrong(self, key: str, expected: str, remedy: str) -> None:
-        """Report a Problem: the value of a key must be `expected`."""
+        """Report a Problem with the value of a key, which must be `expected`."""
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
@@ -201,7 +203,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Parse YAML that is a mapping; return an empty section for an empty string, None for invalid YAML."""
+    """Parse a YAML mapping; an empty string gives an empty section, and invalid YAML gives a Problem and None."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -232,7 +234,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Parse a single YAML value, such as `[1, 2]`; return None if it is empty, invalid or exceeds the limits."""
+    """Parse a single YAML value, such as `[1, 2]`; None if it is empty, invalid, too deeply nested or too large."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

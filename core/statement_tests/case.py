@@ -9,7 +9,7 @@ Row = tuple[object, ...]
 """Values in the order of the declared columns; `core.statement_tests.typed_values` lists their Python types."""
 
 Part = Mapping[TableName, tuple[Row, ...]]
-"""The input rows of one micro-batch, by table."""
+"""The input rows of one micro-batch, by table name."""
 
 TypedColumns = tuple[tuple[str, str], ...]
 """Declared columns as pairs (name, type), in order."""
@@ -17,7 +17,7 @@ TypedColumns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class StatementCase:
-    """A test case, read from one file of a `tests` folder; `expected` may be missing at first."""
+    """A test case, read from one file of a `tests` folder; `expected` stays empty until the output is recorded."""
 
     name: str
     """File name without its extension."""

@@ -67,7 +67,7 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield a Problem if it is unsafe to let Spark analyse a table's statement; no test then sends it to Spark."""
+    """Yield a Problem if it is unsafe to let Spark analyse a table's statement, which must then not be tested."""
     if table.parsed is None or table.dml is None:
         return
     if (why := unsafe_for_analysis(table.parsed.select)) is not None:
@@ -137,7 +137,6 @@ def _table(file: _CaseFile, unit: list[Table]) -> Table | None:
 
 
 def _parts(file: _CaseFile, given: YamlValue, parsed: ParsedStatement) -> Iterator[Part]:
-    """Yield the micro-batches of a case; a mapping instead of a list is a single micro-batch."""
     values = given.items if given.items is not None else (given,)
     if not values:
         file.report("given is empty", "write given: {table: [rows…]}", given.line, "given")
@@ -175,7 +174,7 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read a table's rows from a list or from the CSV file that it names; invalid rows are reported and left out."""
+    """Read the rows of a table; invalid rows are reported and omitted."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:
@@ -232,7 +231,7 @@ def _rows_of_csv(file: _CaseFile, value: YamlValue, table: TableName, columns: T
 
 
 def _cells(file: _CaseFile, path: str, table: TableName, columns: TypedColumns) -> Iterator[Row]:
-    """Yield the rows of a CSV file with a header line; an empty cell is NULL."""
+    """Yield the rows of a CSV file; an empty cell is NULL."""
     reader = csv.reader(io.StringIO(file.csv_files[posixpath.basename(path)], newline=""), strict=True)
     kinds = {name.lower(): kind for name, kind in columns}
     head = [name.strip().lower() for name in next(reader, [])]

@@ -1,4 +1,4 @@
-"""Generation of a first test case: made-up input rows, and a file with the recorded output."""
+"""Generation of the first test case of a statement: made-up input rows, and a file with the recorded output."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,10 +34,10 @@ def first_case_path(table: Table) -> str:
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:
-    """Generate a case with rows for each input table, and a later row for each stream if a watermark has to pass.
+    """Generate a case with rows for each input table, and with a later row per stream if a watermark must advance.
 
     Rows are numbered in the same way in all tables, so that joins by id find matches. If the statement compares a
-    column with a string, some row has that string in the column.
+    column with a string, at least one row has that string in the column.
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"
@@ -89,7 +89,7 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the string literals with which a statement compares each column, by (column, whether for equality)."""
+    """Return the string literals compared with each column, by (column, True if compared for equality)."""
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")

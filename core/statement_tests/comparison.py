@@ -1,4 +1,4 @@
-"""Comparison of expected and actual rows as multisets; rows are missing, unexpected, or differ despite equal keys."""
+"""Comparison of expected and actual rows as multisets: rows can be missing, unexpected, or equal only in their key."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from core.statement_tests.case import Row, TypedColumns
 from core.statement_tests.typed_values import written_value
 
 MOST_FOUND = 20_000
-"""Maximum number of rows read from a statement's output; a case that writes more fails."""
+"""Maximum number of rows read from a statement's output; a case whose statement writes more rows fails."""
 
 SHOWN = 10
 """Maximum number of rows shown for each kind of difference; further rows are only counted."""
@@ -17,7 +17,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """The difference between expected and actual rows as multisets; all three fields are empty if they are equal."""
+    """The difference between expected and actual rows; it is false if both are equal as multisets."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
@@ -31,7 +31,7 @@ class RowDifference:
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the number and the first rows of each kind of difference, with values in fixture notation."""
+        """Return the number of rows of each kind of difference, and the first `SHOWN` of them in fixture notation."""
         return {
             "missing": len(self.missing),
             "unexpected": len(self.unexpected),
@@ -58,7 +58,11 @@ def compare_rows(
     key: Sequence[str] = (),
     tolerance: float = 0.0,
 ) -> RowDifference:
-    """Pair equal rows, with a relative tolerance for floats; pair other rows by key if it is unique on both sides."""
+    """Compare expected rows with those found, as multisets.
+
+    Floats may differ by the relative `tolerance`. Unequal rows are paired as differing if their key values are the same
+    and unique on both sides.
+    """
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):
         shape, floats = _split(row)
@@ -100,7 +104,7 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the rows that are not among the paired rows; rows are compared by identity."""
+    """Return the rows that are not among the paired rows, comparing by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 

@@ -33,7 +33,7 @@ class CaseOutcome(StrEnum):
 
 
 class UpgradeVerdict(StrEnum):
-    """The result of continuing the new SQL from the old SQL's checkpoint."""
+    """What happened when the new SQL continued from the old SQL's checkpoint."""
 
     SAFE = "safe"
     """The upgraded statement wrote the same rows as the new SQL alone."""
@@ -58,9 +58,9 @@ class CaseRequest:
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
     """The old SQL and YAML by table, for upgrade tests; empty for other tests."""
     record: str = ""
-    """The table for which to generate and run a first case, returned as a string, instead of running `cases`."""
+    """The table for which to generate, run and return a first case instead of running `cases`; empty to run `cases`."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Spark settings that affect what a statement computes."""
+    """Spark settings that affect the results of a statement."""
     case_s: float = CASE_S
 
     def as_json(self) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the pool settings that also apply to tests: SQL settings unrelated to the pool's tables, files or code.
+    """Return the pool settings for tests: its SQL settings, except those for the pool's own tables, files or code.
 
-    The session time zone is UTC unless the pool sets another; queries always use one shuffle partition.
+    The session time zone is UTC unless the pool sets another. Tests always use one shuffle partition.
     """
     taken = {key: value for key, value in conf if key.startswith("spark.sql.") and not key.startswith(_OWN)}
     return {"spark.sql.session.timeZone": "UTC", **taken, "spark.sql.shuffle.partitions": "1"}

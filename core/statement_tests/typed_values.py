@@ -1,7 +1,7 @@
 """Values in fixtures and results, by Spark type: parsing, normalization, and formatting.
 
 A value is None, bool, int, float, Decimal, str, bytes, date or datetime (TIMESTAMP in UTC, TIMESTAMP_NTZ without a time
-zone). Arrays and structs are tuples; maps are sorted tuples of pairs. So every value can be compared and hashed.
+zone). Arrays and structs are tuples; maps are sorted tuples of pairs. All values can therefore be compared and hashed.
 """
 
 import math
@@ -100,7 +100,7 @@ def quoted_text(text: str) -> str:
 
 
 def can_be_written(kind: str) -> bool:
-    """Return whether values of a Spark type can be written in fixtures."""
+    """True if values of a Spark type can be written in fixtures."""
     if kind.startswith("array<"):
         return can_be_written(element_type(kind))
     if kind.startswith("map<"):

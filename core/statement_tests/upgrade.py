@@ -1,4 +1,4 @@
-"""The verdict of an upgrade test, which continues from the old checkpoint, compared with what a plan would do."""
+"""The verdict of an upgrade test, which continues from the old checkpoint, and its comparison with the plan."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,9 +30,9 @@ def verdict_of(
     alone: tuple[tuple[Row, ...], tuple[Row, ...]],
     upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
 ) -> tuple[UpgradeVerdict, RowDifference]:
-    """Compare an upgraded statement's rows with those of the new SQL alone; return the verdict and the difference.
+    """Compare the rows of an upgraded statement with those of the new SQL alone; return the verdict and the difference.
 
-    `alone` and `upgraded` each contain the rows before the upgrade and the rows at the end.
+    `alone` and `upgraded` are pairs: the rows written before the upgrade, and all rows at the end.
     """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
@@ -43,12 +43,14 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Return the change as a plan would classify it, given the current declarations of the input columns."""
+    """Classify the change from `old` to `new` as a plan would, given the current declarations of the input columns."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
 def shown_unsafe(result: CaseResult, change: Change) -> str:
-    """Describe how a case shows that a plan would wrongly continue from the checkpoint; empty if it does not."""
+    """Explain that a case proves a planned continuation from the checkpoint to be wrong; empty if the case does not
+    prove it.
+    """
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)
@@ -56,7 +58,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on the test result, on what a plan would do, and on any contradiction between the two."""
+    """Return sentences on the test result, on the action in a plan, and on any contradiction between the two."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
@@ -76,7 +78,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """Return whether a plan for a change of this kind already warns of the test's result."""
+    """True if a plan for this kind of change already warns of the result that the test found."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)
