@@ -1,6 +1,6 @@
-"""Decides whether it is safe to have Spark analyse a query.
+"""Decides whether Spark may analyse a query without risk.
 
-The analysis must not run code, and must not read anything that the project does not declare.
+An analysis must neither run code nor read anything that the project does not declare.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from core.sql.tokens.lexer import open_sql, tokens_of
 from core.text.sentence import Fact, FactKind
 
 _BUILTIN = (["builtin"], ["system", "builtin"])
-"""Qualifiers with which Spark's own functions may be called (tested on Spark 4.2.0)."""
+"""Qualifiers that Spark accepts before the names of its own functions (tested on Spark 4.2.0)."""
 
 
 class AnalysisRisk(FactKind):
@@ -28,9 +28,9 @@ class AnalysisRisk(FactKind):
 
 
 def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
-    """Return the reason why Spark must not analyse a query, or None if the analysis is safe.
+    """Return why Spark must not analyse a query, or None if the analysis is safe.
 
-    A query that Headgate cannot parse is never considered safe.
+    A query that Headgate cannot parse is always unsafe.
     """
     found, problems = read_any(select, "")
     if not found:
@@ -47,10 +47,6 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
 
 
 def _catalog_function(tokens: Sequence[Token]) -> Fact[AnalysisRisk] | None:
-    """Return an AnalysisRisk for the first call of a catalog function, or None if there is no such call.
-
-    An analysis would load the function's code.
-    """
     for index in range(2, len(tokens) - 1):
         if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
             continue

@@ -1,4 +1,4 @@
-"""Binding of statements to physical tables: table names are replaced, and options and filters are added to streams.
+"""Binds statements to physical tables: replaces table names, and adds options and filters to streams.
 
 The rest of the SQL stays as written.
 """
@@ -22,10 +22,9 @@ def compile_select(
 ) -> str:
     """Return the SELECT with physical table names; raises KeyError if a table is missing from `physical`.
 
-    A column qualified by a table's own name (`orders.id`) keeps its meaning, because that name is added as an alias. An
-    implied STREAM and an implied change feed option are written out. `where` maps a table to a condition that filters
-    its stream before the statement processes it; `starts` maps a table to the position at which its stream begins in
-    its first batch.
+    A table's own name stays valid as a qualifier (`orders.id`), because it is added as an alias. An implied STREAM and
+    an implied change feed option are written out. `where` maps a table to a condition that filters its stream before
+    the statement processes it. `starts` maps a table to the position at which its stream begins in the first batch.
     """
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
@@ -51,7 +50,7 @@ def compile_select(
 def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
     """Return a `CREATE TABLE IF NOT EXISTS` for a physical table at an absolute location.
 
-    Without a location, Spark manages the table's files and deletes them when the table is dropped.
+    If `location` is empty, Spark manages the table's files and deletes them when the table is dropped.
     """
     columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
     parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
@@ -77,7 +76,7 @@ def _with_options(
 ) -> tuple[int, int, int, str]:
     """Return the text edit that adds options to a stream, in its WITH clause or in a new one.
 
-    The edit consists of the start and end offsets, the rank among edits at the same offset, and the inserted SQL.
+    The edit is (start offset, end offset, rank among edits at the same offset, inserted SQL).
     """
     option = _pairs(added)
     if (options := re.search(r"\bWITH\s*\(", select[read.end : end], re.I)) is not None:
@@ -103,22 +102,25 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
 # after it, even after a rename or drop; without a schema log no start succeeds (Delta 4.4.0).
 
 LOGS = "schemas"
-"""Subfolder of a checkpoint for the schema logs of its sources; Spark accepts no other location (Delta 4.4.0)."""
+"""Subfolder of a checkpoint that contains the schema logs of its sources; Delta 4.4.0 accepts no other location."""
 _TOLERATED_CHANGES = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
 
 Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options with which a Delta source tracks its schema and can restart after any schema change."""
+    """Return the options with which a Delta source tracks its schema and can restart after any schema change.
+
+    `checkpoint` is the folder of the checkpoint; `ordinal` is the position of the stream in the SELECT, from 0.
+    """
     log = ("schemaTrackingLocation", f"{checkpoint}/{LOGS}/{ordinal}")
     return log, *((name, "always") for name in _TOLERATED_CHANGES)
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Return a compiled SELECT with options added to its streams, in front of the existing options of each stream.
+    """Return a compiled SELECT with more options on its streams, in front of the options that each stream has already.
 
-    `options` maps the ordinal of a stream in the SELECT, counted from 0, to the options to add.
+    `options` maps the ordinal of a stream in the SELECT, from 0, to its new options.
     """
     tokens = tokens_of(open_sql(select, ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)

@@ -1,6 +1,6 @@
-"""Parsing of DDL files, each of which contains one `CREATE TABLE`.
+"""Parses DDL files, each of which contains one `CREATE TABLE`.
 
-Column and field names keep their case, because JSON readers match fields by case; types are in lower case.
+Names of columns and fields keep their case, because JSON readers match fields by case. Types are in lower case.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses after the columns of a CREATE TABLE, which may appear in any order."""
+    """The clauses after the columns of a CREATE TABLE, in any order."""
 
     format: str = ""
     partitioning: tuple[str, ...] = ()
@@ -43,7 +43,10 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Parse the only CREATE TABLE in a DDL file; if that fails, return None and an error Problem."""
+    """Parse the only CREATE TABLE in a DDL file; return None and the Problem if that fails.
+
+    `path` is the file's name in problems.
+    """
     source = open_sql(text, path)
     try:
         statements = list(statements_of(tokens_of(source)))
@@ -104,7 +107,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
 
 
 def _name_at(tokens: list[Token]) -> int:
-    """Return the index of the token after CREATE [EXTERNAL] TABLE [IF NOT EXISTS], where the table's name begins."""
+    """Return the index of the table name, after CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
     words = [str(token.text).upper() for token in tokens[:8]]
     at = 1
     if words[0] != "CREATE":
@@ -164,10 +167,7 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
 
 
 def _field_named_twice(kind: str) -> str:
-    """Return a field name that occurs twice in the same struct of a type, ignoring case; empty if there is none.
-
-    Structs nested at any depth are checked.
-    """
+    """Return a field name that occurs twice in a struct, at any depth and in any case; empty if there is none."""
     inner = [key_type(kind)] if kind.startswith("map<") else []
     inner += [element_type(kind)] if kind.startswith(("array<", "map<")) else []
     names: set[str] = set()
@@ -184,7 +184,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Parse the clause at `index` that follows the columns, and return the index of the token after it."""
+    """Parse the clause at `index`, and return the index of the token after it."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
@@ -222,9 +222,9 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:
-    """Convert `OPTIONS (path '…')` to LOCATION; raise SqlDiagnostic if the location is given twice.
+    """Convert `OPTIONS (path '…')` to LOCATION, as Spark does (AstBuilder.cleanTableOptions in Spark 4.2.0).
 
-    Spark does the same (AstBuilder.cleanTableOptions in Spark 4.2.0).
+    Raises SqlDiagnostic if the location is given twice.
     """
     paths = [value for key, value in clauses.options if key.lower() == "path"]
     if not paths:
@@ -239,7 +239,6 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
 
 
 def _take_topics(clauses: _Clauses, first: Token) -> None:
-    """Derive the location of a table over Kafka topics from its options; raise SqlDiagnostic for any other location."""
     if not table_format(clauses.format).topics:
         return
     derived = kafka_location(dict(clauses.options))

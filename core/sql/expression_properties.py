@@ -1,4 +1,4 @@
-"""Properties of a single expression: its type, its dependence on row order, and its suitability as a condition."""
+"""Properties of an expression: its type, its dependence on row order, and its suitability as a condition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from core.text.sentence import Fact, FactKind
 from core.text.wording import clipped
 
 _VOLATILE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle"})
-"""Non-deterministic functions that Spark accepts in a condition of MERGE, or rejects only at run time (Spark 4.2.0)."""
+"""Non-deterministic functions that Spark 4.2.0 accepts in a condition of MERGE, or rejects only at run time."""
 
 
 class ConditionFault(FactKind):
-    """A reason why an expression cannot serve as a condition on a single row."""
+    """A reason why an expression cannot be a condition on a single row."""
 
     WINDOW = "{function}() OVER compares rows, but the condition is evaluated for one row"
     AGGREGATE = "{function}() aggregates many rows, but the condition is evaluated for one row"
@@ -36,7 +36,7 @@ class ConditionFault(FactKind):
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
     """Return why an expression cannot be a condition on a single row, or None if no reason is known.
 
-    `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic for an expression that cannot be parsed.
+    `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic if the expression cannot be parsed.
     """
     sql = f"SELECT 1 WHERE ({condition}\n)"
     node = parse_query(tokens_of(open_sql(sql, "")), sql).args["where"].this
@@ -113,7 +113,7 @@ def _type_of(node: Any) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a type in normal form, with STRING in place of CHAR and VARCHAR; empty if it cannot be parsed."""
+    # Spark treats CHAR and VARCHAR as STRING in expressions.
     try:
         kind, _ = read_type(tokens_of(open_sql(text, "")), 0)
     except (SqlDiagnostic, LookupError):
@@ -122,7 +122,6 @@ def _normal(text: str) -> str:
 
 
 def _common(node: Any) -> str:
-    """Return the type that all branches of a CASE or COALESCE share; empty if their types differ."""
     if isinstance(node, exp.Case):
         branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
     else:
@@ -139,29 +138,26 @@ _ANY = frozenset(
         *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
     )
 )
-"""Aggregates whose value depends on the row order: the value of an arbitrary row, or an approximation."""
+"""Aggregates that return an arbitrary row's value or an approximation, so that the value depends on the row order."""
 _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
-"""Functions whose result does not depend on the order of a list."""
+"""Functions of a list whose result does not depend on the list's order."""
 _CLIPPED = 60
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """The dependence of an expression's value on the order of rows."""
+    """How the value of an expression depends on the order of rows."""
 
     call: str
-    """SQL of the aggregate that depends on the order."""
+    """SQL of the aggregate that depends on the order, at most 60 characters."""
     sorts: bool
-    """Whether the value is a list that sorting would make deterministic."""
+    """Whether the value is a list that would be deterministic if it were sorted."""
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the row order.
-
-    Returns None if it does not depend on it or cannot be parsed.
-    """
+    """Return how an expression depends on the row order; None if it does not, or cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -171,9 +167,9 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call in an expression whose result depends on the row order, or None if there is none.
+    """Return the first call whose result depends on the row order, or None.
 
-    Calls inside WITHIN GROUP, or inside a function that ignores the order, are skipped.
+    Skips WITHIN GROUP and the arguments of functions that ignore the order.
     """
     name = _name(node)
     if isinstance(node, exp.WithinGroup) or name in _BLIND:

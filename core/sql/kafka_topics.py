@@ -1,7 +1,7 @@
-"""Kafka topics as external tables: the options of their DDL, their location, and how a message becomes a row.
+"""Kafka topics as external tables: the options in their DDL, their location, and how a message becomes a row.
 
-A table lists its topics in `subscribe`. Its columns are the fields of the JSON value, or `_value` alone if the values
-are not parsed. Columns whose names begin with an underscore hold the parts of the message itself.
+A table lists its topics in `subscribe`. Its columns are the fields of the JSON value, or `_value` alone if values are
+not parsed. Columns whose names begin with an underscore are parts of the message itself.
 """
 
 import re
@@ -15,7 +15,7 @@ from core.text.sentence import Fact, FactKind
 SERVERS = "kafka.bootstrap.servers"
 TOPICS = "subscribe"
 VALUE_FORMAT = "value.format"
-"""The only option that Spark does not know: how values are parsed, as a `ValueFormat`."""
+"""Option that selects how values are parsed, as a `ValueFormat`; the only option here that is unknown to Spark."""
 
 _SCHEME = "kafka://"
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -23,11 +23,11 @@ _OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
     "_key": ("string", "binary"), "_value": ("string", "binary"), "_topic": ("string",), "_partition": ("int",),
     "_offset": ("bigint",), "_timestamp": ("timestamp",), "_headers": (_HEADERS,),
 }  # fmt: skip
-"""Columns that hold a part of the message, with the types that each may have; the first is suggested."""
+"""Columns for the parts of a message, with the types that each may have; the first type is suggested."""
 _CORRUPT = "_corrupt"
-"""Column for a value that cannot be parsed, which otherwise fails the batch."""
+"""Column for values that cannot be parsed; without it, such a value fails the batch."""
 POISON = "HEADGATE_POISON_MESSAGE"
-"""Error class of a batch that failed because of a value that cannot be parsed."""
+"""Error class of a batch that failed because a value could not be parsed."""
 
 _OPTIONS = frozenset(
     {
@@ -37,7 +37,7 @@ _OPTIONS = frozenset(
         "fetchoffset.numretries", "fetchoffset.retryintervalms",
     }
 )  # fmt: skip
-"""Options in lower case, besides those of Kafka's client, which begin with `kafka.` (Spark 4.2 Kafka guide)."""
+"""Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
 _SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key", re.I)
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
 _TOPIC = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
@@ -75,9 +75,9 @@ class TopicFault(FactKind):
 
 
 def kafka_location(options: Mapping[str, str]) -> str:
-    """Return the location of a table from its options, `kafka://host:port,…/topic,…`; empty if one is missing.
+    """Return the location `kafka://host:port,…/topic,…` of a table with these options.
 
-    The order of brokers and topics does not matter.
+    Brokers and topics are sorted. The result is empty if the brokers or the topics are missing.
     """
     given = {key.lower(): value for key, value in options.items()}
     servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
@@ -91,7 +91,7 @@ def servers_and_topics(location: str) -> tuple[str, tuple[str, ...]]:
 
 
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
-    """Return the first fault in the declaration of a table over Kafka topics; None if it can be read."""
+    """Return the first fault in the DDL of a table over Kafka topics, or None if the table can be read."""
     given = {key.lower(): value for key, value in ddl.options}
     for name, _ in ddl.options:
         if _SECRET.search(name):
@@ -131,7 +131,7 @@ def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
 def source_options(ddl: TableDdl) -> dict[str, str]:
     """Return the options for Spark's Kafka source.
 
-    Unless the table says otherwise, a new version reads the topics from their earliest messages.
+    Unless the DDL sets a starting position, a new version reads the topics from their earliest messages.
     """
     found = {key: value for key, value in ddl.options if key.lower() != VALUE_FORMAT}
     if not any(key.lower().startswith("starting") for key in found):
@@ -142,13 +142,14 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def row_expressions(ddl: TableDdl) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the SQL expressions that turn messages of Spark's Kafka source into rows.
+    """Return the SQL expressions that turn messages of Spark's Kafka source into rows, in two groups.
 
-    The first ones are to be added to the columns of the source, each in a projection of its own, because each refers to
-    the previous one; there are none if values are not parsed. The second ones are the columns of the table.
+    The first group is added to the source's columns, each expression in a projection of its own, because each refers to
+    the previous one; it is empty if values are not parsed. The second group computes the table's columns.
 
-    A value that is not valid JSON fails the batch with `POISON` and its offset, unless `_corrupt` is declared to keep
-    it. With FAILFAST, Spark's error would not say which message it was (`from_json`, Spark 4.2.0).
+    A value that is not valid JSON fails the batch with `POISON` and the offset of the message, unless the table
+    declares `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
+    (`from_json`, Spark 4.2.0).
     """
     columns = tuple(map(_expression, ddl.columns))
     if _value_format(ddl) is ValueFormat.RAW:

@@ -75,9 +75,9 @@ _ALIAS = re.compile(r"_[tc][0-9]+\Z")
 
 
 def foreign_functions(canonical: str) -> tuple[str, ...]:
-    """Return the sorted names of the functions called in canonical SQL that are not built into Spark.
+    """Return the sorted names of all functions in canonical SQL that are not built into Spark.
 
-    Keywords are not mistaken for functions, because they are in upper case in canonical SQL.
+    Canonical SQL writes keywords in upper case and function names in lower case, so keywords are never included.
     """
     called = {found["name"] for found in _CALL.finditer(canonical) if found["name"]}
     return tuple(sorted(name for name in called - BUILTINS if not _ALIAS.match(name)))

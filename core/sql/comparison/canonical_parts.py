@@ -1,8 +1,8 @@
-"""A statement's canonical SQL: the whole query, its stateful operators, and the parts below and above them.
+"""Splits a statement's canonical SQL into its stateful operators and the parts below and above them.
 
 A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
-optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (as seen in optimized plans
-of Spark 4.2.0). Anything uncertain belongs to the part below (`pre`).
+optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (seen in optimized plans of
+Spark 4.2.0). Every uncertain clause belongs to the part below (`pre`).
 """
 
 import re
@@ -21,13 +21,13 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""Matches an encoded alias and its streaming clauses, which sqlglot cannot write before an alias."""
+"""Matches an alias together with its encoded streaming clauses; sqlglot cannot write clauses before an alias."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
 @dataclass(frozen=True, slots=True)
 class CanonicalParts:
-    """A statement's canonical SQL and its parts, documented at the fields of `core.sql.statement.ParsedStatement`."""
+    """A statement's canonical SQL and its parts; `core.sql.statement.ParsedStatement` documents the fields."""
 
     canonical: str
     state: str
@@ -36,9 +36,10 @@ class CanonicalParts:
 
 
 def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
-    """Split the canonical SQL of a normalised query with resolved names into its parts; modifies the query.
+    """Split the canonical SQL of a query into parts. The query is modified.
 
-    `sources` are all tables and subqueries in FROM clauses, at any depth.
+    The query must be normalised and its table names resolved. `sources` are all tables and subqueries in its FROM
+    clauses, at any depth.
     """
     marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
@@ -68,7 +69,6 @@ def _operator_text(operator: Operator) -> str:
 
 
 def _name(table: Any) -> None:
-    """Replace a table's qualified name with a single identifier, to which streaming clauses can be appended."""
     parts = [table.args.get(key) for key in ("catalog", "db", "this")]
     table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
     table.set("catalog", None)
@@ -80,7 +80,7 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Append a source's streaming clauses to its table name or, if it is not a table, to its alias."""
+    """Append a source's streaming clauses to its table name or, for other sources, to its alias."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -143,9 +143,9 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 
 
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
-    """Remove the outputs and HAVING terms of an aggregation that do not affect its state, and return them as SQL.
+    """Remove the outputs and HAVING terms that do not affect an aggregation's state, and return them as SQL.
 
-    The SELECT keeps the expressions in `kept`, and the outputs to which the remaining HAVING terms refer.
+    The SELECT keeps the expressions in `kept` and all outputs to which the remaining HAVING terms refer.
     """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
@@ -155,7 +155,6 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
 
 
 def _reads_all(query: Any) -> bool:
-    """Return whether Spark certainly evaluates every aggregate to which the clauses above the aggregation refer."""
     if not isinstance(query, exp.Select):
         return True
     if aggregating(query):
@@ -176,7 +175,6 @@ def _outputs_read(select: Any, clause: str) -> bool:
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs whose aliases occur in a condition."""
     columns = condition.find_all(exp.Column) if condition is not None else ()
     names = {column.parts[0].name for column in columns}
     return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
@@ -221,7 +219,6 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Return the SELECT in a query's FROM clause if it is the query's only source, else None."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

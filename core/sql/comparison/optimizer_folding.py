@@ -1,9 +1,9 @@
-"""Decides which expressions Spark's optimizer leaves intact, so that all their aggregates and columns are evaluated.
+"""Decides whether Spark certainly evaluates all aggregates and columns in an expression.
 
-An aggregate that no expression uses is not part of Spark's state, and the optimizer may remove the only expression that
-uses it: all of `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
+Spark keeps no state for an unused aggregate, and its optimizer may remove the only expression that uses one: all of
+`HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
 SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in
-catalyst/optimizer of Spark 4.2.0). Unknown expressions are assumed not to stay intact. The script
+catalyst/optimizer of Spark 4.2.0). For unknown expressions, the answer is no. The script
 tests/drills/aggregates_that_spark_drops.py compares these decisions with optimized plans.
 """
 
@@ -22,13 +22,13 @@ _NULLABLE_WORDS = """
     stddev_samp variance var_pop var_samp bool_and bool_or every some any try_sum try_avg
 """
 _NULLABLE = frozenset(_NULLABLE_WORDS.split())
-"""Aggregates whose result may be NULL, so that Spark cannot fold a NULL test of the result."""
+"""Aggregates whose result may be NULL, so that Spark cannot fold `IS NULL` on them."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
 _ORDERING = (exp.LT, exp.LTE)
-"""Ordering comparisons; canonical SQL contains neither > nor >=."""
+"""Ordering comparisons. Canonical SQL contains neither > nor >=."""
 _COMPARISONS = (*_ORDERING, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 _COALESCING = frozenset(("coalesce", "nvl", "ifnull"))
 _CONDITIONAL_WORDS = """
@@ -36,19 +36,19 @@ _CONDITIONAL_WORDS = """
     assert_true raise_error element_at try_element_at
 """
 _CONDITIONAL = frozenset(_CONDITIONAL_WORDS.split())
-"""Functions that may leave an argument unread, or that Spark has simplification rules for."""
+"""Functions that may not evaluate all their arguments, or for which Spark has simplification rules."""
 _LARGEST = 2**31 - 1
-"""Limit of a constant: a larger number may exceed the type on the other side, and Spark folds such a comparison."""
+"""Largest accepted constant: a larger one may exceed the other side's type, and Spark folds that comparison."""
 
 
 def output_is_whole(node: Any) -> bool:
-    """Return whether Spark certainly evaluates every aggregate and column in an output expression."""
+    """True if Spark certainly evaluates every aggregate and column in an output expression."""
     node = node.unalias()
     return _value(node) or not _reads(node)
 
 
 def condition_is_whole(node: Any) -> bool:
-    """Return whether Spark can fold no part of a condition, so that it evaluates every aggregate and column in it."""
+    """True if Spark certainly evaluates all aggregates and columns in a condition, because it folds no part of it."""
     return _condition(list(_terms(node)))
 
 
@@ -57,7 +57,6 @@ def _is_condition(node: Any) -> bool:
 
 
 def _value(node: Any) -> bool:
-    """Return whether Spark certainly evaluates every part of an expression."""
     if _is_leaf(node):
         return True
     if isinstance(node, (exp.Paren, exp.Neg, exp.TryCast, exp.Cast)):
@@ -90,10 +89,7 @@ def _call(name: str, arguments: list[Any]) -> bool:
 
 
 def _branches(conditions: list[Any], results: list[Any]) -> bool:
-    """Return whether Spark certainly evaluates every part of a CASE or IF.
-
-    Spark may simplify a CASE or IF in which two results are equal.
-    """
+    # Spark may simplify a CASE or IF in which two results are equal.
     texts = {sql_of(each) for each in results}
     known = all(_value(each) or _is_constant(each) or isinstance(each, exp.Null) for each in results)
     if len(texts) < len(results) or not known or not any(_reads(each) for each in results):
@@ -102,7 +98,6 @@ def _branches(conditions: list[Any], results: list[Any]) -> bool:
 
 
 def _terms(node: Any) -> Iterator[Any]:
-    """Yield the terms of a condition, which are combined with AND, OR and NOT."""
     if isinstance(node, (exp.And, exp.Or)):
         yield from _terms(node.this)
         yield from _terms(node.expression)
@@ -113,16 +108,16 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """Return whether Spark can fold none of the given terms at planning time, neither alone nor in combination."""
+    """True if Spark can fold none of the terms at planning time, neither alone nor in combination."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether two terms are independent, so that Spark cannot combine them.
+    """True if two terms share no column or aggregate, or are different bounds on the same expression.
 
-    This holds if they share no column or aggregate, or if they are two different bounds on the same expression.
+    Spark can combine all other pairs of terms.
     """
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
@@ -152,9 +147,9 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """Return whether Spark certainly evaluates an expression that is one side of a comparison.
+    """True if Spark certainly evaluates an expression that is one side of a comparison.
 
-    The result is False for casts and branches, which Spark may move to the other side of the comparison.
+    False for casts and branches, because Spark may move them to the other side of the comparison.
     """
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
@@ -203,7 +198,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield the SQL of every aggregate in an expression, and of every column outside the aggregates."""
+    """Yield the SQL of each aggregate in an expression, and of each column outside its aggregates."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

@@ -1,4 +1,4 @@
-"""Qualification of all columns in canonical SQL, so that queries that differ only in qualifiers become equal.
+"""Makes canonical queries equal that differ only in the qualifiers of their columns.
 
 A column is left as written if its table is uncertain, for example because a table's columns are unknown.
 """
@@ -15,11 +15,11 @@ from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clause
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Column names in lower case by table; the columns of a table without an entry are unknown."""
+"""Column names in lower case, by table. Tables without an entry have unknown columns."""
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Return a comparison key for canonical SQL that does not depend on whether its columns are qualified.
+    """Return a comparison key for canonical SQL that is the same whether or not its columns are qualified.
 
     If the SQL cannot be parsed, the key is the SQL itself.
     """
@@ -60,13 +60,12 @@ def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
 
 
 def _hides(join: Any) -> bool:
-    """Return whether a join merges columns or hides the columns of the joined table."""
+    """True if a join merges columns (NATURAL, USING), or hides those of the joined table (SEMI, ANTI)."""
     words = {str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")}
     return bool(join.args.get("using")) or bool(words & {"NATURAL", "SEMI", "ANTI"})
 
 
 def _columns(source: Any, known: Mapping[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Return the column names of a source in FROM, or None if they are uncertain."""
     listed = source.args["alias"].args.get("columns") if source.args.get("alias") is not None else None
     if listed:
         return frozenset(each.name for each in listed)

@@ -19,20 +19,20 @@ from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 NUMBERED_ALIAS = re.compile(r"(?<=\)) _t\d+\b")
-"""Matches the alias of a lateral view in canonical SQL."""
+"""Matches a lateral view's alias in canonical SQL."""
 
 _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""Maps each comparison class to the class that is equivalent once the two sides are exchanged."""
+"""Maps each comparison class to the class of the same comparison with its sides exchanged."""
 
 
 Aliases = Mapping[str, str]
-"""Maps each alias in canonical SQL to the alias in the file (see `written_aliases`)."""
+"""Maps each alias in canonical SQL to the alias in the SQL file (see `written_aliases`)."""
 _NO_ALIASES: Aliases = MappingProxyType({})
 NO_ALIASES = (_NO_ALIASES, _NO_ALIASES)
-"""The aliases of two queries whose original statements are unknown."""
+"""Alias mappings for two queries whose SQL files are unknown."""
 
 
 def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[Edit, ...]:
@@ -52,10 +52,11 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
-    """Return the SELECTs of two canonical queries, outermost first, with names as written in each query's SQL file.
+    """Return all SELECTs of the old and of the new query, outermost first, with names as written in the SQL file.
 
-    A table that is read twice is named by its alias, or by the canonical alias if it has none. A lateral view is named
-    after the expression that it explodes, so that its alias does not matter.
+    `old` and `new` are canonical SQL; raises SqlDiagnostic if it cannot be parsed. A table that is read twice appears
+    under its alias, or under its canonical alias if it has none. A lateral view appears as the expression that it
+    explodes, so its alias does not matter.
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()
@@ -64,7 +65,7 @@ def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_AL
 
 
 def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
-    """Return the SELECTs of one canonical query, outermost first, named as by `compared_blocks`."""
+    """Return all SELECTs of a canonical query, outermost first, with names as in `compared_blocks`."""
     reading = _Reading(text)
     return reading.blocks(aliases, reading.read_twice())
 
@@ -75,17 +76,16 @@ class _Reading:
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the names of ambiguous tables: a SELECT can refer to the columns of two reads of the same table."""
+        """Return the names of tables that are read twice within reach of the same SELECT, and so need aliases."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
     def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
-        """Restore the names used in the SQL file in the whole tree, and return its SELECTs.
+        """Restore the names that the SQL file uses for tables, qualifiers and functions, and return all SELECTs.
 
-        These are the names of tables, qualifiers and functions. `twice` contains the tables that must be named by their
-        aliases.
+        `twice` contains the tables that need aliases.
         """
         query, names = self._query, dict(written)
         for table in query.find_all(exp.Table):
@@ -114,7 +114,7 @@ class _Reading:
 
 
 def _only_table(source: Any) -> str:
-    """Return the name or alias of a subquery's only table; empty for a join, a lateral view or any other source."""
+    """Return the alias or name of a subquery's only table; empty for a join, a lateral view or any other source."""
     select = source.this if isinstance(source, exp.Subquery) and source.alias else None
     from_ = select.args.get("from_") if isinstance(select, exp.Select) and not _several(select) else None
     read = from_.this if from_ is not None else None
@@ -122,7 +122,6 @@ def _only_table(source: Any) -> str:
 
 
 def _seen_from(table: Any) -> Iterator[Any]:
-    """Yield the SELECT that reads a table, then the outer SELECTs that can refer to the table's columns."""
     node = table
     while node is not None and not isinstance(node, exp.CTE):
         if isinstance(node, exp.Select):
@@ -160,8 +159,8 @@ def _read_from_the_column(comparison: Any) -> None:
 def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
     """Yield the edits between two queries that have different numbers of SELECTs.
 
-    The outermost queries and the UNION branches are compared in pairs; any other subquery in FROM or WITH is reported
-    as removed or added.
+    Outermost queries and UNION branches are compared in pairs. All other subqueries in FROM or WITH count as removed or
+    added.
     """
     gone, come = _without(before, after), _without(after, before)
     whole = [[each for each in side if _is_branch(each) or each.parent is None] for side in (gone, come)]
@@ -186,7 +185,7 @@ def _without(blocks: list[Any], others: list[Any]) -> list[Any]:
 
 
 def _is_source(select: Any) -> bool:
-    """Return whether a SELECT is a whole query or a query in WITH or FROM, rather than part of an expression."""
+    """True if a SELECT is the whole query, or a query in WITH or FROM, rather than part of an expression."""
     around = select.parent
     while isinstance(around, (exp.Subquery, exp.Union)):
         around = around.parent
@@ -198,7 +197,6 @@ def _is_branch(select: Any) -> bool:
 
 
 def _unions(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield an edit for each UNION that became a UNION ALL, or vice versa."""
     old, new = (list(blocks[0].root().find_all(exp.Union)) if blocks else [] for blocks in (before, after))
     for was, now in zip(old, new, strict=False) if len(old) == len(new) else ():
         gone, come = ("UNION" if each.args.get("distinct") else "UNION ALL" for each in (was, now))
@@ -255,7 +253,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Yield the edits of a SELECT's joins, which are paired by their position; `Edit.of` is the joined table."""
+    """Yield the edits of joins, which are paired by position. `Edit.of` is the joined table."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))
@@ -269,7 +267,6 @@ def _joins(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joined(join: Any) -> str:
-    """Return the SQL of a join and its condition, with `…` in place of a joined SELECT."""
     short = join.copy()
     if isinstance(short.this, exp.Subquery):
         short.this.set("this", exp.to_identifier("…"))
@@ -292,7 +289,6 @@ def _sources(select: Any) -> Counter[str]:
 
 
 def _source(node: Any) -> str:
-    """Describe a source in FROM or JOIN: a table by name and alias, a subquery as "a subquery", others by their SQL."""
     if isinstance(node, exp.Table):
         return f"{node.name} AS {node.alias}" if node.alias else str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else sql_of(node)
@@ -329,9 +325,9 @@ def _listed(select: Any, key: str) -> Counter[str]:
 
 
 def written_aliases(select: str) -> dict[str, str]:
-    """Map the canonical aliases of a SELECT to the aliases in its file; empty if the SELECT cannot be parsed.
+    """Map the canonical aliases of a SELECT to the aliases in its SQL file; empty if the SELECT cannot be parsed.
 
-    A table without an alias is mapped to its own name, and a subquery without an alias to an empty string.
+    A table without an alias maps to its own name, and a subquery without an alias maps to an empty string.
     """
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(select, "")))
@@ -344,9 +340,9 @@ def written_aliases(select: str) -> dict[str, str]:
 
 
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
-    """Return, for the old and the new statement, the mapping from canonical aliases to the aliases in the file.
+    """Return the alias mappings of the old and the new statement (see `written_aliases`).
 
-    If both read the same tables in the same order, the new statement's aliases are returned for both.
+    If both statements read the same tables in the same order, the mapping of the new one is returned twice.
     """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)

@@ -1,8 +1,8 @@
 """Effects of an edit on the rows of a query: which columns change, which rows only one version has, and why.
 
-An effect is reported only if the SQL proves it: a condition on columns that are not in the output yields no predicate,
-and rows cannot be paired after an edit that groups them differently. Even then, the totals of both versions can be
-compared: a sum over the groups of either version, or over ungrouped rows, is the sum over all rows.
+An effect is reported only if the SQL proves it. A condition on columns that are not in the output yields no predicate,
+and rows cannot be paired if the two versions group them differently. Totals can still be compared, because a sum over
+either version's groups, or over ungrouped rows, is the sum over all rows.
 """
 
 import re
@@ -41,9 +41,9 @@ _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
 }  # fmt: skip
-"""Maps an aggregate over rows to the aggregate that gives the same result over the values of groups."""
+"""Maps each aggregate to the aggregate that computes the same total from the results per group."""
 _OVER_ROWS = ("sum", "count", "min", "max")
-"""Aggregates with which a column is compared if the rows are not grouped."""
+"""Aggregates that are compared for each column if rows are not grouped."""
 _WATERMARK = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
 _COUNTED = ("count(*)", "count(1)")
 
@@ -80,7 +80,7 @@ Cause = Fact[RowCause]
 
 
 class TotalsDifferenceReason(FactKind):
-    """A reason why the totals of two versions that group rows differently may differ although nothing is wrong."""
+    """A reason why totals may legitimately differ between two versions that group rows differently."""
 
     HAVING = "HAVING removes groups"
     WITHHELD = "the newest groups are withheld until the watermark has passed them, at different times in each version"
@@ -97,18 +97,18 @@ class RowSide(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowEffect:
-    """A group of rows that only one version has, or whose values differ between the versions."""
+    """A set of rows that only one version has, or whose values differ between the versions."""
 
     side: RowSide
     why: str
     predicate: str = ""
-    """SQL condition over output columns that all rows of the effect meet; empty if the output cannot express it."""
+    """SQL condition over output columns that all these rows meet; empty if the output columns cannot express it."""
     alike: bool = True
-    """Whether the affected rows may equal other rows, without a limit on how many do."""
+    """Whether any number of these rows may be equal to other rows."""
     most: int | None = None
-    """Maximum number of rows with this effect; None if unknown."""
+    """Maximum number of such rows; None if unknown."""
     from_start: bool = False
-    """Whether only one version has the rows because the versions start at different positions."""
+    """Whether the only reason for these rows is that the two versions start at different positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class CommonTotal:
     """An aggregate that can be computed from the output rows of both versions of a statement."""
 
     words: str
-    """SQL of the aggregate in the statements, the same in both."""
+    """SQL of the aggregate as both statements write it."""
     old: str
-    """SQL for the aggregate over the columns of the old version."""
+    """SQL that computes the aggregate from the output columns of the old version."""
     new: str
     columns: tuple[str, str] = ("", "")
-    """The columns that are aggregated in the old and the new version, in lower case; both empty for a row count."""
+    """The column that `old` aggregates and the one that `new` aggregates, in lower case; both empty for a row count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class CommonTotals:
     """The totals by which two versions can be compared even if they group their rows differently."""
 
     keys: tuple[str, ...]
-    """Columns with the same meaning in both versions, in lower case; totals are compared for each value of these."""
+    """Grouping columns of both versions, in lower case; totals are compared per combination of their values."""
     totals: tuple[CommonTotal, ...]
     unless: Fact[TotalsDifferenceReason] | None = None
     """Why the totals may legitimately differ; None if they must be equal."""
@@ -140,16 +140,16 @@ class StatementEffects:
     """The effects of an edit on the output rows of a statement."""
 
     changed: Mapping[str, Cause] = field(default_factory=dict)
-    """For each output column whose values change, the edit that changes them."""
+    """Maps each output column whose values change to the edit that changes them."""
     nulls: frozenset[str] = frozenset()
     """Changed columns whose new expression produces NULL by design."""
     within: tuple[tuple[str, Cause], ...] = ()
-    """Edited columns of CTEs and subqueries, each with its edit; every value computed from them may differ as well."""
+    """Edited columns of CTEs and subqueries, each with its edit; all values computed from them may differ as well."""
     rows: tuple[RowEffect, ...] = ()
     anything: Cause | None = None
-    """The edit that makes it impossible to pair rows; None if rows can be paired."""
+    """The edit after which old and new rows cannot be paired; None if they can."""
     alike: Cause | None = None
-    """The edit that removes a distinction between rows, such as a group key or DISTINCT; None if there is none."""
+    """The edit that may make distinct rows equal, by removing a group key or DISTINCT; None if there is none."""
     keys: tuple[str, ...] = ()
     """Output columns that identify a row's group; empty if rows are not grouped or a key is missing from the output."""
     once: Cause | None = None
@@ -157,9 +157,9 @@ class StatementEffects:
     withheld: RowSide | None = None
     """The only version with DISTINCT, which withholds rows until the watermark has passed them; else None."""
     totals: CommonTotals | None = None
-    """The totals that can be compared if the two versions group rows differently; None if they do not."""
+    """The totals that can be compared if the versions group rows differently; None if they group rows alike."""
     rewritten: bool = False
-    """Whether rows cannot be paired because the query itself changed, not just its groups."""
+    """Whether rows cannot be paired because the query itself changed, not only its grouping."""
 
 
 def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
@@ -202,7 +202,7 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
-    """Return the effects of adding, removing or changing branches of a UNION ALL, or None if there are other edits."""
+    """Return the effects of adding, removing or changing UNION ALL branches, or None if there are other edits."""
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
@@ -219,10 +219,6 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
 
 
 def _branch_edit(old: str, new: str) -> str:
-    """Describe the edit of a UNION branch by its filters and columns, or by both versions of the branch.
-
-    The latter is used if filters and columns cannot be compared.
-    """
     found = row_effects(old, new)
     words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
     return "; ".join(words) if words and not found.anything else f"{old} → {new}"
@@ -246,7 +242,10 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if there is none or `names` lacks one of its columns."""
+    """Return a predicate with its columns renamed; empty if `names` lacks one of them or `predicate` is empty.
+
+    The keys of `names` are in lower case. The result is also empty if the predicate cannot be parsed.
+    """
     tree = parsed_expression(predicate) if predicate else None
     if tree is None:
         return ""
@@ -260,14 +259,17 @@ def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
 
 
 def makes_nulls(expression: str) -> bool:
-    """Return whether an expression produces NULL by design, as nullif() does; `try_…` functions are ignored."""
+    """True if an expression produces NULL by design, as `nullif()` or a CASE without ELSE does.
+
+    The `try_…` functions do not count.
+    """
     lacks_else = "CASE" in expression.upper() and not re.search(r"\bELSE\b", expression, re.I)
     return lacks_else or bool(_MAKES_NULLS.search(_TRIES.sub("(", expression)))
 
 
 @dataclass(slots=True)
 class _Effects:
-    """Collects the effects of an edit while SELECTs are compared, before they become `StatementEffects`."""
+    """The effects found so far, from which `StatementEffects` is built."""
 
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
@@ -284,13 +286,12 @@ class _Effects:
     withheld: RowSide | None = None
 
     def add_one_sided_rows(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
-        """Record that certain rows exist in only one version, `side`."""
         self.rows.append(RowEffect(side, str(why), predicate, alike))
 
     def changed_aggregate_outputs(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield each output column whose values change because of an edit to the aggregated rows, with that edit.
+        """Yield each output column that changes because the aggregated rows changed, with the edit that causes it.
 
-        Outputs that are computed from grouping keys alone do not change.
+        Outputs computed from grouping keys alone do not change.
         """
         keys = group_key_texts(select)
         for each in select.expressions:
@@ -358,9 +359,9 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record the rows of version `side` that the other version's lateral view drops because a collection is empty.
+    """Record that only version `side` has rows for empty collections: the other version's lateral view drops them.
 
-    Nothing is recorded for a view that is OUTER or whose collection is a non-empty literal.
+    Nothing is recorded for OUTER views, or for a collection that is a non-empty literal.
     """
     for lateral in select.args["laterals"]:
         call = lateral.this
@@ -376,7 +377,6 @@ def _is_filled(node: Any) -> bool:
 
 
 def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
-    """Record the effects of edited joins: an added LEFT JOIN keeps every row, but an added INNER JOIN may drop rows."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             _join_added_or_removed(was, now, found)
@@ -406,7 +406,6 @@ def _join_added_or_removed(was: Any, now: Any, found: _Effects) -> None:
 
 
 def _side(join: Any) -> str:
-    """Return the type of a join, such as LEFT or INNER, without OUTER."""
     side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
     return " ".join(filter(None, (side, kind.replace("OUTER", "").strip()))) or "INNER"
 
@@ -420,7 +419,7 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
-    """Yield the clauses that determine what a single output row represents, each with its old and new SQL."""
+    """Yield each clause that determines what an output row represents, with its old and new SQL."""
     yield RowCause.SOURCE, _source(old), _source(new)
     for key, kind in (
         ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
@@ -461,7 +460,7 @@ def _key_columns(select: Any) -> tuple[str, ...]:
 
 
 def _is_of_keys(node: Any, keys: frozenset[str]) -> bool:
-    """Return whether an expression is computed from grouping keys and literals only."""
+    """True if an expression is computed from grouping keys and literals only."""
     if sql_of(node) in keys:
         return True
     if isinstance(node, exp.Column) or aggregate_function(node) is not None:
@@ -480,9 +479,9 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Rewrite a condition in terms of output columns; empty if one of its expressions is not in the output.
+    """Rewrite a condition in terms of output columns; empty if the output lacks one of its expressions.
 
-    An output column can replace an expression only if both versions compute it by that expression.
+    An output column can replace an expression only if it has that expression in both versions.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -498,9 +497,9 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace each expression with the output column that has the same value, outermost first.
+    """Replace each expression with the output column of the same value, outermost first.
 
-    Returns False if a column or an aggregate remains that the output does not contain.
+    Returns False if a column or aggregate remains that the output lacks.
     """
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
@@ -511,9 +510,9 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for output rows without a join match: all output columns of the joined table are NULL.
+    """Return a predicate for rows without a join match: all output columns of the joined table are NULL.
 
-    The predicate is empty unless both versions output the same column of that table.
+    Empty unless both versions output the same column of that table.
     """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
@@ -528,10 +527,6 @@ def _unmatched_rows(table: str, old: Any, new: Any) -> str:
 
 
 def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
-    """Return the keys and totals by which two SELECTs that group rows differently can be compared.
-
-    `texts` are the canonical SQL of the old and the new query.
-    """
     (old_keys, old_totals), (new_keys, new_totals) = _keys_and_totals(old), _keys_and_totals(new)
     keys = tuple(name for name, text in old_keys.items() if new_keys.get(name) == text)
     totals = tuple(
@@ -543,10 +538,10 @@ def _common_totals(old: Any, new: Any, texts: tuple[str, str]) -> CommonTotals:
 
 
 def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return the grouping keys and the totals of a SELECT.
+    """Return the grouping keys of a SELECT (name → expression) and its totals.
 
-    The keys map output columns to expressions. The totals map each aggregate expression to the SQL that computes it
-    from the output rows, and to the output column that this SQL aggregates.
+    Totals map each aggregate expression to the SQL that computes it from output rows, and to the output column that
+    this SQL aggregates.
     """
     grouped = group_key_texts(select)
     keys: dict[str, str] = {}
@@ -569,10 +564,6 @@ def _keys_and_totals(select: Any) -> tuple[dict[str, str], dict[str, tuple[str, 
 
 
 def _totals_difference_reason(selects: Sequence[Any], texts: Sequence[str]) -> Fact[TotalsDifferenceReason] | None:
-    """Return why the totals of two versions may legitimately differ, or None if they must be equal.
-
-    They may differ if HAVING removes groups, or if some groups are not emitted yet.
-    """
     if any(select.args.get("having") is not None for select in selects):
         return TotalsDifferenceReason.HAVING.of()
     was, now = (_withholding_keys(select, text) for select, text in zip(selects, texts, strict=True))
@@ -582,13 +573,13 @@ def _totals_difference_reason(selects: Sequence[Any], texts: Sequence[str]) -> F
 
 
 def _withholding_keys(select: Any, text: str) -> frozenset[str]:
-    """Return the grouping keys on event time, whose groups are withheld until the watermark has passed them."""
+    """Return the grouping keys on event time; their groups are withheld until the watermark has passed them."""
     names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
     return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Replace `window.start` in the outputs with the field of the time window in GROUP BY, which is unambiguous."""
+    """Replace `window.start` in the outputs with the same field of the only time window in GROUP BY."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

@@ -1,4 +1,4 @@
-"""Edits of joins, lateral views, windows, UNION or DISTINCT after which the same input may yield more rows."""
+"""Edits of joins, lateral views, windows, UNION or DISTINCT that may yield more rows from the same input."""
 
 import re
 from collections import Counter
@@ -31,20 +31,23 @@ class RowMultiplier:
     """An edit of a statement that may multiply its output rows."""
 
     edit: str
-    """The kind of edit, such as `join added` or `lateral view changed`."""
+    """Kind of the edit, such as `join added` or `lateral view changed`."""
     detail: str
-    """The condition or the whole SQL of the edited clause."""
+    """The join with its condition, or the whole SQL of any other edited clause."""
     table: str = ""
-    """The table whose number of matches per row decides how many rows result; empty unless a table is joined."""
+    """The joined table, whose number of matches per row determines how many rows result; empty for other edits."""
     equated: frozenset[str] = frozenset()
-    """Columns of `table`, in lower case, that the join equates with an expression over other sources."""
+    """Columns of `table`, in lower case, that the join condition equates with expressions over other sources."""
     outcome: str = "each matching row adds a row"
     certain: bool = False
-    """Whether rows are certainly added, rather than possibly multiplied."""
+    """Whether the edit certainly adds rows; otherwise it may multiply them."""
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
-    """Return the edits that may multiply output rows; `columns` is needed to resolve unqualified columns."""
+    """Return the edits that may multiply output rows; empty if a statement cannot be parsed.
+
+    `columns` serves to resolve unqualified columns.
+    """
     try:
         before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
@@ -57,13 +60,12 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
 class _Join:
     node: Any
     side: Any
-    """The source whose matches determine the number of rows: the joined source, or the table that a stream joins."""
+    """The joined source, or the table if a stream is joined to it; its matches determine the number of rows."""
     kind: str
     terms: frozenset[str]
 
     @property
     def name(self) -> str:
-        """Name of the source in `side`, as in the canonical SQL."""
         return sql_of(self.side) if isinstance(self.side, exp.Table) else self.side.alias_or_name
 
 
@@ -113,7 +115,7 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """Return whether a WHERE term relates the source named `called` to another source."""
+    """True if a WHERE term relates the source named `called` to another source."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}
@@ -121,7 +123,7 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of `join.side` that the join equates with an expression over other sources, in lower case."""
+    """Return the columns of `join.side`, in lower case, that the join equates with expressions over other sources."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
@@ -142,7 +144,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
 
 
 def _is_once(query: Any, equated: frozenset[str]) -> bool:
-    """Return whether a subquery yields at most one row for each combination of values in its `equated` columns."""
+    """True if a subquery yields at most one row for each combination of values in its `equated` columns."""
     if not isinstance(query, exp.Select):
         return False
     named = {each.alias_or_name.lower(): sql_of(each.unalias()) for each in query.expressions}
@@ -187,7 +189,7 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Yield the edits that can add rows: an added UNION branch, or deduplication (UNION, DISTINCT) that was removed."""
+    """Yield an added UNION branch, or the removal of deduplication (UNION → UNION ALL, no DISTINCT)."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)

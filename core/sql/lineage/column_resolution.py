@@ -1,8 +1,8 @@
-"""Resolution of the names in an expression to columns of its query's sources.
+"""Resolves the names in an expression to columns of its query's sources.
 
 Spark tries, in this order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of
-the same SELECT, and a column of the outer query. A name before a dot may be a source or, failing that, a struct. A name
-that cannot be resolved is recorded with the reason.
+the same SELECT, and a column of the outer query. A name before a dot is a source or, if there is no such source, a
+struct. A name that cannot be resolved is recorded with the reason.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,36 +38,39 @@ WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
 ColumnsOf = Callable[[TableName], Sequence[Column] | None]
-"""Function that returns the columns that a table's DDL declares; None for a table without a DDL."""
+"""Function that returns the columns in a table's DDL, or None for a table without a DDL."""
 
 
 @dataclass(slots=True)
 class ResolutionScope:
-    """The names that an expression can refer to."""
+    """The names to which an expression can refer."""
 
     sides: tuple[JoinSide, ...]
     """The sources of the SELECT itself, then those of each enclosing query, innermost first."""
     within: str
-    """The output column or clause that contains the expression, for reporting names that cannot be resolved."""
+    """The output column or clause that contains the expression; reported with names that cannot be resolved."""
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     windows: Mapping[str, Any] = field(default_factory=dict)
-    """Definitions of the WINDOW clause, by name."""
+    """Definitions in the WINDOW clause, by name."""
 
 
 @dataclass(slots=True)
 class ColumnResolver:
-    """Resolves the column names of one statement, and records column references and unresolved names."""
+    """Resolves the column names of one statement, and collects column references and unresolved names."""
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
-    """Function that reads a query nested in an expression."""
+    """Function that traces a query nested in an expression."""
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
     def record_unresolved(
         self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()
     ) -> None:
-        """Record an unresolved name; `lacking` are the searched relations, all of whose columns are known."""
+        """Record an unresolved name.
+
+        `lacking` are the relations that were searched; empty unless all their columns are known.
+        """
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
         sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
@@ -80,7 +83,7 @@ class ColumnResolver:
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
         """Return the column that an expression computes, with the origins of all names in the expression.
 
-        For display, names in the column's SQL are qualified by tables or WITH queries instead of aliases.
+        In the column's SQL, names are qualified by tables or WITH queries instead of aliases, for display.
         """
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
@@ -97,7 +100,7 @@ class ColumnResolver:
         return found
 
     def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
-        """Return the fields of a `struct(…)` or `named_struct(…)` call by name, each with its own origins."""
+        """Return the fields that a `struct(…)` or `named_struct(…)` call constructs, by name; empty for other nodes."""
         if isinstance(node, exp.Struct):
             pairs = [
                 (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
@@ -114,9 +117,9 @@ class ColumnResolver:
         return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
 
     def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
-        """Add the origins of all names in an expression to the column `found`.
+        """Add the origins of all names in an expression to `found`.
 
-        Long chains of AND or + are traversed without recursion.
+        A loop, not a recursion, because chains of AND or + may be long.
         """
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
@@ -174,9 +177,9 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """Return the columns that `*`, `t.*` or `s.*` stands for, each with the alias of its source.
+        """Return the columns that `*`, `t.*` or `s.*` stands for, without those in EXCEPT.
 
-        Columns and struct fields listed in EXCEPT are left out.
+        Each column is paired with its source's alias, and a struct field with `""`.
         """
         side, within = place.sides[0], place.within
         parts = list(qualifiers_of(star))
@@ -202,7 +205,6 @@ class ColumnResolver:
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        """Remove the columns and struct fields listed in EXCEPT from the columns of a star."""
         side, qualifiers = place.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
@@ -242,10 +244,9 @@ class ColumnResolver:
         return self._resolve([*name_parts(node), *reversed(names)], place, node)
 
     def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
-        """Resolve a dotted name to a column.
+        """Resolve a dotted name to a column, or record it as unresolved.
 
-        Returns None for a function call without brackets, such as `current_date`, and for a missing or ambiguous name,
-        which is recorded as unresolved.
+        Returns None for an unresolved name, and for a function called without brackets, such as `current_date`.
         """
         bare = parts[0].name.lower()
         for depth, side in enumerate(place.sides):
@@ -320,12 +321,11 @@ class ColumnResolver:
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name in the SQL text, or 0 if it is unknown."""
+    """Return the offset of a name in the SQL, or 0 if it is unknown."""
     return int(part.meta.get("start", 0))
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Return a column named `name` that has the value and all inputs of `path`, a resolved column or field."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found
@@ -350,7 +350,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """Return whether a call depends on the rows but on no column, such as `count(1)` or `row_number() OVER …`."""
+    """True if a call depends on the rows but on no column, such as `count(1)` or `row_number() OVER …`."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -360,7 +360,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Qualify a column by its table or WITH query for display, or remove its qualifier if there is a single source."""
+    """Qualify a column by its table or WITH query for display, or not at all if there is a single source."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:
@@ -393,5 +393,5 @@ def _struct(item: RelationColumn) -> list[tuple[str, object]]:
 
 
 def _has_unit_first(node: Any) -> bool:
-    """Return whether the first argument is a time unit, as in `dateadd(DAY, 1, ts)`; sqlglot parses it as a column."""
+    """True if the first argument is a time unit, as in `dateadd(DAY, 1, ts)`; sqlglot parses it as a column."""
     return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

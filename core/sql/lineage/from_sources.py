@@ -1,6 +1,6 @@
-"""Resolution of the sources in FROM to relations with columns.
+"""Resolves the sources in FROM to relations with columns.
 
-Sources are tables, WITH queries, subqueries, joins, lateral views and table functions.
+A source is a table, WITH query, subquery, join, lateral view or table function.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -39,7 +39,7 @@ METADATA = (
     "struct<file_path:string,file_name:string,file_size:bigint,file_block_start:bigint,file_block_length:bigint,"
     "file_modification_time:timestamp,row_index:bigint>"
 )
-"""Type of the hidden column `_metadata` of file sources, which `*` does not include (4.2, "File Metadata Column")."""
+"""Type of the hidden column `_metadata` of file sources, which `*` omits (Spark 4.2, "File Metadata Column")."""
 
 
 class FromSources:
@@ -76,7 +76,7 @@ class FromSources:
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
-        """Resolve a single source to a relation, whose display name may still change when it is joined."""
+        # The display name of the relation may still change when it is joined.
         written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
         entry: NamedRead | None = source.meta.get("entry")
         if entry is not None:
@@ -128,7 +128,7 @@ class FromSources:
     def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
         """Add the column that `WATERMARK expression AS name` defines to a relation.
 
-        In a stateful statement, also record that the column decides which rows are dropped as late.
+        In a stateful statement, also record that this column decides which rows are dropped as late.
         """
         if mark is None or mark.watermark is None:
             return relation
@@ -213,7 +213,7 @@ class FromSources:
 
 
 def fold_names(tree: Any) -> None:
-    """Convert all names in a tree to lower case, and store each source's written alias for display."""
+    """Convert all names in a tree to lower case, and keep each source's written alias for display."""
     for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
@@ -230,7 +230,10 @@ def fold_names(tree: Any) -> None:
 def add_row_decision(
     clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
 ) -> None:
-    """Record in `deciding` that a clause decides which rows exist, unless it is missing, TRUE or FALSE."""
+    """Record in `deciding` that a clause decides which rows exist.
+
+    A missing clause and the conditions TRUE and FALSE are ignored.
+    """
     if node is not None and not isinstance(node, exp.Boolean):
         place.within = clause
         deciding[RowDecision(clause, walk.item(node, place))] = None
@@ -249,7 +252,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Replace a source's internal alias with the written alias, or remove it; all names must have been resolved."""
+    """Replace a source's internal alias with the written one, or remove it; all names must have been resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)
@@ -258,7 +261,7 @@ def _hide_alias(source: Any) -> None:
 
 
 def _number_duplicate_names(left: JoinSide, right: JoinSide) -> None:
-    """Number the right side's sources whose display names also occur on the left, to distinguish them."""
+    """Number the right side's sources whose display names also occur on the left."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

@@ -1,4 +1,4 @@
-"""Relations produced by a generator call or a pivot in FROM: explode, inline, stack, PIVOT, UNPIVOT.
+"""Relations produced in FROM by a generator call or a pivot: explode, inline, stack, PIVOT, UNPIVOT.
 
 The names and numbers of columns are those of Spark 4.2.0 (tested; function group generator_funcs, and
 analysis/PivotTransformer.scala).
@@ -32,14 +32,14 @@ ROW_GENERATORS = frozenset(
 
 
 def is_generator(node: Any) -> bool:
-    """Return whether a node is a call of a generator, which turns one row into any number of rows."""
+    """True if a node calls a generator, which turns one row into any number of rows."""
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 
 def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
     """Return the relation that a generator or table function produces.
 
-    `names` are the column aliases; there may be fewer aliases than columns.
+    `names` are the column aliases. There may be fewer aliases than columns.
     """
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
@@ -79,10 +79,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return the columns into which `inline` expands an array of structs, and the reason if they are unknown.
-
-    The reason is empty if the columns are known.
-    """
+    """Return the columns into which `inline` expands an array of structs, and why they are unknown, else `""`."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -108,7 +105,7 @@ def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
 
 
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
-    """Return the relation that a PIVOT or UNPIVOT makes of another; an unsupported form is recorded as unresolved."""
+    """Return the result of applying PIVOT or UNPIVOT to a relation; record an unsupported form as unresolved."""
     fields = pivot.args.get("fields") or []
     place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
@@ -144,7 +141,6 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
 
 
 def _pivot_columns(node: Any) -> list[Any]:
-    """Return the columns listed in `FOR a` or `FOR (a, b)` of a PIVOT."""
     return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 
 

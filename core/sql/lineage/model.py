@@ -1,8 +1,8 @@
 """Lineage of a statement's columns and rows, as frozen values that can be used without a parser.
 
 An input is either a *value*, which flows into a column, or a *condition*, which decides which rows or groups exist. The
-test of a CASE is a value, because it selects a value within its own row. FILTER is a condition, and so are the
-PARTITION BY and ORDER BY of a window.
+test of a CASE is a value, because it selects a value within its own row. FILTER and the PARTITION BY and ORDER BY of a
+window are conditions.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from core.model.names import TableName
 
 
 class InputKind(StrEnum):
-    """The way in which an input contributes to an output: as a value or as a condition."""
+    """How an input contributes to an output: as a value or as a condition."""
 
     VALUE = "value"
     CONDITION = "condition"
@@ -29,10 +29,10 @@ class ColumnOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A column of a CTE or subquery, on the path from an output to its origin."""
+    """A column of a CTE or subquery between an output and its origin."""
 
     name: str
-    """Name of the column as `part.column`, where the part is named as in the statement."""
+    """Name of the column as `part.column`; `part` is the name of the CTE or subquery in the statement."""
     expression: str
 
 
@@ -43,7 +43,7 @@ class LineageInput:
     origin: ColumnOrigin
     kind: InputKind
     expression: str
-    """SQL of the output or condition, with a column's table (if there are several) or WITH query as its qualifier."""
+    """SQL of the output or condition, with columns qualified by WITH query, or by table if there are several tables."""
     fields: tuple[str, ...] = ()
     """Paths of the struct fields that are read, sorted; empty if the whole column is read."""
     through: tuple[LineageStep, ...] = ()
@@ -58,7 +58,7 @@ class LineageOutput:
     """Column name in lower case; streams match columns by name."""
     expression: str
     inputs: tuple[LineageInput, ...]
-    """Inputs sorted by kind and origin; an origin that contributes a value is not repeated as a condition."""
+    """Inputs sorted by kind and origin. An origin of a value is not listed again as a condition."""
     offset: int
     """Offset in `ParsedStatement.select` of the first name in the expression."""
 
@@ -89,14 +89,14 @@ class UnresolvedName:
     """The output column or clause that contains the name."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """If the column certainly does not exist, the tables and WITH queries that were searched for it."""
+    """The tables and WITH queries that were searched; empty unless the column certainly does not exist."""
     known: tuple[str, ...] = ()
     """The columns of the tables and WITH queries in `lacking`, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnReference:
-    """An occurrence of the name of a table's column in a statement."""
+    """An occurrence of a table column's name in a statement."""
 
     origin: ColumnOrigin
     offset: int
@@ -110,4 +110,4 @@ class StatementLineage:
     conditions: tuple[LineageCondition, ...]
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
-    """References in text order, including those in unused WITH queries, which Spark checks as well."""
+    """References in text order, including those in unused WITH queries, because Spark checks these as well."""

@@ -1,6 +1,6 @@
-"""Relations and their columns, with the table columns on which every column depends.
+"""Relations and their columns, with the table columns on which each column depends.
 
-Names are in lower case, because Spark ignores case. A column is not modified once another column uses it.
+Names are in lower case, because Spark ignores case. A column is never modified once another column uses it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
 
 Origins = dict[ColumnOrigin, frozenset[str]]
-"""For each origin, the paths of the struct fields that are read; the path "" is the whole column."""
+"""Maps each origin to the paths of the struct fields that are read; the path "" is the whole column."""
 
 _WHOLE = frozenset({""})
 
@@ -32,17 +32,17 @@ class RelationColumn:
     kind: str = ""
     """Spark's type of the column; empty if unknown."""
     fields: dict[str, "RelationColumn"] = field(default_factory=dict)
-    """Fields of a struct that the query itself constructs."""
+    """Fields of a struct that the query itself constructs, by name."""
     plain: bool = False
-    """Whether this is an unchanged column or field, so that a field of it is a field of the original column."""
+    """Whether this is an unchanged column or field, so that its fields are fields of the original column."""
     branches: tuple["RelationColumn", ...] = ()
-    """For a column of a UNION, the column at the same position in each branch; otherwise empty."""
+    """The column at the same position in each UNION branch; empty unless the column comes from a UNION."""
     offset: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class RowDecision:
-    """A condition that decides which rows exist, in the mutable form that is used while lineage is traced."""
+    """A condition that decides which rows exist; mutable while lineage is traced."""
 
     clause: str
     item: RelationColumn
@@ -62,7 +62,7 @@ class Relation:
     deciding: dict[RowDecision, None] = field(default_factory=dict)
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """The tables from whose rows the relation is made."""
+    """The tables whose rows the relation consists of."""
     missing: str = ""
     """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
@@ -74,7 +74,7 @@ class Relation:
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """Return the columns with the given name; hidden columns are included only if no other column has that name."""
+        """Return the columns named `name`; a hidden column is returned only if no other column has that name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -88,7 +88,7 @@ class JoinSide:
     relations: dict[str, Relation] = field(default_factory=dict)
     """The joined relations, by alias."""
     visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
-    """Columns of `*` and unqualified names, each with the alias of its source, or an empty alias if merged by USING."""
+    """Columns that `*` and unqualified names can reach, each with its source's alias, or `""` if merged by USING."""
     named: dict[str, RelationColumn] = field(default_factory=dict)
     """Columns that Spark adds: `window` after grouping by a time window, and earlier aliases of the same SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class JoinSide:
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
-        """Return the columns to which an unqualified name may refer, each with the alias of its source."""
+        """Return the columns to which an unqualified name may refer, each with its source's alias."""
         if not self._by_name:
             for alias, item in self.visible:
                 self._by_name.setdefault(item.name, []).append((alias, item))
@@ -110,7 +110,10 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Return a source's columns in Spark 4.2.0's order of `t.*`: those hidden by USING or NATURAL come first."""
+        """Return a source's columns in the order of `t.*` in Spark 4.2.0.
+
+        Columns hidden by USING or NATURAL come first, then merged columns, then all others.
+        """
         visible = {id(item) for _, item in self.visible}
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
@@ -123,7 +126,7 @@ class JoinSide:
         return sorted(relation.items, key=place)
 
     def missing(self) -> str:
-        """Return why an unqualified name may refer to a column that is not known; empty if all columns are known."""
+        """Return why an unqualified name may refer to an unknown column; empty if all columns are known."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
@@ -133,7 +136,10 @@ def side_of(alias: str, relation: Relation) -> JoinSide:
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides; the columns in USING are merged and come first, as Spark 4.2.0 does for NATURAL and USING."""
+    """Join two sides.
+
+    The columns in USING are merged and come first, as in Spark 4.2.0 (also for NATURAL).
+    """
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
         ours = [item for _, item in left.visible if item.name == name]
@@ -150,7 +156,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Return whether a join outputs only the columns of its left side, as a SEMI or ANTI join does."""
+    """True if a join outputs only the columns of its left side, as a SEMI or ANTI join does."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -162,7 +168,7 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
 
 
 def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "") -> RelationColumn:
-    """Return a new column that has the inputs of all given columns."""
+    """Return a new column that has the inputs of all columns in `uses`."""
     found = tuple(uses)
     item = RelationColumn(name, expression=expression, uses=found)
     for each in found:
@@ -172,13 +178,16 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Label a column with its query's name, so that it appears as a step in the lineage; returns the same column."""
+    """Label a column with its query's name, so that it appears as a lineage step; returns the same column."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Return the output column to which `*` expands a source's column; a table's own column is returned unchanged."""
+    """Return the output column to which `*` expands a source's column.
+
+    A table's own column is returned unchanged.
+    """
     if not item.label:
         return item
     found = RelationColumn(
@@ -189,7 +198,7 @@ def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename a relation's columns as its alias specifies, for example `AS t(a, b)`; without a list, nothing changes."""
+    """Rename a relation's columns by the column list of its alias, as in `AS t(a, b)`; without a list, do nothing."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -198,7 +207,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add a branch's column to the column that combines the previous branches of a UNION, and return the latter."""
+    """Add a UNION branch's column `other` to the column that combines the previous branches, and return the latter."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
@@ -219,7 +228,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add the origins in `more` to `into`; an origin that is in both gets the field paths of both."""
+    """Add the origins in `more` to `into`; an origin in both gets the field paths of both."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
@@ -233,12 +242,12 @@ def all_origins(item: RelationColumn) -> Origins:
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Return a column of a relation that stands for a column of a table."""
+    """Return a relation's column that represents a column of a table."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 
 def rows_of(tables: Iterable[TableName]) -> Origins:
-    """Return origins that stand for the rows of the given tables."""
+    """Return origins that represent the rows of tables."""
     return {ColumnOrigin(table): _WHOLE for table in tables}
 
 
@@ -266,9 +275,9 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
 ) -> tuple[RelationColumn | None, tuple[str, ...], str]:
-    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and the reason for a failure.
+    """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and an error.
 
-    The path is empty for a whole column, and the reason is empty on success. A source takes precedence over a struct of
+    The path is empty for a whole column, and the error is empty on success. A source takes precedence over a struct of
     the same name.
     """
     given, column, fields = [item for _, item in found], name.column, name.fields
@@ -286,12 +295,12 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether one field path is a prefix of the other, in which case EXCEPT may not contain both."""
+    """True if one field path is a prefix of the other; EXCEPT may not contain both."""
     return one[: len(other)] == other[: len(one)]
 
 
 def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> RelationColumn:
-    """Return a struct column without the fields in `gone`, which are given as lower-case paths within the struct."""
+    """Return a struct column without the fields in `gone`, which are lower-case paths within the struct."""
     inner: dict[str, list[tuple[str, ...]]] = {}
     for path in gone:
         inner.setdefault(path[0], []).append(path[1:])
@@ -325,10 +334,7 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Return the expressions of the UNION branches that depend on an origin, joined by ` | `.
-
-    For a column without branches, return its own expression.
-    """
+    """Return the expressions of the UNION branches that depend on an origin, joined by ` | `."""
     if not item.branches:
         return item.expression or item.name
     near = [each for each in item.branches if origin in each.values or origin in each.conditions]

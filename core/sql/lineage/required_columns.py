@@ -1,8 +1,8 @@
-"""The columns that the tables of a statement must have for all names in the statement to resolve.
+"""The columns that a statement's tables must have so that all names in the statement can be resolved.
 
 They are collected from the tree while a statement is read, so that a first plan can rule out missing columns without
-tracing the lineage of every statement. If the tables have these columns, `lineage_of` reports no missing column; the
-reverse does not hold. For statements with less common syntax, the required columns are unknown.
+tracing every statement. If the tables have these columns, `lineage_of` reports no missing column; the reverse does not
+hold. For less common syntax, the required columns are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -47,7 +47,7 @@ _Sources = dict[str, _Source]
 def required_columns(query: Any) -> RequiredColumns | None:
     """Return the columns that a query requires of its tables, or None if only the full lineage can determine them.
 
-    The table names in the query must be resolved.
+    The table names in the query must have been resolved.
     """
     found = _Requirements()
     try:
@@ -60,7 +60,7 @@ def required_columns(query: Any) -> RequiredColumns | None:
 @dataclass(slots=True)
 class _Requirements:
     names: dict[tuple[TableName, ...], set[str]] = field(default_factory=dict)
-    """Required columns by tables: at least one of the tables must have them."""
+    """Required columns, by tables: at least one of the tables must have them."""
 
     def query(self, query: Any, ctes: Mapping[str, _Source]) -> _Source:
         with_ = query.args.get("with_")
@@ -189,7 +189,6 @@ def _refuse_if(untraced: object) -> None:
 
 
 def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
-    """Return the sources whose columns `*` or `t.*` stands for."""
     if isinstance(star, exp.Star):
         _refuse_if(any(star.args.values()))
         return iter(sources.values())

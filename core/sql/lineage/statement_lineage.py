@@ -1,7 +1,8 @@
-"""Column lineage of one statement: the table columns on which each output depends, and the conditions on its rows.
+"""Traces a statement's columns: the table columns on which each output depends, and the conditions on its rows.
 
-Names are resolved by Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage
-covers only the SELECT list, without conditions and lateral views, and treats unknown or ambiguous names as leaves.
+Names are resolved by Spark's rules; `core.sql.parsing.table_names` resolves CTEs and aliases. sqlglot's own lineage is
+not used: it covers only the SELECT list, ignores conditions and lateral views, and treats unknown or ambiguous names as
+leaves.
 """
 
 from typing import Any
@@ -53,7 +54,7 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
     """Return the lineage of a parsed statement.
 
-    If the statement cannot be traced, every output column is unresolved. Each reference to a WITH query takes time
+    If the statement cannot be traced, every output column is unresolved. Each reference to a WITH query costs time
     linear in the length of the SQL.
     """
     try:
@@ -86,8 +87,6 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
 
 
 class _StatementTracer:
-    """Traces the queries of one statement, innermost first."""
-
     def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool, changes: frozenset[int]) -> None:
         self.walk = ColumnResolver(columns_of, self.query)
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
@@ -247,6 +246,5 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Return the expression in a clause such as WHERE, or None if the SELECT has no such clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

@@ -73,7 +73,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Return a tree in canonical form, modifying it in place where possible; its names must be resolved."""
+    """Return a tree in canonical form; its names must have been resolved. The tree is modified where possible."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -108,7 +108,7 @@ def and_terms(condition: Any) -> list[Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a lower-case name can be written without backticks."""
+    """True if a lower-case name can be written without backticks."""
     return _PLAIN.match(name) is not None and name not in _RESERVED
 
 
@@ -128,7 +128,6 @@ def _fold_frame(window: Any) -> None:
 
 
 def _fold(name: Any) -> None:
-    """Convert a name to lower case, because Spark ignores case, and keep backticks only if the name needs them."""
     written, quoted = str(name.this), bool(name.args.get("quoted"))
     text = written.lower()
     if text != written:
@@ -152,7 +151,6 @@ def _simplified(node: Any, tree: Any) -> Any:
 
 @cache
 def _rule(kind: type) -> Callable[[Any], Any] | None:
-    """Return the rule that simplifies nodes of a class, or None; most classes have no rule."""
     return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
 
 
@@ -185,7 +183,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Return whether a pair of brackets can be removed; brackets that operators need are added again later."""
+    """True if a pair of brackets can be removed; brackets that operators need are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -210,9 +208,9 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten and sort a chain of AND or OR, given its top node, and return the new chain.
+    """Flatten and sort a chain of AND or OR, and return the new chain; None unless `node` is the top of the chain.
 
-    Terms that occur twice are merged if they are deterministic. Returns None for a node that is not the top node.
+    Terms that occur twice are merged if they are deterministic.
     """
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
@@ -241,7 +239,7 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, in which the aliases of its subqueries have no numbers.
+    """Return the sort key of a term, without the numbers of its subqueries' aliases.
 
     The numbers depend on the position of the term.
     """
@@ -250,7 +248,7 @@ def _place(term: tuple[str, Any]) -> tuple[str, str]:
 
 
 def _as_function(node: Any) -> Any:
-    """Return a function call that is equivalent to POSITION(a IN b) or to a one-sided TRIM; None for any other TRIM."""
+    """Return the function call equivalent to POSITION(a IN b) or to a one-sided TRIM; None for any other TRIM."""
     if isinstance(node, exp.StrPosition):
         found = [node.args.get("substr"), node.this, node.args.get("position")]
         return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])

@@ -1,9 +1,9 @@
-"""Normalisation of FROM clauses, whatever their brackets; anything outside Spark's grammar is rejected.
+"""Normalises FROM clauses, whatever their brackets, and rejects anything outside Spark's grammar.
 
-Spark 4.2.0 (SqlBaseParser.g4, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query,
-and around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation
-into a query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like
-`(SELECT * FROM a JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
+Spark 4.2.0 (SqlBaseParser.g4, `relation` and `relationPrimary`) has two kinds of brackets in FROM: around a query, and
+around a relation with its joins. Brackets around a relation have no meaning of their own, but turn the relation into a
+query if an alias, PIVOT, WATERMARK or TABLESAMPLE follows: `(a JOIN b) AS t` hides `a` and `b` like `(SELECT * FROM a
+JOIN b) AS t`. PIVOT and UNPIVOT apply to everything joined so far.
 
 After normalisation, FROM and JOIN are followed by a *source*: a table, a table function, VALUES, LATERAL or a query in
 brackets. JOIN may also be followed by a *group*: brackets without an alias around a source with joins of its own. A
@@ -35,7 +35,7 @@ _ALLOWED: dict[type, frozenset[str]] = {
         )
     ),
 }
-"""The arguments of each node that Spark's grammar allows; sqlglot also accepts clauses of other engines."""
+"""The arguments that Spark's grammar allows in each node; sqlglot also accepts clauses of other engines."""
 _JOINS = frozenset(
     f"{method}{kind}".strip()
     for method in ("", "NATURAL ")
@@ -75,7 +75,7 @@ def shape_from_clauses(tree: Any, *, nested: bool) -> None:
 
 
 def is_group(source: Any) -> bool:
-    """Return whether a source is a group, that is, brackets around joined sources; the joins are in `source.this`."""
+    """True if a source is a group: brackets around joined sources. Its joins are in `source.this`."""
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
@@ -248,7 +248,7 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """Return whether a node is a query, possibly in brackets, rather than a bracketed relation such as a join."""
+    """True if a node is a query, possibly in brackets, rather than a bracketed relation such as a join."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))
@@ -259,7 +259,6 @@ def _is_dressed(node: Any) -> bool:
 
 
 def _check(node: Any) -> None:
-    """Raise SqlDiagnostic if a node has a clause that Spark's grammar does not allow there."""
     allowed = _ALLOWED[type(node)]
     for key, value in node.args.items():
         if not value or key in allowed:
@@ -283,6 +282,5 @@ def _check_lateral(lateral: Any) -> None:
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an unsupported clause; its message contains the clause's SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

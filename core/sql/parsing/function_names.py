@@ -1,7 +1,7 @@
 """Function names that sqlglot must not replace with its own classes, and the names of aggregate functions.
 
-Every function keeps its written name: sqlglot maps several Spark functions to the same class, after which they could no
-longer be distinguished.
+Functions keep their written names, because sqlglot maps several Spark functions to the same class, after which they
+could no longer be distinguished.
 """
 
 from sqlglot import Token, TokenType
@@ -81,10 +81,7 @@ def plain_function_name(name: str) -> str:
 
 
 def _is_operator(tokens: list[Token], index: int, word: str) -> bool:
-    """Return whether a word before a bracket is a keyword or an operator rather than a function name.
-
-    Such words are FILTER after an aggregate, ANY and SOME after LIKE, and DIV.
-    """
+    """True for words before a bracket that are not functions: FILTER after an aggregate, LIKE ANY, LIKE SOME, DIV."""
     before = tokens[index - 1].token_type if index else None
     if word == "FILTER":
         after = tokens[index + 2].token_type if index + 2 < len(tokens) else None

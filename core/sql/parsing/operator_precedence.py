@@ -1,9 +1,9 @@
-"""Spark's operator precedence, made explicit with brackets before sqlglot parses the tokens.
+"""Makes Spark's operator precedence explicit, by adding brackets before sqlglot parses the tokens.
 
-In Spark 4.2.0 (SqlBaseParser.g4, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`,
-followed by shifts, `&`, `^`, `|`, and finally all comparisons, which share one level. The operand of IN, LIKE, BETWEEN
-and IS is a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. SQL that
-sqlglot groups as Spark does is left unchanged.
+In Spark 4.2.0 (SqlBaseParser.g4, `valueExpression` and `predicate`), `* / % DIV` bind tighter than `+ - ||`, followed
+by shifts, `&`, `^`, `|`, and finally all comparisons, which share one level. The operand of IN, LIKE, BETWEEN and IS is
+a whole comparison, and these predicates cannot be chained without brackets. COLLATE binds tightest. SQL that sqlglot
+groups as Spark does is left unchanged.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _LEVELS = {
 }
 _SHIFT, _WHOLE = 5, 9
 _OTHERWISE = frozenset((_T.DPIPE, _T.AMP, _T.CARET, _T.PIPE, _T.COLLATE))
-"""Operators whose precedence differs in sqlglot, other than shifts, which consist of two tokens."""
+"""Operators whose precedence differs in sqlglot, except shifts, which consist of two tokens."""
 _PREDICATES = frozenset((_T.IN, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IS))
 _COMPARING = _PREDICATES | {kind for kind, level in _LEVELS.items() if level == 1}
 _OPENING = {_T.L_PAREN: _T.R_PAREN, _T.L_BRACKET: _T.R_BRACKET, _T.L_BRACE: _T.R_BRACE}
@@ -47,7 +47,7 @@ def with_precedence(tokens: Tokens) -> Tokens:
 
 
 def _matters(tokens: Sequence[Token]) -> bool:
-    """Return whether tokens contain chained comparisons, or operators that sqlglot groups differently from Spark."""
+    """True if tokens contain chained comparisons, or operators that sqlglot groups differently from Spark."""
     around: list[bool] = []
     compared = between = False
     before = None
@@ -77,8 +77,6 @@ def _matters(tokens: Sequence[Token]) -> bool:
 
 
 class _Grouping:
-    """Adds the brackets of Spark's operator precedence in one pass over the tokens."""
-
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
@@ -117,7 +115,7 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Consume and return a value, with the predicate that follows it, if any."""
+        """Consume and return a value and the predicate that follows it, if any."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -153,9 +151,9 @@ class _Grouping:
         return self._kind() in _PREDICATES or (self._kind() is _T.NOT and self._kind(1) in _PREDICATES)
 
     def _value(self, least: int) -> tuple[Tokens, int]:
-        """Consume operands as long as the operators between them bind at least as tightly as level `least`.
+        """Consume an operand, and all operators that bind at least as tightly as level `least`, with their operands.
 
-        Returns the tokens, and the level of the outermost operator.
+        Returns the tokens and the level of the outermost operator.
         """
         left, level = self._unit(), _WHOLE
         while (found := self._operator()) is not None and found[0] >= least:
@@ -179,7 +177,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level and the token count of the operator at the current position, or None if there is none."""
+        """Return the level and the token count of the operator at the current position, or None."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)
@@ -211,7 +209,7 @@ class _Grouping:
         return [*signs, *found]
 
     def _goes_on(self, found: Tokens, kind: TokenType) -> bool:
-        """Return whether the next token, of type `kind`, belongs to the operand that begins with the tokens `found`."""
+        """True if the next token, of type `kind`, belongs to the operand that begins with the tokens `found`."""
         if kind is _T.STAR:
             return not found or found[-1].token_type is _T.DOT
         if kind in (_T.CASE, _T.VALUES) and not found:
@@ -249,7 +247,6 @@ def _bracketed(tokens: Tokens) -> Tokens:
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:
-    """Return a new token with the position of an existing token."""
     return Token(kind, text, token.line, token.col, token.start, token.end, [])
 
 

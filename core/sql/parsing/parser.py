@@ -41,14 +41,14 @@ _CLAUSES_WORDS = """
     SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
 """
 _CLAUSES = tuple(_CLAUSES_WORDS.split())
-"""Keywords that may be misspelt, in which case sqlglot reads a name and fails at the token after that name."""
+"""Keywords that may be misspelt: sqlglot then reads a name, and fails at the token after it."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,
     "current_timestamp": exp.CurrentTimestamp,
     "current_user": exp.CurrentUser,
     "session_user": exp.SessionUser,
 }
-"""Names of functions called without brackets, with sqlglot's classes; the tokenizer yields them as plain names."""
+"""Maps functions called without brackets to sqlglot's classes; the tokenizer yields them as plain names."""
 _QUOTED = 40
 _LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
@@ -57,7 +57,8 @@ def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) 
     """Parse a query whose streaming clauses have been removed, and normalise its FROM clauses.
 
     `text` is the content of the file, quoted in error messages. With `bare_calls`, a name such as `current_date`
-    becomes a call of that function; without it, the name stays a column, because a table may have such a column.
+    becomes a call of that function; without it, the name stays a column, because a table may have such a column. Raises
+    SqlDiagnostic if the query cannot be parsed.
     """
     start, queries, views, calls = tokens[0].start if tokens else 0, 0, False, False
     casts = clusters = False
@@ -123,7 +124,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """Return whether a token of a type is a word that sqlglot cannot parse, rather than the name of a struct field."""
+    """True if a token of a type is a word that sqlglot cannot parse, rather than the name of a struct field."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()
@@ -167,7 +168,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace placeholders with the types that they stand for; raise SqlDiagnostic for a name that is not a type."""
+    """Replace placeholders with the types that they represent; raise SqlDiagnostic for a name that is not a type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")
@@ -188,14 +189,13 @@ def _with_partitioned_windows(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _call_without_brackets(query: Any) -> None:
-    """Replace names such as `current_date` with calls of the functions of those names."""
     for column in list(query.find_all(exp.Column)):
         if (made := bare_call(column)) is not None:
             column.replace(made)
 
 
 def bare_call(column: Any) -> Any:
-    """Return the function call that an unqualified, unquoted column such as `current_date` means.
+    """Return the function call that an unqualified, unquoted column such as `current_date` represents.
 
     Returns None for any other column.
     """
@@ -206,7 +206,10 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`, and return the expression and its name; the name is empty if there is none."""
+    """Parse `expression [[AS] name]`, and return the expression and its name, which is empty if not written.
+
+    Raises SqlDiagnostic for anything else.
+    """
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -239,7 +242,6 @@ def _with_named_views(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
-    """Return the diagnostic for a parse error: the unexpected token and, if sqlglot reports it, what was expected."""
     first = error.errors[0] if error.errors else {}
     place = (first.get("line"), first.get("col"))
     at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)

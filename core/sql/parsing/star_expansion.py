@@ -13,10 +13,10 @@ from sqlglot import exp
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A column or struct field that EXCEPT (…) removes from a star."""
+    """A column or struct field that `EXCEPT (…)` removes from a star."""
 
     alias: str
-    """The source that qualifies the name; empty if there is none."""
+    """Alias of the source that qualifies the name; empty if the name is unqualified."""
     column: str
     fields: tuple[str, ...] = ()
     """Path of the removed field; empty if the whole column is removed."""
@@ -25,7 +25,7 @@ class LeftOut:
 
 
 def is_star(node: Any) -> bool:
-    """Return whether a node is `*`, `t.*` or `s.*`, with or without EXCEPT."""
+    """True if a node is `*`, `t.*` or `s.*`, with or without EXCEPT."""
     return isinstance(node, exp.Star) or (isinstance(node, (exp.Column, exp.Dot)) and _star_of(node) is not None)
 
 
@@ -35,7 +35,10 @@ def qualifiers_of(star: Any) -> tuple[Any, ...]:
 
 
 def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
-    """Return the columns and fields in a star's EXCEPT, in text order; `aliases` are the SELECT's source aliases."""
+    """Return the columns and fields in a star's EXCEPT, in text order.
+
+    `aliases` are the aliases of the SELECT's sources.
+    """
     own = star if isinstance(star, exp.Star) else _star_of(star)
     found = []
     for name in (own.args.get("except_") or []) if own is not None else []:
@@ -47,7 +50,10 @@ def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
 
 
 def name_parts(name: Any) -> list[Any]:
-    """Return the parts of a dotted name, outermost first; sqlglot nests a name of more than four parts in a Dot."""
+    """Return the parts of a dotted name, outermost first.
+
+    sqlglot nests a name of more than four parts in a Dot.
+    """
     if isinstance(name, exp.Dot):
         return [*name_parts(name.this), name.expression]
     return [part for part in (name.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]

@@ -1,6 +1,6 @@
-"""Spark's streaming clauses, which are removed from the tokens before sqlglot parses them.
+"""Removes Spark's streaming clauses from the tokens before sqlglot parses them.
 
-A removed clause is recorded under the offset of its table's name.
+Each removed clause is recorded under the offset of its table's name.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from core.sql.tokens.table_name_tokens import (
 )
 
 HIDDEN = "hg_w_"
-"""Prefix of an alias that carries the watermark of a source other than `STREAM t`.
+"""Prefix of an alias that refers to the watermark of a source other than `STREAM t`.
 
-The prefix is followed by the watermark's index in `ExtractedClauses.hidden`.
+It is followed by the watermark's index in `ExtractedClauses.hidden`.
 """
 _NOT_AFTER_STREAM_WORDS = """
     AS JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
@@ -45,7 +45,7 @@ _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNP
 _NAMING = ("from", "on")
 """Clauses of which every token must be examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
-"""Token types that must be examined even outside the clauses in `_NAMING`, where all other tokens are copied unread."""
+"""Token types that are examined in every clause; outside the clauses in `_NAMING`, all others are copied unread."""
 _LONGEST_TIME = 100
 
 
@@ -56,7 +56,7 @@ class WatermarkClause:
     text: str
     """The expression, such as `ts` or `to_timestamp(k) AS z`."""
     name: str
-    """The event-time column that results; empty if the expression has no name."""
+    """The resulting event-time column; empty if the expression has no name."""
     delay: str
 
 
@@ -69,7 +69,7 @@ class StreamClauses:
     source_name: str = ""
     watermark: WatermarkClause | None = None
     begin: int = -1
-    """Offset of STREAM; -1 if STREAM is not written."""
+    """Offset of the keyword STREAM; -1 if it is not written."""
     source_end: int = 0
     """Offset after the table, its options and its source name."""
     end: int = 0
@@ -89,9 +89,9 @@ class ExtractedClauses:
     connectors: list[tuple[int, bool]] = field(default_factory=list)
     """Offset of each FROM, JOIN or comma in FROM, and whether CROSS precedes it; sqlglot reads commas as CROSS JOIN."""
     named: list[int] = field(default_factory=list)
-    """Offsets of names in places where a table is expected; each must be resolved, however sqlglot parses it."""
+    """Offsets of names where a table is expected; each must be resolved, however sqlglot parses it."""
     with_on: set[int] = field(default_factory=set)
-    """Offsets of connectors that are followed by ON, since sqlglot itself adds ON TRUE after LATERAL."""
+    """Offsets of connectors that are followed by ON, because sqlglot itself adds ON TRUE after LATERAL."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class _Level:
     viewed: bool = False
     """Whether a LATERAL VIEW has followed the sources, after which no join is allowed."""
     pivoted: bool = False
-    """Whether the last source is followed by a PIVOT."""
+    """Whether a PIVOT follows the last source."""
     connector: int = -1
     """Offset of the last FROM, JOIN or comma in FROM at this level."""
 
@@ -160,7 +160,6 @@ def extract_stream_clauses(tokens: Sequence[Token]) -> ExtractedClauses:
 
 
 def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
-    """Update the state of a bracket level for the token at `index`."""
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
@@ -217,7 +216,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether STREAM is a keyword here; raises SqlDiagnostic where Spark misreads a table named stream."""
+    """True if STREAM is a keyword here; raises SqlDiagnostic where Spark misreads a table named stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -237,7 +236,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether WATERMARK begins a clause here, rather than being an alias."""
+    """True if WATERMARK begins a clause here, rather than being an alias."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -260,7 +259,7 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the clauses of `STREAM t …` or `STREAM(t) …`, and record them; the table name remains.
+    """Record and remove the clauses of `STREAM t …` or `STREAM(t) …`, except the table name.
 
     Returns the index of the token after them.
     """
@@ -309,10 +308,7 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Remove the options of `t WITH (…)`, and record them; the table name remains.
-
-    Returns the index of the token after them.
-    """
+    """Record and remove the options of `t WITH (…)`; return the index of the token after them."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.diagnostics)
@@ -408,7 +404,10 @@ _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsou
 
 
 def unknown_option(name: str) -> str | None:
-    """Return the remedy for an option that no known source accepts, or None for a known option."""
+    """Return the remedy for an option that no known source accepts, or None for a known option.
+
+    Options that only Headgate may set also have a remedy.
+    """
     lowered = name.lower()
     if lowered in _TRACKING:
         return (
@@ -424,7 +423,10 @@ _OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
 
 
 def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Parse options as Spark does, such as `'k'='v', a.b = 1, c 2`; add a diagnostic for each unknown option."""
+    """Parse options as Spark does, such as `'k'='v', a.b = 1, c 2`; add a diagnostic for each unknown option.
+
+    Raises SqlDiagnostic if there are no options, or if a value is an identifier.
+    """
     found: list[tuple[str, str]] = []
     if not tokens:
         raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
@@ -441,7 +443,10 @@ def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tup
 
 
 def source_name(token: Token, after: Token | None) -> str:
-    """Return the name after IDENTIFIED BY; `after` is the token that follows the name."""
+    """Return the name after IDENTIFIED BY; raises SqlDiagnostic unless it is an identifier of one part.
+
+    `after` is the token that follows the name.
+    """
     if after is not None and after.token_type is TokenType.DOT:
         summary = "a source name has one part"
         raise SqlDiagnostic(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
@@ -459,7 +464,7 @@ def source_name(token: Token, after: Token | None) -> str:
 def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, int]:
     """Parse the clause `WATERMARK expression [AS name] DELAY OF INTERVAL …` at `index`.
 
-    Returns the clause and the index of the token after it.
+    Returns the clause and the index of the token after it. Raises SqlDiagnostic for a malformed clause.
     """
     start = index
     index += 1
@@ -494,14 +499,14 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
 
 
 def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse an event-time expression; a plain column name, the usual case, is read without the parser."""
+    # A plain column name, the usual case, needs no parser.
     if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
         return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
     return parse_expression(tokens)
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Parse an interval at `index`; return it as a string such as `1 minute 30 second`, and the index after it."""
+    """Parse an interval; return it as a string such as `1 minute 30 second`, and the index after it."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

@@ -1,4 +1,4 @@
-"""Inlining of WITH queries that are read once, and of SELECTs that only project and filter.
+"""Inlines WITH queries that are read once, and SELECTs that only project and filter.
 
 Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join stays,
 because the state of a join depends on the column order of its inputs.
@@ -28,7 +28,7 @@ _PLAIN = (
     exp.Coalesce, exp.Bracket, exp.In,
 )  # fmt: skip
 LONGEST_INLINED = 40
-"""Maximum number of nodes in a value that is inlined."""
+"""Maximum number of nodes in an expression that is inlined."""
 _INNER = frozenset(("expressions", "from_", "where"))
 _OUTER = _INNER | {"group", "having", "distinct", "limit"}
 _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
@@ -93,7 +93,7 @@ def _merge(select: Any) -> None:
 def _outputs(inner: Any) -> dict[str, Any] | None:
     """Return the expressions of a SELECT's outputs by name, or None if any of them cannot be inlined.
 
-    The result is empty for a SELECT whose only output is `*`.
+    Empty for a SELECT whose only output is `*`.
     """
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {} if _is_whole(inner.expressions[0]) else None
@@ -110,18 +110,18 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """Return whether a star has neither a qualifier nor EXCEPT, and so stands for all columns of its source."""
+    """True if a star has neither a qualifier nor EXCEPT."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether an expression is too long to be inlined; nested inlining could double its length at each level."""
+    """True if an expression is too long to inline; nested inlining could double its length at each level."""
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether the inner SELECT's outputs, `stands_for`, can replace all names in the outer SELECT."""
+    """True if the inner SELECT's outputs, `stands_for`, can replace all names in the outer SELECT."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -144,18 +144,12 @@ def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Return whether a value can replace a reference to an output of the inner SELECT.
-
-    A reference to a struct field needs a value that is a column with the struct's name.
-    """
+    # A reference to a struct field needs a column with the struct's name.
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Return whether an output of the outer SELECT keeps its name after merging.
-
-    Without an alias, the name is the SQL of the expression.
-    """
+    """True if an output keeps its name after merging; without an alias, the name is the SQL of the expression."""
     if is_star(output):
         return _is_whole(output)
     if isinstance(output, (exp.Alias, exp.Column)):
@@ -235,12 +229,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Return whether a node has no arguments other than those in `keys`."""
+    """True if a node has no arguments other than those in `keys`."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Return whether an expression certainly depends only on its columns, and yields exactly one value per row."""
+    """True if an expression certainly depends only on its columns, and yields exactly one value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

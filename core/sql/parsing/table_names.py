@@ -1,4 +1,4 @@
-"""Resolution of every table name to a CTE or a table; aliases are renamed to `_t1`, `_t2` …
+"""Resolves every table name to a CTE or a table, and renames aliases to `_t1`, `_t2` …
 
 Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one wins; a CTE can refer to earlier CTEs but
 never to itself; names ignore case; and `STREAM c` silently reads a CTE called c.
@@ -31,7 +31,7 @@ class NamedRead:
     parts: int = 1
     """Number of parts in the name, including database and catalog."""
     implied: bool = False
-    """Whether the table is streamed even though STREAM is not written."""
+    """Whether the table is streamed although STREAM is not written."""
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ class TableNames:
     aliases: int = 0
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
-    """Maps the new alias of a read that was written without an alias to the start of that read."""
+    """Maps the new alias of each read that was written without an alias to the start of that read."""
     placed: set[int] = field(default_factory=set)
     """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)
-    """Starts of the reads whose bare name qualifies a column, so that compiling must add the name as an alias."""
+    """Starts of the reads whose own name qualifies a column, so that compiling must add that name as an alias."""
 
     def alias(self) -> str:
         """Return the next unused alias, such as `_t1`."""
@@ -68,7 +68,10 @@ AliasScope = dict[str, str]
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
-    """Resolve a query's table names and rename its aliases, in place; raises SqlDiagnostic for unsupported reads."""
+    """Resolve a query's table names and rename its aliases, in place; raises SqlDiagnostic for unsupported reads.
+
+    With `every_table_streams`, each table is streamed even if STREAM is not written.
+    """
     names = TableNames(marks, every_table_streams)
     _query(query, {}, [], names)
     names.reads.sort(key=lambda read: read.start)
@@ -112,7 +115,6 @@ def _check_limit(query: Any) -> None:
 
 
 def _sides(query: Any) -> list[Any]:
-    """Return the operands of a chain of set operations from left to right."""
     # The first one is always split: the caller has read its WITH.
     found: list[Any] = [query.expression]
     query = query.this
@@ -183,16 +185,15 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 
 
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
-    """Return the offset of the keyword or comma that introduces a join, and whether CROSS precedes it.
+    """Return the offset of the last FROM, JOIN or comma before a joined name, and whether CROSS precedes it.
 
-    It is the last connector before the joined name. Returns None if there is none.
+    Returns None if there is none.
     """
     start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
-    """Resolve the table names in a source of FROM or JOIN, and rename its alias."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
@@ -350,10 +351,7 @@ def _expressions(
 
 
 def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
-    """Replace the longest known qualifier of a column with the new alias.
-
-    With a single source, the qualifier is removed instead.
-    """
+    """Replace the longest known qualifier of a column with the new alias, or remove it if there is a single source."""
     if column.args.get("table") is None:
         return
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
