@@ -1,6 +1,6 @@
-"""Widgets that draw given lines: fixed lines for the frame, a scrolling pane, and a table of thousands of rows.
+"""Widgets that draw lines of styled text: fixed lines, a scrolling pane, and a table of thousands of rows.
 
-A table draws only visible rows. Its cursor is an id, never an index, and a vanished row keeps its position for five
+A table draws only visible rows. Its cursor is an id, never an index. A vanished row keeps its position for five
 seconds, so that a key cannot act on the row that would have moved up.
 """
 
@@ -54,7 +54,7 @@ class GrowingLines(FixedLines):
 
 
 class ScrollingLines(FixedLines):
-    """A widget that scrolls its lines, which are folded to its width so that nothing is cut off."""
+    """A scrolling widget that folds long lines to its width, so that nothing is cut off."""
 
     def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -99,7 +99,7 @@ STAYS_S = 5.0
 
 
 class RowTable(ScrollView):
-    """A table of rows with ids; a function supplies their content, for visible rows only."""
+    """A table whose rows have ids; a function supplies the content of the visible rows."""
 
     can_focus = False
 
@@ -110,7 +110,7 @@ class RowTable(ScrollView):
         self.cursor_id: str | None = None
         self.top = 0
         self.active = True
-        """Whether the cursor is drawn: only in the pane that receives keys."""
+        """True if the cursor is drawn, which is the case only in the pane that receives keys."""
         self.empty: tuple[Line, ...] = ()
         """Lines shown while there are no rows."""
         self._places: dict[str, int] = {}
@@ -199,7 +199,7 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def choose(self, row: str) -> bool:
-        """Move the cursor to the row with this id, and return whether there is such a row."""
+        """Move the cursor to the row with this id; False if there is no such row."""
         if row not in self._places:
             return False
         self.move_to(self._places[row])
@@ -238,9 +238,9 @@ class VanishedRows:
         line_of: Callable[[str], Line],
         now: float,
     ) -> Sequence[str]:
-        """Return the rows `new`, with vanished rows of `old` at their former positions as long as they are kept.
+        """Return the rows `new`, with vanished rows of `old` at their former positions for five seconds.
 
-        `gone` decides which missing rows have vanished; `line_of` must still return their lines.
+        A row that is missing in `new` has vanished if `gone` returns True for it; `line_of` must still return its line.
         """
         alive = set(new)
         laid = {row for row, until in self._until.items() if until <= now or row in alive}

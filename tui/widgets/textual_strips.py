@@ -1,4 +1,4 @@
-"""Conversions for Textual: styled lines to strips, and its styles and updates to cells of `tui.terminal.cell_diff`."""
+"""Converts styled lines to Textual's strips, and Textual's styles and updates to cells of `tui.terminal.cell_diff`."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -36,7 +36,7 @@ class StripPainter:
 
 
 def style_of(paint: Paint) -> Style:
-    """Convert one of the theme's paints to a Rich style."""
+    """Convert a paint of the theme to a Rich style."""
     return Style(
         color=_colour(paint.fg),
         bgcolor=_colour(paint.bg),
@@ -74,7 +74,7 @@ def _codes(color: Color | None, base: int) -> str:
 
 
 def put_update(shadow: ShadowScreen, update: ChopsUpdate | LayoutUpdate) -> None:
-    """Write one of Textual's updates into the shadow: the cells that `render_segments` would send (textual 8.2.8)."""
+    """Write a Textual update into the shadow screen: the cells that `render_segments` would send (textual 8.2.8)."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x

@@ -1,13 +1,13 @@
-"""Computes the layout of a graph whose boxes are arranged in layers from left to right; it draws nothing.
+"""Computes where the boxes of a graph go, in layers from left to right; it draws nothing.
 
-A connection that spans several layers gets a slot in each layer that it crosses, so that it never runs behind a box.
+A connection that spans several layers gets a slot in each layer in between, so that it never runs behind a box.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Key = tuple[str, ...]
-"""(name,) of a box, or (source, target, layer) of a slot."""
+"""Identifies a box as (name,) or a slot as (source, target, layer)."""
 
 SWEEPS = 12
 GAP, SLOT_GAP, SLOT_HEIGHT = 30.0, 10.0, 8.0
@@ -42,7 +42,11 @@ class _LayoutDraft:
 def lay_out_boxes(
     sizes: Mapping[str, tuple[float, float]], ways: Iterable[tuple[str, str]], between: float
 ) -> BoxLayout:
-    """Lay out boxes of given (width, height); `ways` are acyclic (source, target) pairs, `between` the layer gap."""
+    """Arrange boxes in layers, so that each box is to the right of its sources.
+
+    `sizes` maps a box's name to its (width, height), `ways` are acyclic (source, target) pairs, and `between` is the
+    space between two layers. All lengths are in pixels.
+    """
     pairs = list(dict.fromkeys(ways))
     layer_of = _layers(list(sizes), pairs)
     count = max(layer_of.values(), default=0) + 1
@@ -67,7 +71,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return each box's layer: the first to the right of all its sources or, without any, just left of its targets."""
+    """Put a box just right of its rightmost source; a box without sources goes just left of its leftmost target."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:
@@ -89,7 +93,7 @@ def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _placed(draft: _LayoutDraft) -> dict[Key, float]:
-    """Return the top of each box and slot, ordering every layer so that connected boxes are close to each other."""
+    """Order and place the boxes of every layer so that connected boxes are close to each other."""
     top: dict[Key, float] = {}
     for layer in draft.layers:
         _stack(layer, draft, top)
@@ -105,7 +109,7 @@ def _placed(draft: _LayoutDraft) -> dict[Key, float]:
 
 
 def _wanted(key: Key, draft: _LayoutDraft, top: Mapping[Key, float]) -> float:
-    """Return the top position at which a box or slot would be centred on its neighbours."""
+    """Return the top position at which the box or slot would be centred on its neighbours."""
     near = draft.near.get(key, ())
     if not near:
         return top[key]
@@ -120,7 +124,7 @@ def _stack(layer: Sequence[Key], draft: _LayoutDraft, top: dict[Key, float]) -> 
 
 
 def _settle(layer: Sequence[Key], wanted: Mapping[Key, float], draft: _LayoutDraft, top: dict[Key, float]) -> None:
-    """Place a layer's boxes in order, each as near to its `wanted` top as possible without overlapping."""
+    """Place the boxes of a layer in order, each as near to its `wanted` top as possible without overlapping."""
     runs: list[tuple[list[Key], float, float]] = []
     for key in layer:
         run: list[Key] = [key]

@@ -25,11 +25,14 @@ from tui.presentation.diagrams.lineage_svg import (
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
 Ways = Mapping[tuple[str, str], bool]
-"""Pairs of tables in the direction of data flow, each with whether the second table streams from the first."""
+"""Maps (source, target) pairs of tables to True if the target streams from the source, False for a static input."""
 
 
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
-    """Draw the upstream and downstream trees of one table as a single SVG document; each table appears once."""
+    """Draw a table's upstream and downstream trees as one SVG document, in which each table appears once.
+
+    `trees` contains at least one pair of (direction, rows); the first row is the table itself.
+    """
     root = trees[0][1][0].table
     boxes = {str(branch.table): branch for _, branches in reversed(trees) for branch in branches if not branch.again}
     texts = {name: _texts(branch) for name, branch in boxes.items()}
@@ -56,7 +59,6 @@ def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tu
 
 
 def _texts(branch: HierarchyRow) -> tuple[str, ...]:
-    """Return the lines below a table's name: product and layer, then kind, version, state and lag."""
     entry = branch.entry
     if entry is None:
         return ("neither declared nor deployed",)

@@ -1,4 +1,7 @@
-"""Draws column lineage as an SVG picture for light and dark pages: tables are boxes, and data flows left to right."""
+"""Draws column lineage as an SVG picture, in which tables are boxes and data flows from left to right.
+
+The colours follow the light or dark theme of the page.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +36,7 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 @dataclass(slots=True)
 class _DrawnTable:
-    """A table to be drawn, with only those of its columns that are part of the lineage."""
+    """A table with those of its columns that are part of the lineage."""
 
     table: str
     landed_as: str = ""
@@ -55,7 +58,10 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return how far below the box's top a column's connections attach; an empty name means the table's rows."""
+        """Return how far below the box's top a column's connections attach.
+
+        An empty name stands for the table's rows.
+        """
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -65,7 +71,7 @@ class _DrawnTable:
 
 
 def lineage_svg(found: "ColumnLineage") -> str:
-    """Draw a lineage as one SVG document."""
+    """Return a column lineage as an SVG document."""
     boxes = _boxes(found)
     sizes = {box.table: box.size() for box in boxes.values()}
     ways = [(str(edge.source.table), str(edge.target.table)) for edge in found.edges]
@@ -82,7 +88,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
 
 
 def svg_document(title: str, width: float, height: float, drawing: Iterable[str], legend: Iterable[str]) -> str:
-    """Return an SVG document: a title above the drawing and its legend. Width and height are in pixels."""
+    """Return an SVG document with a title, a drawing and a legend; `width` and `height` (pixels) exclude the margin."""
     width, height = width + 2 * MARGIN, height + 2 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -101,7 +107,7 @@ def svg_document(title: str, width: float, height: float, drawing: Iterable[str]
 
 
 def lineage_html(found: "ColumnLineage") -> str:
-    """Draw a lineage as a self-contained HTML page."""
+    """Return a column lineage as a self-contained HTML page."""
     title = f"lineage of {_root_name(found)}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{safe(title)}</title>\n'
@@ -174,7 +180,10 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
-    """Draw a table's frame and name in a `<g>` that starts at its top left corner; the caller must close the `<g>`."""
+    """Draw a table's frame and name inside a `<g>` at the box's top left corner; the caller must close the `<g>`.
+
+    `bar` is the CSS class of the header.
+    """
     layer = layers.layer_of[table]
     width = layers.widths[layer]
     yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
@@ -184,7 +193,10 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
 
 
 def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
-    """Return an SVG path from `y` pixels below the source table's top to `to_y` pixels below the target table's top."""
+    """Return the SVG path of a connection between two tables.
+
+    It starts `y` pixels below the top of the source's box and ends `to_y` pixels below the top of the target's box.
+    """
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"
@@ -195,7 +207,7 @@ def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayo
 
 
 def drawn_way(path: str, kind: str, hint: str) -> str:
-    """Draw a connection with an arrowhead; `hint` is its tooltip."""
+    """Draw a connection along an SVG path, with an arrowhead; `kind` is its CSS class and `hint` its tooltip."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
         f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
@@ -203,7 +215,7 @@ def drawn_way(path: str, kind: str, hint: str) -> str:
 
 
 def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
-    """Return an SVG curve between two points that is horizontal at both ends."""
+    """Return a Bézier curve that is horizontal at both ends."""
     bend = (to_x - x) / 2
     return f"C{x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
 
@@ -225,7 +237,7 @@ def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
 
 
 def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
-    """Draw the legend: for each (x, kind, words), a sample line of that kind at `x`, explained by `words`."""
+    """Draw a legend at height `y`; each kind is (x position, CSS class of the sample line, explanation)."""
     for x, kind, words in kinds:
         yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
         yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'
@@ -236,7 +248,7 @@ def _row_height(node: "LineageNode") -> float:
 
 
 def _made(node: "LineageNode") -> str:
-    """Return the expression to show below a column; empty if the column is only copied from one of the same name."""
+    """Return the expression to show below a column; empty if the column is a plain copy of one with the same name."""
     return "" if node.expression == node.at.column.lower() else _cut(node.expression)
 
 
@@ -250,5 +262,5 @@ def _hint(text: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Escape a string for XML, and replace its control characters, most of which XML forbids."""
+    """Escape a string for XML, and replace control characters, most of which XML forbids."""
     return escape(replace_control_characters(text))

@@ -1,9 +1,9 @@
-"""Column lineage in diagram languages: Mermaid, which code hosts render in Markdown, and DOT, for Graphviz.
+"""Writes column lineage as Mermaid, which code hosts render in Markdown, or as DOT, for Graphviz.
 
 A table is a box that contains its columns and, if conditions filter its rows, a node for the rows. Arrows follow the
 data flow and are dashed for conditions; the requested table or column has a thicker border. Everything is sorted by
-name, so that equal lineages yield equal output. Names appear only in labels: ids are `t0` and `c0`, so that no name
-can be mistaken for a keyword.
+name, so that equal lineages yield equal output. Names appear only in labels: ids are `t0` and `c0`, so that no name can
+be mistaken for a keyword.
 """
 
 import html
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage
 
 ROWS = "rows"
-"""Label of the box with round ends that represents a table's rows."""
+"""Label of the node that represents a table's rows."""
 
 _MERMAID = {char: f"#{ord(char)};" for char in '"#&<>%`\\{}'}
 """Characters that Mermaid interprets even in a quoted label, with the codes that display them."""
@@ -31,13 +31,13 @@ class _TableBox:
     id: str
     label: str
     columns: tuple[ColumnOrigin, ...]
-    """The columns to draw; an origin without a column stands for the table's rows and comes first."""
+    """The columns to draw. An origin with an empty column name represents the table's rows; it always comes first."""
     asked: bool
-    """Whether the lineage of the whole table was requested."""
+    """True if the lineage of the whole table was requested."""
 
 
 def lineage_mermaid(found: "ColumnLineage") -> str:
-    """Return a lineage as a Mermaid flowchart."""
+    """Return a column lineage as a Mermaid flowchart."""
     ids = _ids(found)
     lines = ["flowchart LR"]
     for box in _boxes(found, ids):
@@ -56,7 +56,7 @@ def lineage_mermaid(found: "ColumnLineage") -> str:
 
 
 def lineage_dot(found: "ColumnLineage") -> str:
-    """Return a lineage as a directed graph in DOT, the language of Graphviz."""
+    """Return a column lineage in DOT, the language of Graphviz."""
     ids = _ids(found)
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
     for box in _boxes(found, ids):
@@ -91,7 +91,6 @@ def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, In
 
 
 def _plain(text: str) -> str:
-    """Return a string on one line, with unprintable characters replaced by \ufffd."""
     shown = (char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
     return replace_control_characters("".join(shown))
 

@@ -1,4 +1,4 @@
-"""Decides whether an action is possible now and, if not, why; status line and help show the reason."""
+"""Decides whether an action is possible now; if it is not, explains why, for the status line and the help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tui.presentation.view.ledger_view import LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
-"""Maximum number of readers that a refusal names; the rest are counted."""
+"""Maximum number of readers that a refusal lists by name; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,25 @@ class ActionContext:
     stale: Sentence | None = None
     """Why the data is stale; None when it is live."""
     running: bool = False
-    """Whether every target runs."""
+    """True if all targets are running; external tables are ignored."""
     kept: Sentence | None = None
     """Why the targets cannot be deleted; None when they can."""
     staged: int = 0
     mine: int = 0
     """Number of targets that this user has staged."""
     plan_open: Sentence | None = None
-    """Why the plan cannot be executed; None if it can, or without a plan."""
+    """Why the plan cannot be executed; None if it can, or if there is no plan."""
     unapprovable: Sentence | None = None
-    """Why this user cannot approve the plan; None if approval is possible, or without a plan."""
+    """Why this user cannot approve the plan; None if approval is possible, or if there is no plan."""
     has_plan: bool = False
     run_state: str = ""
     """State of the run on screen; empty elsewhere."""
     run_failed: bool = False
-    """Whether a step of the run on screen has failed."""
+    """True if a step of the run on screen has failed."""
     held: bool = False
-    """Whether the run on screen is held before its swap."""
+    """True if the run on screen is held before its swap."""
     frozen: Sentence | None = None
-    """Why a freeze keeps the run on screen from continuing; None outside a freeze."""
+    """Why a freeze prevents the run on screen from continuing; None if no freeze is active."""
     not_swapped: Sentence | None = None
     """Why this user may not swap the held run; None if they may."""
     not_skipped: Sentence | None = None
@@ -60,7 +60,10 @@ class ActionContext:
 def action_context_of(
     view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Derive the facts about an action's targets from the ledger view; the screen adds facts about its plan or run."""
+    """Collect the facts about an action's targets; the screen adds the facts about its plan or run.
+
+    `stale` and `read_only` are reasons; they are empty if the data is live and the console may change things.
+    """
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
@@ -119,7 +122,7 @@ _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | None:
-    """Return why an action is not possible now; None if it is possible."""
+    """Explain why an action is not possible now; None if it is possible."""
     if now.vanished and action.needs & _OF_ROWS:
         return Sentence(f"{now.vanished}; its row stays for five seconds so that no key acts on another row")
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
@@ -136,8 +139,8 @@ def action_label(action: ConsoleAction, now: ActionContext) -> str:
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
     """Explain why the targets cannot be deleted; None if they can. The planner applies the same rule.
 
-    A target must have no readers, except readers that are targets themselves, are staged for deletion by this user, or
-    are not running.
+    Every target must be deployed. It must not have a running reader, unless that reader is a target too or this user
+    has staged the reader's deletion.
     """
     going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
     for name in targets:
@@ -154,7 +157,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return which of the given tables a user has staged, sorted by name."""
+    """Return those of the given tables that a user has staged, sorted by name."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

@@ -1,6 +1,6 @@
 """Confirmation dialogs: an action runs only after the expected text is typed and confirmed with Enter.
 
-A dialog keeps the ids of its targets, so that changes on the screen below cannot redirect it.
+A dialog keeps the ids of its targets, so that a change on the screen behind it cannot redirect the action.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from tui.presentation.styling.theme import Glyphs
 TITLE_WIDTH = 72
 """Maximum width of a dialog's title, in cells; a longer title moves into the body."""
 ARMS_AFTER_S = 0.4
-"""For this many seconds after opening, a dialog ignores keys, which were meant for the screen below."""
+"""For this many seconds after opening, a dialog ignores keys, because they were meant for the screen behind it."""
 TYPED_BESIDE = 12
-"""Minimum width of the typed text beside the hint about Enter; with less space, the hint gets its own line."""
+"""Minimum width of the typed text next to the hint about Enter; with less space, the hint gets its own line."""
 LOSSES = 8
 """Maximum number of a plan's losses that a dialog lists; the rest are counted."""
 BURST_S = 0.03
-"""An Enter within this many seconds after a character is ignored, because it was pasted or scripted."""
+"""An Enter within this many seconds after a character is ignored: the text was pasted or scripted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class OpenDialog:
     typed_at: float = 0.0
     note: str = ""
     outcome: str = ""
-    """yes, no (esc) or safe (Enter alone) once answered; only yes changes anything."""
+    """`yes`, `no` (esc) or `safe` (Enter alone); empty until answered. Only `yes` changes anything."""
 
 
 def answer_key(state: OpenDialog, key: str, character: str | None, now: float) -> OpenDialog:
-    """Return the dialog after one key; only the complete expected text followed by Enter confirms the action."""
+    """Return the dialog after a key press; only the expected text followed by Enter confirms the action."""
     if now - state.opened_at < ARMS_AFTER_S:
         return state
     if key in ("escape", "ctrl+c"):
@@ -80,12 +80,12 @@ def _answer_enter(state: OpenDialog, now: float) -> OpenDialog:
 
 
 def answer_paste(state: OpenDialog) -> OpenDialog:
-    """Return the dialog with a note that pasted text is ignored: it never confirms an action."""
+    """Reject pasted text with a note: it never confirms an action."""
     return replace(state, note="pasted text is not accepted: type it")
 
 
 def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the dialog as a box that is `width` cells wide."""
+    """Render the dialog as a box `width` cells wide."""
     top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
     inner = width - 4
     question = state.question
@@ -108,7 +108,7 @@ def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, .
 
 
 def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the prompt, the end of the typed text and the effect of Enter alone; only the typed text may be cut."""
+    """Render the prompt, the typed text and the hint about Enter; only the typed text may be cut, at its start."""
     question = state.question
     prompt = f"type {question.expected} and Enter to {question.verb}:  "
     safe = f"Enter alone: {question.safe}; esc: {question.escape}"
@@ -188,7 +188,7 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
 
 
 def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
-    """Return the dialog that confirms staging many tables at once; it lists all of them."""
+    """Return the dialog that confirms staging many tables at once; it lists all their names."""
     body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
     title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
     return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
@@ -204,7 +204,6 @@ def dialog_for_plan(
 
 
 def _losses(losses: Sequence[str], lead: str) -> list[Line]:
-    """List a plan's first losses (such as deleted rows or state), followed by the number of further ones."""
     more = len(losses) - LOSSES
     counts = [line((f"  and {more} more: press esc and read the plan", Tone.BAD))] if more > 0 else []
     return [*(line((f"{lead}{loss}", Tone.BAD)) for loss in losses[:LOSSES]), *counts]

@@ -26,7 +26,7 @@ Match = Callable[[StatementView], bool]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as typed. If it is invalid, `problem` explains why, and the filter matches everything."""
+    """A filter as typed; an invalid filter has a `problem` and matches everything."""
 
     text: str
     match: Match
@@ -34,7 +34,7 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter; an invalid one yields a filter with a `problem`, never an exception."""
+    """Parse a filter; an invalid one is returned with its `problem`, so nothing is raised."""
     words = text.split()
     if words and words[0] == "-f":
         needle = "".join(words[1:]).lower()

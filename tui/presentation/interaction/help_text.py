@@ -1,4 +1,4 @@
-"""Help pages: a screen's keys, with the reason if a key is unavailable now, and the kinds of change to a statement."""
+"""Builds help pages: a screen's keys and why some are unavailable, pages of `tui/help`, and the kinds of change."""
 
 import textwrap
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tui.presentation.interaction.keymap import ConfirmationLevel, actions_on_sc
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, left, line, wrap
 
 ASKS = {ConfirmationLevel.C0: "no question", ConfirmationLevel.C1: "asks first", ConfirmationLevel.C3: "asks first"}
-"""How the help describes each confirmation level."""
+"""The help's description of each confirmation level."""
 GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change anything", False))
 
 
@@ -125,7 +125,6 @@ def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
 
 
 def _instead(facts: ChangeKindDefinition) -> str:
-    """List a change's alternative strategies as command-line arguments; those not executable yet come last."""
     able, planned = (
         ", ".join(typed_strategy(each) for each in facts.instead if (each in EXECUTABLE) is now)
         for now in (True, False)

@@ -1,4 +1,4 @@
-"""The line typed after `/` or `:`: its editing, the `:` commands of a screen, and their completion.
+"""Editing of the line typed after `/` or `:`, the `:` commands of a screen, and their completion.
 
 Pasted text is inserted literally; a line break in it never acts as Enter.
 """
@@ -15,7 +15,7 @@ from tui.presentation.styling.theme import Glyphs
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A line being typed; `done` is "accept" after Enter and "leave" after esc."""
+    """A line being typed; `done` is "accept" after Enter, "leave" after esc, and empty until then."""
 
     sign: str
     text: str = ""
@@ -63,7 +63,7 @@ def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
 
 
 def insert(entry: InputLine, text: str) -> InputLine:
-    """Insert at the cursor the printable characters from the first line of a string."""
+    """Insert the printable characters of a string's first line at the cursor; a line has at most 400 characters."""
     first = next(iter(text.splitlines()), "")
     printable = "".join(character for character in first if character.isprintable())
     joined = entry.text[: entry.place] + printable + entry.text[entry.place :]
@@ -77,7 +77,7 @@ def _recall(entry: InputLine, step: int) -> InputLine:
 
 
 def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
-    """Complete the line to the longest common prefix of the choices, or to the first choice if that adds nothing."""
+    """Complete the line to the longest common prefix of `choices` or, if that adds nothing, to the first choice."""
     if not choices:
         return entry
     common = choices[0]
@@ -146,7 +146,7 @@ TAKES_TABLES = frozenset(
         *(action.typed for action in ACTIONS if action.needs & {ActionRequirement.TARGET, ActionRequirement.ONE}),
     )
 )
-"""Commands that accept table names as arguments, in addition to acting on the cursor's row."""
+"""Names of the `:` commands that accept table names as arguments."""
 
 _UPSTREAM = re.compile(r"[0-9]*\+")
 """The prefix of a selector that includes upstream tables."""
@@ -168,7 +168,7 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
 def complete_command(
     text: str, screen: str, tables: Sequence[str], now: ActionContext | None = None
 ) -> tuple[str, ...]:
-    """Return the completions of a `:` line: command names for its first word, table names after that."""
+    """Return at most 40 completions of a `:` line: command names for the first word, table names after it."""
     word, space, rest = text.partition(" ")
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))

@@ -17,7 +17,7 @@ VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
 
 class ConfirmationLevel(StrEnum):
-    """The confirmation that an action requires; LOOK is for actions that change nothing and require none."""
+    """How an action is confirmed: LOOK changes nothing, C0 asks nothing, and C1 and C3 require a typed text."""
 
     LOOK = "look"
     C0 = "C0"
@@ -26,7 +26,7 @@ class ConfirmationLevel(StrEnum):
 
 
 class ActionRequirement(StrEnum):
-    """A condition, such as a selected table, that must hold before an action is possible."""
+    """A condition, such as a selected table, without which an action is not possible."""
 
     TARGET = "target"
     """At least one statement is marked or under the cursor."""

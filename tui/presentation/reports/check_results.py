@@ -17,12 +17,12 @@ WIDTH = 100
 
 
 def blocks(result: CheckResultRow) -> bool:
-    """Return whether the outcome of a comparison blocks its release."""
+    """True if the verdict of a comparison blocks the release."""
     return result.verdict in BLOCKING
 
 
 def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
-    """Format comparison results, grouped by table."""
+    """Format comparison results under one heading per table; `results` must be sorted by table."""
     lines: list[str] = []
     for _, found in groupby(results, key=lambda result: result.table):
         of_table = list(found)
@@ -88,7 +88,7 @@ _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERRO
 
 
 def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
-    """Format a test case's result: outcome, `words` that explain it for an upgrade, and the rows that differ."""
+    """Format a test case's result: its outcome, the notes in `words` about an upgrade, and the rows that differ."""
     told = f": {result.summary}" if result.summary else ""
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):

@@ -37,7 +37,10 @@ class LineageTreeRow:
     place: str
     """File and line (`dml.t.sql:3`), or a description of the external input or change feed."""
     expression: str
-    """Up: the defining expression; down: the expression that uses the parent row. Empty for an external input."""
+    """The expression that defines the column (upstream) or that uses the parent row (downstream).
+
+    Empty for an external input.
+    """
     kind: BranchKind = BranchKind.VALUE
 
     @property
@@ -58,7 +61,10 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Return the rows of the lineage tree: each node is expanded once, into its sources (up) or its uses (down)."""
+    """Return a lineage as tree rows.
+
+    Each node is expanded only once: into its sources if the lineage is upstream, into its uses if downstream.
+    """
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}
@@ -91,7 +97,7 @@ def _roots(found: "ColumnLineage") -> list[ColumnOrigin]:
 
 
 def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
-    """Return the conditions that determine the rows of a lineage's tables, grouped by table in lineage order."""
+    """Return the conditions that determine which rows the tables contain, grouped by table in lineage order."""
     groups: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for edge in found.edges:
         if not edge.target.column and edge.kind is InputKind.CONDITION:
@@ -105,7 +111,7 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 
 
 def gap_line(gap: "LineageGap") -> str:
-    """Describe a reference in a SQL file whose lineage could not be traced, and why."""
+    """Explain why the lineage of a reference in a SQL file cannot be traced."""
     at = name_of(gap.at)
     return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
@@ -116,7 +122,7 @@ def external_source_of(node: "LineageNode") -> str:
 
 
 def name_of(at: ColumnOrigin) -> str:
-    """Return a node's display name."""
+    """Return `table.column`, or `rows of table` if the column name is empty."""
     return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
 
 
@@ -128,7 +134,6 @@ def file_of(path: str, line: int) -> str:
 def _row(
     depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
 ) -> LineageTreeRow:
-    """Return a node's row; its expression defines the node (upstream), or uses the parent row (downstream)."""
     decides = edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column)
     kind = BranchKind.CONDITION if decides else BranchKind.VALUE
     if not up and edge is not None:

@@ -29,7 +29,7 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Return a sentence that states whether the impact is based on the deployed or only on the declared tables."""
+    """Describe the basis of an impact: the deployed tables, or only the declared ones."""
     table = found.root.table
     whose = f"{table} is external: only its owner can rebuild or drop it. " if found.external else ""
     if found.deployed:
@@ -40,7 +40,10 @@ def about(found: "Impact") -> str:
 
 
 def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
-    """Format the impact of a rebuild, drop or lost column: title, refusals, affected tables, and outside readers."""
+    """Format the impact of a rebuild, a drop or a lost column: title, refusals, affected tables and outside readers.
+
+    `command` is the command line that plans the change; it is left out if it is empty or would be refused.
+    """
     name = f"{found.root.table}.{found.root.column}" if found.root.column else str(found.root.table)
     counts: dict[str, int] = {}
     for one in answer.reached:
@@ -61,7 +64,7 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
 
 
 def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -> list[str]:
-    """Format each column with the tables that use it directly, or with `not used`."""
+    """Format each column with the tables that use it directly, or `not used`."""
     if not columns:
         return []
     wide = max(map(len, columns))
@@ -160,7 +163,6 @@ def _laid(row: tuple[str, ...], kept: list[int], widths: list[int]) -> str:
 
 
 def _beside(line: str, why: str, room: int) -> list[str]:
-    """Append a reason to a line, wrapped to `room` cells; continuation lines align with the start of the reason."""
     first, *more = textwrap.wrap(why, room)
     return [line + first, *(" " * len(line) + text for text in more)]
 

@@ -35,10 +35,10 @@ class ProductHealth:
     lag_unknown: int
     """Number of statements whose lag in rows is unknown."""
     behind_s: float | None
-    """Age of the oldest pending input when measured, in seconds; 0 if none is pending."""
+    """Age of the oldest pending input at its measurement, in seconds; 0 if nothing is pending, None if unknown."""
     staged: int
     failing: tuple[StatementLine, ...]
-    """Faulty statements, and external inputs that are not as declared."""
+    """Faulty statements, and external tables that differ from their declaration."""
     layers: "tuple[ProductHealth, ...]" = ()
     """The layers of a product, sources first; empty for a layer."""
 
@@ -46,10 +46,10 @@ class ProductHealth:
 def health_by_product(
     lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
-    """Aggregate the health of all products, or of the named ones, by product and layer, sorted by name.
+    """Aggregate the health of statements by product and layer; an empty `products` means all products.
 
-    `lines` has one line per table. An external input that differs from its declaration is treated as failing if a
-    statement in `lines` reads it.
+    Products are sorted by name. `lines` has one line per table, and `staged` contains the names of staged tables. An
+    external table that differs from its declaration counts as failing if a statement in `lines` reads it.
     """
     lines, wanted = tuple(lines), frozenset(products)
     wrong = {line.table for line in lines if line.external and line.error}
@@ -68,7 +68,7 @@ def health_by_product(
 
 
 def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
-    """Return one row of cells per product, followed by one for each of its layers."""
+    """Return one row of cells per product, followed by one row for each of its layers."""
     cells = []
     for product in found:
         cells.append(_row(product, product.name))
@@ -92,7 +92,7 @@ def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, 
 
 
 def as_json(health: ProductHealth) -> dict[str, Any]:
-    """Return a product or a layer in the JSON format `headgate.health/1`; fields may be added, never changed."""
+    """Return a product or layer as JSON, in the format `headgate.health/1`; fields may be added, but never changed."""
     found: dict[str, Any] = {
         "layer" if not health.layers else "product": health.name,
         "statements": health.statements,

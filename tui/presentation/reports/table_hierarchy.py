@@ -69,7 +69,7 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
 
 
 def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
-    """Return the JSON fields of a table that the inventory and the report share; unknown values are null."""
+    """Return the JSON fields of a table that inventory and hierarchy have in common; unknown values are null."""
     serving = entry.serving
     return {
         "table": str(entry.table),

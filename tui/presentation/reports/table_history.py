@@ -26,7 +26,7 @@ SAME_ACT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One entry in the history of a table."""
+    """One entry in a table's history, such as a deploy or a failure."""
 
     at: float
     """When the described event occurred or began, in epoch seconds."""
@@ -46,7 +46,10 @@ class HistoryEntry:
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
-    """Return the last `limit` entries of a table's history, or all if 0, oldest first; `plans` is by hash."""
+    """Return a table's history, oldest entry first: the last `limit` entries, or all of them if `limit` is 0.
+
+    `plans` maps hashes to plans; the deploy of a missing plan has no details.
+    """
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]
     for run in records.runs:
@@ -109,7 +112,6 @@ def _run_of(subject: str, records: TableRecords) -> str:
 
 
 def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:
-    """Yield the entries for a run's effects on the table: deploy, changed columns, version that began to serve."""
     pointers = {step.n: step.tables for step in plan.steps} if plan else {}
     own = [step for step in run.steps if step.table == table or table in pointers.get(step.n, ())]
     if not own:
@@ -134,7 +136,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return the notes of skipped steps that compare the old with the new version; empty if none was skipped."""
+    """Return the notes of skipped validation steps; empty if no validation was skipped."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -150,7 +152,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield an event's entries: two if an exception recurred, none for minor events or those due to actions or runs."""
+    """Yield two entries for a recurring exception, and none for minor events or those caused by actions or runs."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:
@@ -174,7 +176,7 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
 
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
-    """Return the entry for an input's event if it is a failure or due to an action or run; None for other events."""
+    """Return the entry for an input's event; None unless it is a fault or was caused by an action or run."""
     bad = event.state in FAULTY and event.before != event.state
     if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None
@@ -182,7 +184,7 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """Return whether a state change belongs in the history: it is a fault, or it has an explanation.
+    """True if a state change is a fault or has an explanation.
 
     Changes that the agent made only to restore the desired state are left out.
     """

@@ -30,7 +30,7 @@ AUDIT = (
 COMMANDS = (_AT, _WHO, _OUTCOME, TableColumn("took", "TOOK", 7), TableColumn("line", "COMMAND", 0))
 EVENTS = (_AT, TableColumn("table", "TABLE", 21), TableColumn("kind", "KIND", 9), TableColumn("what", "WHAT", 0))
 WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
-"""Columns of events for widths of at least 120."""
+"""Columns of the event list on a screen at least 120 cells wide."""
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:

@@ -29,11 +29,11 @@ class ChangeRow:
     folder: str = ""
     staged: tuple[StagedRow, ...] = ()
     compared: bool = True
-    """Whether the files could be compared with what is deployed."""
+    """True if the files could be compared with what is deployed."""
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Return the numbers of changed, deleted and staged tables; if not `compared`, only that of staged tables."""
+    """Summarize how many tables differ, are deleted and are staged; the first two only if `compared`."""
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
@@ -44,7 +44,7 @@ def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -
 
 
 def columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of the changes screen that fit its width."""
+    """Return the columns of the changes screen for a width in cells."""
     name, other = (21, 13) if width < 120 else (39, 23)
     return (
         TableColumn("table", "TABLE", name),
@@ -79,7 +79,10 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Format the differences in a table's files, followed by the reason for the planned action."""
+    """Format the diffs of a table's files, followed by the reason for the planned action.
+
+    `full` shows 50 lines around each difference instead of one.
+    """
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -108,7 +111,10 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the first problems in the project's files, with their remedies, and the number of further ones, unfolded."""
+    """List the first problems in the project's files with their remedies, then the number of further problems.
+
+    The lines may be wider than the screen.
+    """
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""
@@ -122,7 +128,10 @@ def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join file differences and staged marks by table, sorted; pass `compared=False` if the files could not be read."""
+    """Join differences in files with staged marks, sorted by table.
+
+    `compared` is False if the files could not be read.
+    """
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

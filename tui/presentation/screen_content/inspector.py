@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 HEAD_LINES, TALL = 7, 40
-"""Number of lines reserved for state, verdict and error in a pane of at least `TALL` lines; they rarely need more."""
+"""Lines reserved for state, verdict and error, which rarely need more, in a pane of at least `TALL` lines."""
 SQL_LINES = 16
 """Maximum number of SQL lines shown below a statement's sheet."""
 

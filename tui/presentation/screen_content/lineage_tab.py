@@ -55,7 +55,6 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
 
 
 def _names(facts: ColumnDetails, width: int) -> tuple[Line, ...]:
-    """Render all column names on as many lines as needed, with the chosen one in brackets."""
     lines: list[Line] = []
     spans: list[Span] = []
     room = width - 3
@@ -91,7 +90,6 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
 
 
 def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
-    """Render `start` and `text` on one line or, if they do not fit, `text` on the lines below."""
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))

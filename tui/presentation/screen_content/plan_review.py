@@ -98,7 +98,7 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Return the logins of a plan's valid approvals: the author's is invalid, and each user id is counted once."""
+    """Return the logins that have validly approved a plan, without its author and without repeated user ids."""
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
@@ -152,7 +152,7 @@ def columns(widths: ColumnWidths) -> Line:
 
 
 def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
-    """Format one row as in the printed plan, in the tone of its action, or in BAD if anything is lost."""
+    """Format a row as in the printed plan; its tone is that of the action, or BAD if anything is lost."""
     text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
     name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
     kept = node.action is Action.KEEP
@@ -207,7 +207,7 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Return the number of options after the first; options that cannot be executed yet are counted separately."""
+    """Describe the options after the first; `executable` is the number of options that can be executed now."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []

@@ -22,10 +22,10 @@ from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, WORDS_ALONE
 from tui.presentation.styling.value_formatting import lag_words, moment, rate, trend_words
 
 WIDE, WIDEST = 110, 150
-"""Minimum widths: `WIDE` for rates and the slowest phase, `WIDEST` for the curve of recent lag as well."""
+"""Minimum widths: from `WIDE` on, rates and the slowest phase are shown; from `WIDEST` on, also the curve of lag."""
 
 SPARK = 24
-"""Width of the curve of recent lag."""
+"""Width of the curve of recent lag, in cells."""
 
 TICKETS = 3
 """Maximum number of tickets shown; the rest are counted."""
@@ -90,11 +90,10 @@ _RATES = (TableColumn("in", "IN", 7, numeric=True), TableColumn("out", "OUT", 7,
 _SLOW = TableColumn("slow", "SLOW", 10)
 _TREND = TableColumn("trend", "TREND", 12)
 SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TREND, _SLOW)
-"""Columns of the versions of a release as the command line prints them, the old version of a table first."""
+"""Columns of a release's versions as the command line prints them; a table's old version comes first."""
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns that show a version pair: the old version, the new version, and the new version's gate."""
     wide = width >= WIDE
     table = TableColumn("table", "OLD (* serves)" if wide else "* serves", 27 if wide else 12)
     old = (replace(column, id=f"old {column.id}") for column in (_VERSION, _STATE, _LAG))
@@ -134,10 +133,10 @@ def _side_cells(pair: ReleasePair, side: ReleaseSide, look: RowContext) -> dict[
 
 
 DETAIL = 98
-"""Width at which a full note is wrapped."""
+"""Width at which a note is wrapped when it is shown in full, in cells."""
 
 CAUGHT_UP = "caught up: "
-"""Start of a gate's note once the gate has opened."""
+"""Prefix of a gate's note once the gate has opened."""
 
 
 def state_words(release: Release, now: float) -> str:
@@ -151,7 +150,10 @@ def state_words(release: Release, now: float) -> str:
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain what a release waits for or how it ended, and what to do next; empty if its state says everything."""
+    """Explain what a release waits for or how it ended, and what to do next.
+
+    The result is empty if its state needs no explanation.
+    """
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -260,7 +262,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
 
 
 def _behind(side: ReleaseSide) -> str:
-    """Return a version's lag as a suffix for its state; empty if the version is stopped, as its lag is outdated."""
+    """Return a version's lag, to be appended to its state; empty for a stopped version, whose lag is outdated."""
     return f", lag {_lag_with_unit(side.figures)}" if side.runs else ""
 
 
@@ -298,12 +300,15 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
 
 
 def left_words(release: Release) -> str:
-    """Return a release's remaining time as a suffix for its state; empty if it is held or the time is unknown."""
+    """Return a release's time left, to be appended to its state.
+
+    The result is empty if the release is held or the time is unknown.
+    """
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 
 def time_left_words(left: Seconds | None) -> str:
-    """Return a run's remaining time as a suffix for its duration; empty if unknown."""
+    """Return a run's time left, to be appended to its duration; empty if unknown."""
     if left is None:
         return ""
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"

@@ -62,12 +62,12 @@ def _finished(run: RunRow) -> int:
 
 
 def is_held(run: RunRow) -> bool:
-    """Return whether a run is held before its swap, waiting for an operator."""
+    """True if a run is held before its swap, waiting for an operator."""
     return run.state == "running" and any(step.do == StepKind.HOLD and step.state == "gate" for step in run.steps)
 
 
 def ending(run: RunRow) -> str:
-    """Describe how a run ended, and what can be done if it failed."""
+    """Describe how a run ended and, if it failed, what to do next."""
     match run.state:
         case "failed" if run.continued_by:
             return f"failed: continued by run {run.continued_by[:10]}"
@@ -114,7 +114,10 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return the cells of a step by column id; `names` are the pointers it moves, `needs` the steps it waits for."""
+    """Return the cells of a step by column id.
+
+    `names` are the tables whose pointers the step moves; `needs` are the numbers of the steps that it waits for.
+    """
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     note = step.note if step.do == StepKind.SWAP else note_of(step, look.now)
     note = first_sentence(note) if step.state == StepState.FAILED else note
@@ -140,7 +143,7 @@ def _lasted(step: StepRow, now: float) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
-    """Return the predicted duration of a run or step; empty if there is no prediction, as for a hold step."""
+    """Return the predicted duration of a run or step; empty for a hold step, or if there is no prediction."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
     if isinstance(row, StepRow) and row.do == StepKind.HOLD:
@@ -225,7 +228,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Return the step to select when a run's screen opens: the running, else failed, else next, else last one."""
+    """Return the step to select first: the running, failed, next or last one, in this order; None without steps."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:
@@ -234,13 +237,19 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why a freeze keeps a run from continuing; None if none does. `frozen` describes it, if any."""
+    """Explain why a freeze prevents a run from continuing; None if it can continue.
+
+    `frozen` describes the current freeze; it is None outside a freeze.
+    """
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user may not swap a run, or skip one of its `do` steps; None if they may."""
+    """Explain why this user may not swap a run or skip one of its steps; None if they may.
+
+    `act` is the action, and `do` the kind of the step to skip, empty for a swap.
+    """
     if row.author != user or not overrides_approved_plan(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

@@ -33,7 +33,7 @@ from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 SEPARATOR = "   "
 WIDE = 160
-"""Width from which the home screen has panes beside its tree."""
+"""Minimum width at which the home screen shows panes next to its tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,6 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
 
 
 def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
-    """Return the banner's part on open releases: the held or else the latest one, and when its observation ends."""
     held = [one for one in snapshot.releases if one.state == "held"]
     first = (*held, *snapshot.releases)[0]
     until = f" until {clock(first.old_until)}" if first.state == "observing" and first.old_until else ""
@@ -152,7 +151,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """A key in the footer; it is greyed and in brackets while its action is impossible."""
+    """A key in the footer; it is grey and in brackets while its action is impossible."""
 
     key: str
     label: str
@@ -212,9 +211,9 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
 
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
-"""Maximum lines of the status line, with and without a message."""
+"""Maximum height of the status line in lines: while it shows a message, and while it is idle."""
 COMMAND_S = 60.0
-"""How long, in seconds, the last command is shown; afterwards it is only in the log."""
+"""For this many seconds, the last command is shown; afterwards it is only in the log."""
 
 _BEGINNING = {
     "start": (", first batch pending", State.STARTING),
@@ -237,7 +236,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return the idle status line as (text, time, tone): the current problem, or else a recent command's outcome."""
+    """Return the idle status line as (text, time, tone): the current problem, else the outcome of a recent command."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
@@ -261,7 +260,7 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
 
 
 def accepted_words(run_id: str) -> str:
-    """Return the message for an accepted plan; the outcome is reported by its run."""
+    """Return the message for an accepted plan; its run reports the outcome."""
     return f"accepted, run {run_id} started"
 
 

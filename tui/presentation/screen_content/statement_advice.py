@@ -21,7 +21,7 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return the verdict on a statement, with its tone; the recommended action is given as a key or a command."""
+    """Return the verdict on a statement, with its tone; the remedy is a key if `by_key`, else a command."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -53,7 +53,7 @@ def advise(
 
 
 def _begins(statement: StatementView) -> bool:
-    """Return whether a statement has processed nothing since its start, so that it has no trend yet."""
+    """True if a statement has processed nothing since its start, so that it has no trend yet."""
     if statement.starting or not uncommitted(statement.line):
         return statement.starting
     if statement.trend in (Trend.STALLED, Trend.STARVED):
@@ -62,7 +62,6 @@ def _begins(statement: StatementView) -> bool:
 
 
 def _beginning(statement: StatementView, measurement: Measurement | None, now: float) -> tuple[str, Tone]:
-    """Describe a starting statement: when it was started, and how much input is pending."""
     row = statement.line
     rows, files = (
         (row.lag_rows, row.lag_files) if measurement is None else (measurement.lag_rows, measurement.lag_files)
@@ -122,7 +121,6 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
 
 
 def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
-    """Describe a steady statement: either it keeps up, or its backlog stays constant."""
     from core.lag.trend import keeps_up_s
 
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
@@ -135,7 +133,7 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return how long the latest batch took if that far exceeds the trigger interval, else an empty string."""
+    """Return the duration of the latest batch if it exceeds 1.5 trigger intervals; empty otherwise."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -143,18 +141,18 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
-    """Describe what limits a statement's throughput: its slow batches or its settings; empty if unknown."""
+    """Return a sentence on what limits the throughput; empty if unknown."""
     if took := _slow_batch(statement, measurement):
         return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 
 def error_text(row: StatementLine) -> str:
-    """Return a statement's error with its class, unless the message already contains it; secrets are masked."""
+    """Return a statement's error, preceded by its class unless the message contains it; secrets are masked."""
     return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Describe where to find a pool's Spark UI; of the pool's address, only the host is shown."""
+    """Describe where to find a pool's Spark UI, without revealing more of the pool's URL than the host."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

@@ -41,7 +41,7 @@ TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions",
 INDENT = " " * 24
 _KIND_TONES = {"deploy": Tone.ACCENT, "serves": Tone.ACCENT, "schema": Tone.CHANGING, "stop": Tone.CHANGING}
 CELL = 40
-"""Maximum width of a value."""
+"""Maximum width of a value, in cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def tab_lines(
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Render a tab; `facts` and `history` may not have been read yet."""
+    """Render a tab; `facts` may be incomplete, and `history` is None, until they have been read."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -142,7 +142,6 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _versions(source: Mapping[str, object]) -> str:
-    """Return the number of a source's unread table versions as a suffix; empty if it is 0 or unknown."""
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 
@@ -187,7 +186,7 @@ def sql_lines(
 
 
 def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render the current error, followed by past exceptions, grouped, latest first."""
+    """Render the current error, then past exceptions, latest first; repeated exceptions are counted."""
     lines: list[Line] = []
     row = statement.line
     if row.error:
@@ -246,12 +245,11 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
 
 
 def _version_mark(version: int) -> str:
-    """Return a version as a suffix, such as ` v2`; empty for an external table."""
     return f" v{version}" if version else ""
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render a table's history, newest first, with each explanation below its entry; None means not read yet."""
+    """Render a table's history, newest entry first; None means that it has not been read yet."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []
@@ -303,7 +301,7 @@ def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
 
 
 def bounded(record: Sequence[str]) -> Sequence[str]:
-    """Shorten a long log record: drop most stack frames of each cause, then the end, and count the dropped lines."""
+    """Shorten a long log record: omit most stack frames, then lines at the end, and count the omitted lines."""
     if _fits(record):
         return record
     kept: list[str] = []

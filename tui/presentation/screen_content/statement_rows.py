@@ -30,7 +30,7 @@ OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
 NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND)
-"""Columns of the tree on a wide terminal, where the list beside it has the others."""
+"""Columns of the tree on a wide terminal, where the list next to it shows the others."""
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
@@ -45,7 +45,7 @@ NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
-    """Choose the statement columns that fit into a width; if `wide`, metrics take precedence over version and age."""
+    """Choose the columns that fit into a width; if `wide`, metrics take precedence over version and age."""
     columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
     room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
     for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
@@ -78,7 +78,6 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
-    """Return a row's name, indented by its depth, with a glyph that shows whether the branch is expanded."""
     mark = " " if entry.open is None else glyphs.opened if entry.open else glyphs.closed
     return f"{'  ' * entry.depth}{mark} {entry.name}"
 
@@ -150,12 +149,12 @@ def statement_row(
 
 
 def is_old(measured: Measurement | StatementLine, now: float) -> bool:
-    """Return whether a measurement is so old that its figures are dimmed."""
+    """True if a measurement is so old that its figures are dimmed."""
     return measured.at is not None and now - measured.at > OLD_S
 
 
 def age_words(measured: Measurement, now: float) -> str:
-    """Return the age of a measurement as a suffix; empty if it is recent."""
+    """Return the age of a measurement, to be appended to a line; empty if it is recent."""
     return f"   measured {short_duration(now - (measured.at or now))} ago" if is_old(measured, now) else ""
 
 
@@ -283,7 +282,10 @@ _TREND_WORST = {
 
 
 def _state_rank(statement: StatementView) -> int:
-    """Rank a statement by state, worst first: a faulty running one as degraded, a healthy external table last."""
+    """Rank by state, worst first.
+
+    A faulty running statement counts as degraded, a healthy external table comes last.
+    """
     if statement.external:
         return _STATE_ORDER[State.FAILED] if statement.faulty else len(_STATE_ORDER)
     is_late = statement.faulty and statement.state is State.RUNNING
@@ -291,7 +293,7 @@ def _state_rank(statement: StatementView) -> int:
 
 
 def _badness(statement: StatementView) -> float:
-    """Return a sort key that puts the worst statement first: by fault and state, then by trend, then by lag."""
+    """Return a sort key that orders statements from worst to best: by fault and state, then trend, then lag."""
     lag = min(statement.lag_rows or 0, 10**9)
     place = (not statement.faulty) * 1e4 + _state_rank(statement) * 100 + _TREND_WORST[statement.trend]
     return place - lag / 1e10

@@ -31,10 +31,10 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView
 FRESH_S = 60.0
 """Age in seconds from which a table's figures are shown together with their age."""
 LABEL = 12
-"""Width of a label in cells, with the space around it."""
+"""Width of a label in cells, including the space around it."""
 CURVE, LONGEST_CURVE = 16, 64
 ROOMY = 60
-"""Minimum width beside the labels at which a pane shows all parts of each fact."""
+"""Minimum width next to the labels at which a pane shows all parts of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SheetFact:
     """Samples drawn as a curve after the first part, oldest first; plain text has no curve."""
     curve_tone: Tone = Tone.ACCENT
     more: tuple[Span, ...] = ()
-    """Parts that a pane narrower than `ROOMY` omits: redundant ones, and long paths."""
+    """Less important parts, such as long paths, which a pane narrower than `ROOMY` omits."""
 
 
 def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
@@ -99,10 +99,10 @@ def statement_sheet(
     readers: Sequence[tuple[str, int]] | None = None,
     by_key: bool = True,
 ) -> tuple[SheetFact, ...]:
-    """Return all facts about one version of a table; `details` may not have been read yet.
+    """Return all facts about one version of a table; facts whose `details` have not been read yet are left out.
 
-    `readers` are (table, version), by default those of the view. Remedies are given as keys of the console if `by_key`,
-    else as commands.
+    `readers` are (table, version) pairs, by default those of the view. Remedies are given as keys of the console if
+    `by_key`, else as commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement
@@ -173,7 +173,6 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
 
 
 def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
-    """Yield facts about a table's files and transaction log; if external, also its location, format, version and id."""
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -192,7 +191,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
 
 
 def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> tuple[str, ...]:
-    """Describe the size and age of a table's content, and how many files that it has read no longer exist."""
+    """Describe the size and age of a table, and the number of its statement's input files that no longer exist."""
     if figures.files is None and rows_total is None:
         gone = "" if figures.at is None else long_duration(now - figures.at)
         return (f"not known: no table was there {gone} ago" if gone else "not measured",)
@@ -210,7 +209,6 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
-    """Return the latest version in a table's log, its age, and the oldest version; empty if there is no log."""
     found = history_of(figures.log)
     if found is None:
         return ()
@@ -219,7 +217,7 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Describe how long ago a table's statistics were read; empty if less than `FRESH_S` ago."""
+    """Return the age of a table's statistics; empty if they were read less than `FRESH_S` ago."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 
@@ -227,7 +225,6 @@ def _looked_at(figures: TableStatistics, now: float) -> str:
 def _measured(
     statement: StatementView, known: Measurement, details: StatementDetails, look: RowContext
 ) -> Iterator[SheetFact]:
-    """Yield facts about lag, rates, batches and state, with curves if samples were read."""
     samples, dim = details.samples, Tone.DIM
     lags = tuple(None if one.lag_rows is None else float(one.lag_rows) for one in samples)
     most = max((value for value in lags if value is not None), default=None)
@@ -263,7 +260,10 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the last batch's duration (unknown until the first commit after a start), its number, and the trigger."""
+    """Return the last batch's duration, number and trigger.
+
+    The duration is unknown until the first commit after a start.
+    """
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

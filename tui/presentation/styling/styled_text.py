@@ -34,7 +34,7 @@ class Tone(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of a line that has a single tone."""
+    """A piece of text in a single tone; a line consists of spans."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Return a character's width in Textual; imports Rich's width table, which takes 30 ms, only if needed."""
+    """Return a character's width as Textual counts it; Rich's width table takes 30 ms to import, so only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -112,7 +112,7 @@ _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000
 
 
 def _unicode_width(char: str) -> int:
-    """Return how many cells most systems use for a character (wcwidth(3)), from its Unicode properties alone."""
+    """Return the width that wcwidth(3) gives a character on most systems, derived from its Unicode properties."""
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -120,7 +120,7 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split a string into terminal cells, counted as in Textual; each contains the characters to draw there.
+    """Split a string into terminal cells as Textual counts them; each item contains the characters of one cell.
 
     The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
     """
@@ -266,7 +266,10 @@ _WORDS = re.compile(
 
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
-    """Return the diff of two strings as lines; empty if only line endings or leading and trailing whitespace differ."""
+    """Return the diff of two texts as lines, with secrets masked.
+
+    The result is empty if only line endings or outer whitespace differ.
+    """
     import difflib
 
     before, after = lines_of(old.strip()), lines_of(new.strip())

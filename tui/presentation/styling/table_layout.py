@@ -19,7 +19,7 @@ class TableColumn:
 
 
 def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
-    """Render the heading of a table, with the sorted column highlighted."""
+    """Render the heading of a table; the column whose id is `sort` is highlighted."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         tone = Tone.ACCENT if column.id == sort else Tone.DIM
@@ -29,13 +29,13 @@ def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
 
 
 def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Return each column's width, without the two cells before the first column and the one after each column."""
+    """Return the width of each column, excluding the space between columns."""
     fixed = sum(column.width for column in columns) + len(columns) + 2
     return tuple(column.width or max(width - fixed, 8) for column in columns)
 
 
 def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out one row from its cells by column id; missing cells are blank."""
+    """Lay out one row; `cells` is keyed by column id, and missing cells are blank."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         text, tone = cells.get(column.id, _BLANK)
@@ -44,7 +44,7 @@ def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: 
 
 
 def format_records(columns: Sequence[TableColumn], rows: Iterable[Mapping[str, Span]]) -> list[str]:
-    """Format records as a table with the console's columns, header first, without truncating any cell."""
+    """Format records as a table with a header, without truncating any cell."""
     head = [f"{column.title:{'>' if column.numeric else '<'}{column.width}}" for column in columns]
     aligned = {padded for padded, column in zip(head, columns, strict=True) if column.numeric}
     return format_table(head, [[row[column.id].text for column in columns] for row in rows], right=aligned)

@@ -244,9 +244,9 @@ BY_NAME = {palette.name: palette for palette in (DARK, LIGHT, SIXTEEN, MONO)}
 
 
 def choose_palette(environ: Mapping[str, str]) -> Palette:
-    """Choose a palette from HEADGATE_THEME, NO_COLOR, TERM (with COLORTERM) and COLORFGBG, in this order.
+    """Choose a palette from the environment: HEADGATE_THEME, NO_COLOR, TERM (with COLORTERM), then COLORFGBG.
 
-    The themes are dark, light, sixteen and mono.
+    HEADGATE_THEME is dark, light, sixteen or mono.
     """
     wished = BY_NAME.get(environ.get("HEADGATE_THEME", ""))
     if wished is not None:

@@ -31,7 +31,7 @@ def long_number(value: int | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Format an age for a list, in steps of ten seconds below a minute, so that an idle screen is rarely redrawn."""
+    """Format an age, in steps of ten seconds below a minute, so that an idle screen is rarely redrawn; `-` if None."""
     if seconds is None:
         return "-"
     if seconds < 10:

@@ -32,7 +32,7 @@ class StatementView:
     trend: Trend
     """Trend of the lag; unknown while the statement starts, idle for an external table."""
     starting: bool
-    """Whether the statement was started too recently for a verdict on its lag."""
+    """True if the statement was started too recently for a verdict on its lag."""
     parents: tuple[Binding, ...]
     readers: tuple[TableName, ...]
     """Tables whose serving version reads this table, sorted."""
@@ -41,7 +41,6 @@ class StatementView:
 
     @property
     def table(self) -> TableName:
-        """The table's name."""
         return self.line.table
 
     @property
@@ -51,11 +50,14 @@ class StatementView:
 
     @property
     def external(self) -> bool:
-        """Whether the table is written outside Headgate."""
+        """True if the table is written outside Headgate."""
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Format the trend of the statement's lag, using the rate and ETA of a measurement."""
+        """Describe the trend of the lag, with rate and ETA from `measurement`.
+
+        The result is `starting` while the statement starts.
+        """
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -74,12 +76,15 @@ class StatementView:
 
     @property
     def runs(self) -> bool:
-        """Return whether the statement is meant to run and is known to be running."""
+        """True if the statement is meant to run and is known to be running."""
         return self.line.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
-        """Return whether the table has a fault; not while it starts, nor if it is external and has no readers."""
+        """True if the table has a fault.
+
+        A starting statement is never faulty, nor is an external table without readers.
+        """
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -93,11 +98,11 @@ class LedgerView:
     statements: Mapping[TableName, StatementView]
     """Statements and external tables by table name, sorted."""
     others: Mapping[TableName, tuple[StatementLine, ...]]
-    """Versions other than the serving one that are not stopped, by table."""
+    """Versions other than the serving one that are not stopped, absent or completed, by table."""
     faults: int = 0
     """Number of faulty statements."""
     families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
-    """Tables by product and layer, products and tables sorted, layers from sources to views."""
+    """Tables by product and layer; products and tables are sorted by name, layers run from sources to views."""
 
     def statement(self, table: str) -> StatementView | None:
         """Return the view of a table; None if the table is not deployed."""
@@ -113,7 +118,7 @@ def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
-    """Join a snapshot's statements with readers and staged marks, reusing the unchanged ones of `previous`."""
+    """Join a snapshot's statements with readers and staged marks, reusing what is unchanged from `previous`."""
     if previous is not None:
         if previous.snapshot is snapshot:
             return previous
@@ -170,7 +175,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
 def _with_figures(
     snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
 ) -> LedgerView:
-    """Return the previous view with its changed statement lines replaced; its structure must be unchanged."""
+    """Replace the changed lines of the previous view, whose structure must be unchanged."""
     statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
     for line, newer in changed:
@@ -199,9 +204,9 @@ def statement_view(
 
 
 def is_starting(line: StatementLine) -> bool:
-    """Return whether a statement has neither committed a batch since its start nor been measured after it.
+    """True if a running statement has neither committed a batch nor been measured since it was started.
 
-    A measurement within one trigger interval of the start is ignored, as it still reflects the time before the start.
+    A measurement within one trigger interval of the start does not count, because it still reflects the time before.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -209,7 +214,7 @@ def is_starting(line: StatementLine) -> bool:
 
 
 def uncommitted(line: StatementLine) -> bool:
-    """Return whether a statement is running and has committed nothing since its start."""
+    """True if a statement is running and has committed nothing since it was started."""
     return line.started_at is not None and line.state in ALIVE and (line.committed_at or 0.0) < line.started_at
 
 
@@ -227,7 +232,10 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return a snapshot's freshness; its text rarely changes, so that an idle screen is rarely redrawn."""
+    """Return the freshness of a snapshot.
+
+    Its `words` change rarely, so that an idle screen is rarely redrawn.
+    """
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

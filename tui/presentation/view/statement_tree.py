@@ -41,7 +41,7 @@ class TreeRow:
     depth: int
     name: str
     open: bool | None
-    """Whether the row's branch is expanded; None if there is nothing below the row."""
+    """True if the row is expanded; None if there is nothing below it."""
     statement: StatementView | None = None
     version: int = 0
     """Version of a row of kind version; 0 for other rows."""
@@ -83,7 +83,11 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
 def by_product(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the tree by product; `closed` lists collapsed branches by id, `shows` selects statements (None: all)."""
+    """Return the rows of the tree by product.
+
+    `closed` contains the ids of collapsed branches; `force_open` expands them all. `shows` selects the statements; None
+    selects all of them.
+    """
     entries: list[TreeRow] = []
     known = view.statements
     for product, layers in view.families.items():
@@ -125,7 +129,10 @@ def _leaf(view: LedgerView, statement: StatementView, depth: int) -> Iterable[Tr
 def by_lineage(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the tree from sources to sinks; a table with several parents is expanded only where it first appears."""
+    """Return the rows of the tree from sources to sinks; the arguments are those of `by_product`.
+
+    A table with several parents is expanded only at its first row.
+    """
     shown = {table for table, statement in view.statements.items() if shows is None or shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
         table: tuple(reader for reader in view.statements[table].readers if reader in shown) for table in shown
@@ -169,7 +176,7 @@ def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
 
 
 def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
-    """Aggregate the health of the statements below a branch; called for visible rows only."""
+    """Aggregate the health of the statements below a branch; takes time linear in their number."""
     return roll_up(found for name in entry.below if (found := view.statement(name)) is not None)
 
 
@@ -182,7 +189,7 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Tracks collapsed branches; one that is no longer quiet is expanded, unless the user collapsed it."""
+    """Tracks collapsed branches; a branch that is no longer quiet is expanded, unless the user collapsed it."""
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
@@ -192,7 +199,10 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the branches to collapse if `rows` rows fit on screen; the mode collapses none of `kept`."""
+        """Return the ids of the branches to collapse if `rows` rows fit on screen.
+
+        The mode collapses none of the branches in `kept`; the user still can.
+        """
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
