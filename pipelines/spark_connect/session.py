@@ -145,7 +145,7 @@ class Session:
         return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:
-        """Return the idle seconds after which the server closes a session; None if never, as on a local pool."""
+        """Return the idle seconds after which the server closes a session; None if never, as in a local pool."""
         with spark_errors():
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)

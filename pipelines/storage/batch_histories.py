@@ -1,4 +1,4 @@
-"""Finds out what every batch of a version read and wrote, from the logs of the version's checkpoint and table.
+"""Finds out what every batch of a version read and wrote, from the logs of its checkpoint and table.
 
 A set of files is identified by a mark: the number of files and the sum of the hashes of their paths, which does not
 depend on their order. The last hundred batches are known, if Spark still keeps them.
@@ -31,7 +31,7 @@ KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The number of files in a set and the hash of their paths, independent of their order."""
+    """The number of files in a set and the sum of their paths' hashes, which does not depend on their order."""
 
     files: int = 0
     hashes: int = 0
@@ -51,7 +51,7 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Log:
-    """The part of a log that was read: its latest batch, and for each batch the mark of all files up to it."""
+    """The part of a log that has been read: its latest batch and, by batch, the mark of all files up to that batch."""
 
     upto: int = -1
     sum: _Sum = field(default_factory=_Sum)
@@ -65,20 +65,20 @@ class _Log:
 
 
 class BatchHistories:
-    """Reads the batch histories of versions; a repeated call reads only the new parts of the logs."""
+    """Reads the batch histories of versions. A repeated call reads only what was added to the logs."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """Start with no log read; `other_mark` converts the offset of a source without a file log to a mark."""
+        """Start with no log read. `other_mark` converts the offset of a source without a file log to a mark."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._positions: dict[str, dict[int, BatchPosition]] = {}
-        """Known positions by checkpoint and batch; what a batch has read never changes."""
+        """Known positions by checkpoint and batch. A position never changes once its batch is planned."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what each known batch of a version read and wrote; empty before the first batch.
+        """Return what each known batch of a version read and wrote. Empty before the first batch.
 
-        `sources` is the number of streamed sources of the version. Raises ValueError if a log cannot be read.
+        `sources` is the number of sources that the version streams. Raises ValueError if a log cannot be read.
         """
         with self._lock:
             written = self._table_log(folder.rstrip("/"))
@@ -95,9 +95,9 @@ class BatchHistories:
             return BatchHistory(batches, held)
 
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
-        """Return the files that a table's batches up to batch `upto` wrote, oldest first.
+        """Return the files that a table's batches up to and including `upto` wrote, oldest first.
 
-        Raises ValueError if the table's log no longer separates these files from later ones.
+        Raises ValueError if the log no longer separates these files from later ones.
         """
         place = folder.rstrip("/")
         with self._lock:
@@ -114,7 +114,7 @@ class BatchHistories:
         return found
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
-        """Return a version's position in its sources at a batch; None if the offsets file or a source's log is gone."""
+        """Return what a version has read by a batch; None if the offsets file or a source's log is gone."""
         try:
             lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class BatchHistories:
         return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
 
     def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
-        """Return the mark of the files read from a source, given its line in an offsets file; None if unknown."""
+        """Convert a source's line in an offsets file to the mark of the files read by then; None if unknown."""
         if not line.startswith("{"):
             return NOTHING
         offset = json.loads(line).get("logOffset")
@@ -149,7 +149,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the new part of a table's log, and return all that was read; older, merged batches have no mark."""
+        """Read the new part of a table's log and return everything read. Batches merged by compaction have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:

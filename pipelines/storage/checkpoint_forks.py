@@ -1,8 +1,8 @@
-"""Creates checkpoints that continue another version's checkpoint, or that mark the contents of sources as read.
+"""Creates checkpoints that continue another version's checkpoint, or that mark source contents as read.
 
 A checkpoint is built in a sibling folder, which is then renamed. Neither Spark nor Headgate changes a written file in
-place. Two versions can therefore share files by hard links, if the file system supports them, and each version is
-complete without the other.
+place. Two versions can therefore share files by hard links, if the file system supports them, and each remains complete
+when the other is deleted.
 """
 
 import errno
@@ -25,10 +25,10 @@ from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path
 from pipelines.storage.file_system import read_json, sync_folder, write_json
 
 MARK_FILE = "_headgate_fork"
-"""File that marks a checkpoint created by this module, with the run, the origin and the batch."""
+"""File that marks a checkpoint created by this module. It records the run, the origin and the batch."""
 
 Prepare = Callable[[str, Mapping[str, Any]], None]
-"""The signature of `Checkpoints.prepare`."""
+"""Signature of `core.ports.storage.Checkpoints.prepare`."""
 
 _NUMBERED = re.compile(r"(\d+)(?:[._]|$)")
 _NOT_LINKED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -47,7 +47,7 @@ def fork(
 ) -> Cut:
     """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    `logged` means that the table has a transaction log; Spark then writes the table's rows and batch records.
+    `logged` means that the table has a transaction log, in which case Spark writes its rows and batch records.
     """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -79,10 +79,10 @@ def seed(
     query: str = "",
     logged: bool = False,
 ) -> Cut:
-    """Create a checkpoint that marks contents of sources as read; see `core.ports.storage.Checkpoints.seed`.
+    """Create a checkpoint that marks source contents as read; see `core.ports.storage.Checkpoints.seed`.
 
-    `query` is the query id under which the table's own batch records continue, if there are any; `logged` is as for
-    `fork`.
+    `query` is the query id of the table's existing batch records, if any, which the new checkpoint continues. `logged`
+    means that the table has a transaction log.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
@@ -104,9 +104,9 @@ def seed(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return the files of a source as Spark records them: those in a table's log up to batch `upto`, or in a folder.
+    """Return a source's files as Spark records them: those in its log up to batch `upto`, or all in its folder.
 
-    Raises Refused if the table's log contains that batch only merged with later batches.
+    Raises Refused if the log contains that batch only merged with later batches.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -120,12 +120,12 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Encode a path as Hadoop does: characters allowed in a Java URI and all non-ASCII characters stay unchanged."""
+    """Encode a path as a file URI like Hadoop, which keeps non-ASCII characters and those allowed in a Java URI."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 
 def pinned(checkpoint: str) -> Mapping[str, str]:
-    """Return the Spark settings pinned by a checkpoint's latest batch; empty before its first batch."""
+    """Return the Spark settings pinned by a checkpoint's latest batch. Empty before its first batch."""
     newest = newest_batch(f"{checkpoint}/offsets") if checkpoint else None
     if newest is None:
         return {}
@@ -135,7 +135,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
-    """Return the starting point if this run has already created the checkpoint; None if the checkpoint is unused.
+    """Return the starting point if this run has already created the checkpoint; None if it is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
     """
@@ -157,7 +157,7 @@ def _put(
     *,
     origin: str,
 ) -> Cut:
-    """Build a checkpoint in a sibling folder and rename the folder; leftovers of earlier attempts are deleted."""
+    """Build a checkpoint in a sibling folder, then rename it. Leftovers of earlier attempts are deleted."""
     building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
     for left in (building, empty):
         shutil.rmtree(left, ignore_errors=True)
@@ -174,7 +174,7 @@ def _put(
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
-    """Copy a checkpoint up to a batch; anything that its query writes in the meantime is left out.
+    """Copy a checkpoint up to and including `batch`, even while its query runs.
 
     Raises TryAgain if the copy is incomplete.
     """
@@ -190,9 +190,9 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
-    """Copy a folder recursively, except for files with a batch number above `upto`.
+    """Copy a folder recursively, except files whose batch number exceeds `upto`.
 
-    Files that disappear in the meantime are left out, because Spark deletes only outdated ones.
+    Files that disappear during the copy are left out, because Spark deletes only outdated ones.
     """
     for folder, _, names in os.walk(origin):
         target = copy / os.path.relpath(folder, origin)
@@ -205,7 +205,7 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
 
 
 def _lacks_state(state: Path, version: int) -> bool:
-    """Return whether any state store in a copied state folder lacks a version of the state."""
+    """True if any state store in a copied state folder lacks this version of its state."""
     for _, below, names in os.walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
@@ -215,7 +215,7 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Copy a table's batch records up to a batch to another table, and the recorded files to `rows_into`.
+    """Copy a table's batch records up to `batch` to another table, and the recorded files to `rows_into`.
 
     If `rows_into` is empty, the new records contain no files.
     """
@@ -232,7 +232,7 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Link or copy the files listed in a log file to another table, and yield the log entries with the new paths."""
+    """Link or copy the files listed in a log file to another table. Yields the log entries with the new paths."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -248,7 +248,7 @@ def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    """Write the log `_spark_metadata` of a table that no query has written to; replaces any earlier attempt."""
+    """Write `_spark_metadata` for a table that no query has written to, replacing any earlier attempt."""
     building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -262,7 +262,7 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
-    """Write the log of each file source so that its files were read by batch 0 or, without `read`, are skipped.
+    """Write each file source's log so that batch 0 has read its files or, without `read`, so that they are skipped.
 
     Spark treats all entries of such a log as seen, and reads for a batch only the entries with its number.
     """
@@ -281,7 +281,7 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
 def _write_positions(
     building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
 ) -> None:
-    """Write the offsets and the commit of a batch that has read the given files and has no state."""
+    """Write offsets and commit of a batch that has read the files in `seen` and has no state."""
     offsets = [
         files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
     ]
@@ -329,7 +329,7 @@ def _batch_files(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Create a hard link to a file, or copy the file if that is impossible; do nothing if the new path exists."""
+    """Hard-link a file, or copy it if that is impossible. Does nothing if `copy` exists."""
     try:
         os.link(origin, copy)
     except FileExistsError:

@@ -1,8 +1,8 @@
-"""Manages the folders of tables and checkpoints: their owners, their contents, and the progress and lag of queries.
+"""Manages table and checkpoint folders: their owners and contents, and the progress and lag of queries.
 
 Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or with another
-owner, is therefore never moved, and no query starts on it. The contents of a table are read from its transaction log if
-its format has one, and from its files otherwise.
+owner, is therefore never moved, and no query starts on it. A table's contents are read from its transaction log if the
+format has one, and from its files otherwise.
 """
 
 import json
@@ -53,13 +53,13 @@ from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
 from pipelines.storage.source_lag import SourceLags
 
 LOGS = {"delta": DeltaTables}
-"""Format name in `core.model.table_formats` → reader of its transaction logs."""
+"""Readers of transaction logs, by format name in `core.model.table_formats`."""
 
 OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
-    """The transaction log of one table: the table's folder, and the object that reads such logs."""
+    """A table's transaction log: the object that reads such logs, and the table's folder."""
 
     of: DeltaTables
     place: str
@@ -68,15 +68,16 @@ class TableLog(NamedTuple):
 class TableCheckpoints:
     """Implements `core.ports.storage.Checkpoints`, which documents the methods, for all table formats.
 
-    Folders must be reachable from this machine. Safe to use from several threads.
+    Folders must be reachable from this machine. Thread-safe.
     """
 
     def __init__(
         self, ledger: str, *, machine: str = "", epoch: int = 1, logs: Mapping[str, DeltaTables] | None = None
     ) -> None:
-        """Manage the folders of one ledger on the machine with this id; `epoch` is the number of adoptions.
+        """Manage the folders of one ledger on one machine. `epoch` is the number of adoptions.
 
-        `logs` maps formats to readers of transaction logs; by default, each format in `LOGS` gets a new reader.
+        `machine` is the machine's id. `logs` maps formats to readers of transaction logs; by default, each format in
+        `LOGS` gets a new reader.
         """
         self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
@@ -451,9 +452,9 @@ class TableCheckpoints:
 
     @contextmanager
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the transaction log that `_log_of` finds; None if there is no table, or its format has no log.
+        """Yield the transaction log that `_log_of` finds; None if there is no table or its format has no log.
 
-        Errors in reading the log become TryAgain. The block ends without an error if it needs commits that are no
+        Errors in reading the log become TryAgain. The block is left without an error if it needs commits that are no
         longer in the log.
         """
         found = self._log_of(folder, format)
@@ -468,9 +469,9 @@ class TableCheckpoints:
         return table_format(format).name in self._logs
 
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
-        """Return the transaction log of a table, even before it exists; None if the table's format has no log.
+        """Return a table's transaction log, even before it exists; None if the format has none.
 
-        If no format is given, it is detected from the files in the version's folder.
+        Without `format`, it is detected from the files in the version's folder.
         """
         if format is not None:
             of = self._logs.get(table_format(format).name)
@@ -481,9 +482,10 @@ class TableCheckpoints:
     def _read_of_topics(
         self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False
     ) -> Mapping[tuple[str, int], int] | None:
-        """Return a checkpoint's offsets in a source's topics, by partition; None if the source is not in topics.
+        """Return a checkpoint's Kafka offsets by partition, for one source; None if the source is not Kafka.
 
-        They are those of the latest committed batch or, with `planned`, of the latest batch. Empty before the first.
+        They are those of the latest committed batch or, with `planned`, of the latest batch. Empty before that batch
+        exists.
         """
         if not table_format(source[3]).topics:
             return None
@@ -508,14 +510,14 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the last committed position (`logOffset`) in each source's log, by ordinal; empty if there is none."""
+        """Return the last committed log position (`logOffset`) of each source by ordinal. Empty if none is known."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the latest batch in a checkpoint's subfolder, or None; the subfolder is listed only if it changed."""
+        """Return the latest batch in a checkpoint's subfolder, or None. Lists the folder only if it has changed."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:
@@ -529,7 +531,7 @@ class TableCheckpoints:
         return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Return the position (`logOffset`) in each source's log at a batch, by ordinal; it never changes."""
+        """Return the log position (`logOffset`) of each source by ordinal at a batch, which never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
@@ -539,19 +541,19 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the id of the run that created a folder; empty if neither the owner file nor the note records it."""
+    """Return the run that created a folder. Empty if neither the owner file nor the note records it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
 def _is_unused(place: Path) -> bool:
-    """Return whether a folder contains only the owner file and the note, so no query has used it."""
+    """True if a folder contains only the owner file and the note, so that no query can have used it."""
     return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
-    """Parse the contents of an offsets file into the position in each source's log (`logOffset`), by ordinal.
+    """Parse an offsets file into the log position (`logOffset`) of each source, by ordinal.
 
     The file has a version line, the batch's metadata, and one line per source (`-` before its first file).
     """
@@ -568,13 +570,13 @@ def _log_offsets(text: str) -> Mapping[int, int]:
 
 
 def _table_in(folder: str, format: str) -> str:
-    """Return the folder of the table itself, given the folder of a version or of an external table."""
+    """Return the table's own folder, which some formats place below the version's folder."""
     return table_format(format).place_in(local_path(folder.rstrip("/")))
 
 
 @contextmanager
 def _reading(folder: str) -> Iterator[None]:
-    """Raise TryAgain for file system errors, and for errors caused by an unknown layout of a log."""
+    """Raise TryAgain for file system errors, and for errors caused by an unknown log layout."""
     with reachable(folder):
         try:
             yield
@@ -587,7 +589,7 @@ def _unreadable(folder: str, error: Exception) -> TryAgain:
 
 
 def _refuse_unmounted(folder: str) -> None:
-    """Raise TryAgain if the parent folder is missing: the disk may not be mounted, so the folder may still exist."""
+    """Raise TryAgain if the parent folder is missing. Its disk may not be mounted, so `folder` may still exist."""
     above = os.path.dirname(local_path(folder.rstrip("/")))
     if not os.path.isdir(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

@@ -1,9 +1,11 @@
-"""Records in a data folder: the mark, which identifies the owner, and the registry, for rebuilding a lost ledger.
+"""Records in a data folder: the mark, which identifies its owner, and the registry, which can rebuild a ledger.
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
-in the ledger first and then in the mark, so unless one of them is an older copy, the mark is equal to the ledger's
-counter or one behind it. The registry has one file per version that the ledger knows, one for the serving versions, and
-one for the session; each contains the number of times it has been written.
+first in the ledger and then in the mark. The mark is therefore equal to the ledger's counter or one behind it, unless
+ledger or mark is an older copy.
+
+The registry has one file per version that the ledger knows, one for the serving versions, and one for the session. Each
+file contains the number of times it has been written.
 """
 
 import hashlib
@@ -22,19 +24,19 @@ MARK_FILE = "_headgate_world"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMark:
-    """The contents of a data folder's mark: which ledger, on which machine, owns the folder."""
+    """A data folder's mark: the ledger that owns the folder, and its machine."""
 
     ledger: str
     epoch: int
     machine: str
-    """Id of the machine, since a host name changes in containers; empty if the machine has no id."""
+    """Id of the machine, because host names change in containers. Empty if the machine has no id."""
     home: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A table folder that contains a Headgate note, whichever ledger created the folder."""
+    """A table folder with a Headgate note, whichever ledger created it."""
 
     table: str
     version: int
@@ -43,7 +45,7 @@ class TableFolder:
 
 
 def machine_id() -> str:
-    """Return an id of this machine that is stable across reboots and renames; empty if the machine has no id.
+    """Return an id of this machine that survives reboots and renames. Empty if the machine has none.
 
     The id is a hash, because machine-id(5) asks not to expose the original.
     """
@@ -57,7 +59,7 @@ def machine_id() -> str:
 
 
 def read_mark(data: str) -> EnvironmentMark | None:
-    """Return the mark of a data folder, or None if it has none; raises TryAgain if the mark cannot be read."""
+    """Return a data folder's mark; None if it has none. Raises TryAgain if the mark cannot be read."""
     path = f"{data}/{MARK_FILE}"
     with reachable(data):
         try:
@@ -70,14 +72,14 @@ def read_mark(data: str) -> EnvironmentMark | None:
 
 
 def write_mark(data: str, mark: EnvironmentMark) -> None:
-    """Write the mark of a data folder, and create the folder if necessary."""
+    """Write a data folder's mark, creating the folder if necessary."""
     with reachable(data):
         Path(data).mkdir(parents=True, exist_ok=True)
         write_json(Path(data, MARK_FILE), asdict(mark))
 
 
 def table_folders(data: str) -> tuple[TableFolder, ...]:
-    """List the table folders below a data folder that contain a Headgate note, sorted by table and version."""
+    """List the table folders in a data folder that have a Headgate note, sorted by table and version."""
     found = []
     tables = Path(data, "tables")
     with reachable(data):
@@ -98,20 +100,20 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """One record of the registry: the ledger that wrote it, how often it was written, and its contents."""
+    """A record of the registry: the ledger that wrote it, how often it was written, and its contents."""
 
     ledger: str
     count: int
     row: Mapping[str, Any]
-    """The durable fields of a version, or table → version for the serving versions, or the id of the pool's session."""
+    """The durable fields of a version; or the serving version of each table; or the id of the pool's session."""
     withheld: str = ""
-    """Why the version's texts are omitted; empty if they are included."""
+    """Why the version's SQL and other texts are omitted. Empty if they are included."""
     run: str = ""
-    """The run that moved the pointers, while the ledger may not know it yet."""
+    """The run that moved the pointers, recorded because the ledger may not know it yet."""
 
 
 def read_record(data: str, name: str) -> RegistryRecord | None:
-    """Read one record of the registry; None if it does not exist. Raises TryAgain if it cannot be read."""
+    """Read a record of the registry; None if it does not exist. Raises TryAgain if it cannot be read."""
     path = _path(data, name)
     with reachable(data):
         try:
@@ -122,7 +124,7 @@ def read_record(data: str, name: str) -> RegistryRecord | None:
 
 
 def write_record(data: str, name: str, record: RegistryRecord) -> None:
-    """Write one record of the registry atomically."""
+    """Write a record of the registry atomically."""
     path = _path(data, name)
     with reachable(data):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,13 +134,13 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
 
 
 def remove_record(data: str, name: str) -> None:
-    """Remove one record of the registry; do nothing if the record does not exist."""
+    """Remove a record of the registry, if it exists."""
     with reachable(data):
         _path(data, name).unlink(missing_ok=True)
 
 
 def record_names(data: str) -> tuple[str, ...]:
-    """List the names of the versions that have a record in the registry, sorted."""
+    """List the names of the versions recorded in the registry, sorted."""
     folder = Path(data, RECORDS_FOLDER)
     with reachable(data):
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

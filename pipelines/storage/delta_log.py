@@ -1,4 +1,4 @@
-"""Reads the transaction log of a Delta table (`_delta_log`) without Spark: commits, and the files of a version.
+"""Reads a Delta table's transaction log (`_delta_log`) without Spark: commits, and the files of a version.
 
 Commits are JSON files with one action per line. About every tenth commit is followed by a checkpoint with the whole
 state of the table. Older commits are deleted after 30 days if a checkpoint covers them (Delta 4.4.0).
@@ -20,40 +20,38 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 class DataFile(NamedTuple):
-    """A data file of a Delta table, as the commit that added it describes it."""
+    """A data file of a Delta table, as described by the commit that added it."""
 
     path: str
     size: int
     rows: int | None
-    """Number of rows; None if the writer recorded no statistics."""
+    """Row count; None if the writer recorded no statistics."""
     at: float
     """Modification time in epoch seconds."""
     deleted: int = 0
-    """Number of rows in the file that a deletion vector marks as deleted."""
+    """Number of rows that a deletion vector marks as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """File, byte and row totals over the files of a version or of several commits."""
+    """File, byte and row totals of a table version or of several commits."""
 
     files: int = 0
     bytes: int = 0
     rows: int | None = 0
-    """Number of rows; None if the row count of any file is unknown."""
+    """Row count; None if any file's row count is unknown."""
     earliest: float | None = None
     """Modification time of the oldest file; None if there are no files."""
     small: int = 0
     """Number of files smaller than SMALL_FILE."""
 
     def plus(self, files: int, size: int, rows: int | None, at: float | None, small: int = 0) -> "Totals":
-        """Return new totals with the given numbers of files, bytes and rows added."""
         known = None if self.rows is None or rows is None else self.rows + rows
         times = [each for each in (self.earliest, at if files else None) if each is not None]
         return Totals(self.files + files, self.bytes + size, known, min(times, default=None), self.small + small)
 
     @classmethod
     def of(cls, files: Iterable[DataFile]) -> "Totals":
-        """Return the totals over the given files."""
         found = cls()
         for file in files:
             found = found.plus(1, file.size, file.rows, file.at, int(file.size < SMALL_FILE))
@@ -61,29 +59,29 @@ class Totals:
 
 
 def is_elsewhere(file: DataFile) -> bool:
-    """Return whether a data file lies outside the folder of its table, as the files of a clone do."""
+    """True if a data file lies outside its table's folder, as in a clone."""
     return file.path.startswith(("/", "file:"))
 
 
 KEPT_COMMITS = 10_000
-"""Number of latest commits of a table kept in memory; a reader that needs older ones reads them again."""
+"""Number of latest commits per table kept in memory. Older commits are read again when needed."""
 
 _Mark = tuple[int, int, int]
-"""Inode, size and change time (ns) of a file, which distinguish it from another file of the same name."""
+"""Inode, size and change time (ns) of a file, to distinguish it from a successor of the same name."""
 
 _DIGITS = 20
 _CHANGED_ROWS = (
     "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows",
 )  # fmt: skip
-"""Metrics of MERGE, UPDATE and DELETE that count changed rows; files alone tell less, as they repeat unchanged rows
-(Delta 4.4.0).
+"""Metrics of MERGE, UPDATE and DELETE that count changed rows. File row counts are larger, because rewritten files
+repeat unchanged rows (Delta 4.4.0).
 """
 
 _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
-"""Operations that change rows by hand, unless the commit also records a batch or is the MERGE of a keyed statement."""
+"""Operations that change rows by hand, unless the commit records a batch or is the MERGE of a keyed statement."""
 
 _OURS = "headgate_gone"
-"""Text in the condition of a keyed statement's MERGE, which the commit of the MERGE repeats (Delta 4.4.0)."""
+"""Text that identifies a keyed statement's MERGE. Its commit repeats the condition, which contains it (Delta 4.4.0)."""
 
 
 class NoDeltaLog(Exception):
@@ -91,31 +89,32 @@ class NoDeltaLog(Exception):
 
 
 class CommitsGone(Exception):
-    """Raised if the requested commits are no longer in the log."""
+    """Raised if requested commits are no longer in the log."""
 
 
 class Commit(NamedTuple):
-    """The details of one commit that matter to streams reading the table."""
+    """The details of one commit that matter to streams that read the table."""
 
     version: int
     at: float
     """Commit time in epoch seconds."""
     files: int
-    """Files added with new rows; files rewritten by OPTIMIZE do not count."""
+    """Number of files with new rows. Files rewritten by OPTIMIZE do not count."""
     bytes: int
     rows: int | None
-    """Number of new rows, or of inserted, updated and deleted rows if the commit changed rows; None if not recorded."""
+    """Number of new rows or, if the commit changed rows, of inserted, updated and deleted ones. None if not recorded.
+    """
     took_out: str = ""
-    """Operation that deleted or updated rows (`UPDATE`); empty if none did. OPTIMIZE does not count."""
+    """Operation that deleted or updated rows, such as `UPDATE`; empty if none. OPTIMIZE does not count."""
     replaced: bool = False
-    """Whether the commit removed files from the table, which VACUUM may then delete."""
+    """Whether the commit removed files from the table, so that VACUUM may delete them."""
     schema: str = ""
-    """Schema as JSON if the commit sets one."""
+    """Schema as JSON, if the commit sets one."""
 
 
 @dataclass(slots=True)
 class Actions:
-    """The contents of one commit file: its actions, by kind."""
+    """The actions of one commit file, by kind."""
 
     at: float | None = None
     mark: _Mark | None = None
@@ -126,7 +125,7 @@ class Actions:
     took_out: bool = False
     operation: str = ""
     tag: str = ""
-    """Marker set by whoever requested the operation."""
+    """Tag set by the client that requested the operation."""
     ours: bool = False
     """Whether the commit is the MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -141,14 +140,14 @@ class Actions:
 
 
 class DeltaLog:
-    """The transaction log of one table; `refresh` reads only the commits that have not been read yet."""
+    """The transaction log of one table. `refresh` reads only new commits."""
 
     def __init__(self, folder: str) -> None:
-        """Create the log of the table in `folder` without reading it."""
+        """Create the log of the table in `folder`, without reading it."""
         self.folder = folder
         self.place = f"{folder}/_delta_log"
         self.life = 0
-        """Number of times that the log was read from its beginning, which invalidates all that was known before."""
+        """Number of times the log was read from its beginning. A new value invalidates everything derived earlier."""
         self._forget()
 
     def _forget(self) -> None:
@@ -159,31 +158,31 @@ class DeltaLog:
         self.head = -1
         """Latest version."""
         self.batches: dict[str, int] = {}
-        """Query id → latest batch that it has written."""
+        """Latest batch written by each query, by query id."""
         self.batch_by_version: dict[int, tuple[str, int]] = {}
         self.produced = Totals()
         """Totals of everything added since the first state that was read."""
         self.by_hand: tuple[int, str] | None = None
-        """The latest version known to be written by hand rather than by a statement, with its operation."""
+        """Latest known version that was written by hand rather than by a statement, and its operation."""
         self.newest_at: float | None = None
         """Time of the last commit that added rows."""
         self.life += 1
         self._keeps_all: bool | None = None
-        """Whether no commit deleted or updated rows; None while unknown for commits before the first state that was
-        read.
+        """Whether no commit has deleted or updated rows. None until the commits before the first state that was read
+        are checked.
         """
         self._active: Totals | None = None
         self._commits: dict[int, Commit] = {}
         self._snapshot: tuple[int, list[DataFile]] | None = None
         self._snapshot_used = False
         self._unread: Sentence | None = None
-        """A feature of the table that is not supported here, so that whatever was read may be wrong."""
+        """A feature of the table that Headgate does not support, so that everything read from the log may be wrong."""
         self._inode: tuple[int, int] | None = None
         self._mark: _Mark | None = None
         """Mark of the latest commit's file when it was read."""
 
     def refresh(self) -> None:
-        """Read the new commits; if the log was recreated, read it from its beginning.
+        """Read the new commits, or the whole log if it was recreated.
 
         Raises NoDeltaLog if there is no table, and ValueError if the log cannot be read.
         """
@@ -212,13 +211,13 @@ class DeltaLog:
             raise NoDeltaLog(self.folder)
 
     def active(self) -> Totals:
-        """Return the totals over the files of the latest version."""
+        """Return the totals of the latest version."""
         if self._active is None:
             self._active = Totals.of(self._state(self.head).values())
         return self._active
 
     def since(self, version: int) -> Iterator[Commit]:
-        """Yield all commits from `version` on; raises CommitsGone if the log begins later."""
+        """Yield all commits from `version` on. Raises CommitsGone if the log begins later."""
         self.require(version)
         for each in range(version, self.head + 1):
             if (commit := self._commits.get(each)) is None:
@@ -228,29 +227,29 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone if the log begins after the given version; a cleanup removes the oldest versions first."""
+        """Raise CommitsGone if the log begins after `version`. A cleanup removes the oldest versions first."""
         if version <= self.head and not os.path.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
     def keeps_all(self) -> bool:
-        """Return whether none of the commits still in the log deleted or updated rows."""
+        """True if no commit that is still in the log deleted or updated rows."""
         if self._keeps_all is None:
             older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
             self._keeps_all = not any((actions := self.read(each)) and actions.took_out for each in older)
         return self._keeps_all
 
     def first(self) -> int:
-        """Return the oldest version that has a commit in the log; raises CommitsGone if there is none."""
+        """Return the oldest version with a commit in the log. Raises CommitsGone if there is none."""
         if not (found := commits_in(self.place)):
             raise CommitsGone(f"no version of {self.folder} is in its log any more")
         return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
-        """Return the files with new rows that a version's commit added, in the order in which streams number them."""
+        """Return the files with new rows that a version added, in the order in which streams number them."""
         return self._there(version).added
 
     def files_at(self, version: int) -> list[DataFile]:
-        """Return all files of a version, in the order in which the first batches of a stream read them.
+        """Return all files of a version, in the order in which a stream's first batches read them.
 
         That order is by time and path (Delta 4.4.0). Raises CommitsGone if the version cannot be reconstructed.
         """
@@ -261,20 +260,20 @@ class DeltaLog:
         return self._snapshot[1]
 
     def commit_mark(self, version: int) -> str:
-        """Return a digest of the commit file of a version; empty if the file is no longer in the log."""
+        """Return a digest of a version's commit file. Empty if the file is no longer in the log."""
         with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return ""
 
     def place_of(self, file: DataFile) -> str:
-        """Return the absolute path of a data file; a clone refers to the files of its origin by URI (Delta 4.4.0)."""
+        """Return a data file's absolute path. A clone refers to its origin's files by URI (Delta 4.4.0)."""
         if file.path.startswith("file:"):
             return local_path(file.path)
         path = unquote(file.path)
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Initialize the log from its latest checkpoint; if there is no checkpoint, reading begins at version 0."""
+        """Initialize the log from its latest checkpoint. Without a checkpoint, reading begins at version 0."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
@@ -344,7 +343,7 @@ class DeltaLog:
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
-        """Return a version's files by path, from the last checkpoint at or before it and the commits in between."""
+        """Return a version's files by path, from the last checkpoint up to it and the commits that follow."""
         begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
@@ -358,17 +357,16 @@ class DeltaLog:
         return state
 
     def checkpoints(self) -> list[tuple[int, str]]:
-        """Return the complete checkpoints in the log, as (version, file name)."""
+        """Return the complete checkpoints in the log as (version, file name)."""
         return checkpoints_in(self.place)
 
     def _tables_of(self, version: int) -> Iterator[Columns]:
-        """Yield the actions in the checkpoint of a version, a few thousand at a time."""
+        """Yield the actions in a version's checkpoint, a few thousand at a time."""
         for each, name in self.checkpoints():
             if each == version:
                 yield from actions_in(self.place, name, STATE)
 
     def _is_as_read(self) -> bool:
-        """Return whether the latest commit's file is unchanged since it was read."""
         return self._mark is not None and self._mark_of(self.head) == self._mark
 
     def _mark_of(self, version: int) -> _Mark | None:
@@ -380,7 +378,7 @@ class DeltaLog:
         return f"{self.place}/{version:0{_DIGITS}}.json"
 
     def read(self, version: int) -> Actions | None:
-        """Read the actions of one commit; None if the commit's file does not exist."""
+        """Read the actions of one commit; None if its file does not exist."""
         try:
             with open(self.path(version), encoding="utf-8") as file:
                 found, about = _actions(file), os.fstat(file.fileno())
@@ -432,7 +430,7 @@ def _added_files(column: list[Any] | None) -> Iterator[DataFile]:
 
 
 def _structs(column: list[Any] | None) -> Iterator[Mapping[str, Any]]:
-    """Yield the actions in a column of a checkpoint; rows that are NULL, or have only NULL fields, are no actions."""
+    """Yield the actions in a checkpoint column. Values that are NULL or have only NULL fields are skipped."""
     return (each for each in column or () if each is not None and any(value is not None for value in each.values()))
 
 

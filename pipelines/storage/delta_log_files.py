@@ -1,8 +1,8 @@
-"""Finds and reads the files in the log folder of a Delta table: commits and checkpoints.
+"""Finds and reads the commits and checkpoints in a Delta table's log folder.
 
-A checkpoint contains the state of the table at its version: in one Parquet file, in several, or (policy v2) in a
-Parquet or JSON file that refers to further files (`_sidecars`), which list the table's data files. All of them have one
-row or line per action (Delta 4.4.0). A table that requires an unknown feature is not read.
+A checkpoint contains the state of the table at its version, with one row or line per action. It is one Parquet file,
+several, or (policy v2) a Parquet or JSON file that refers to further files (`_sidecars`), which list the table's data
+files (Delta 4.4.0). A table that requires an unknown feature is not read.
 """
 
 import json
@@ -16,23 +16,23 @@ from pipelines.storage.file_stream_logs import local_path
 
 _CHECKPOINT, _SIDECARS = ".checkpoint.", "_sidecars"
 _V2_WORDS, _PART_WORDS = 4, 5
-"""Number of parts between dots in `N.checkpoint.<id>.<format>` and `N.checkpoint.<part>.<parts>.parquet`."""
+"""Number of dot-separated parts of `N.checkpoint.<id>.<format>` and of `N.checkpoint.<part>.<parts>.parquet`."""
 
 STATE = (
     "add.path", "add.size", "add.modificationTime", "add.stats", "add.deletionVector.cardinality",
     "txn.appId", "txn.version", "metaData.id", "metaData.configuration", "metaData.schemaString",
     "protocol.minReaderVersion", "protocol.readerFeatures", "protocol.writerFeatures",
 )  # fmt: skip
-"""Columns read from the state of a table."""
+"""Checkpoint columns that describe the state of a table."""
 
 Columns = Mapping[str, list[Any]]
-"""Kind of action → its values, None for rows of another kind."""
+"""Values by kind of action. A row of another kind has the value None."""
 
 
 def checkpoints_in(place: str) -> list[tuple[int, str]]:
     """Return the files of complete checkpoints as (version, file name), for one checkpoint per version.
 
-    A checkpoint in several parts has one entry per part, and is complete once all parts exist.
+    A checkpoint in several parts has one entry per part. It is complete once all parts exist.
     """
     found: dict[int, list[str]] = {}
     for name in os.listdir(place):
@@ -43,7 +43,7 @@ def checkpoints_in(place: str) -> list[tuple[int, str]]:
 
 
 def actions_in(place: str, name: str, columns: Sequence[str]) -> Iterator[Columns]:
-    """Yield the actions in a checkpoint file and in the sidecar files that it refers to, a few thousand at a time.
+    """Yield the actions of a checkpoint file and its sidecar files, a few thousand at a time.
 
     `columns` are the Parquet columns to read, such as `add.path`.
     """
@@ -72,9 +72,9 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 
 
 def _whole(names: Sequence[str]) -> Sequence[str]:
-    """Choose, among the checkpoint files of a version, those of one complete checkpoint; empty if none is complete.
+    """Choose the files of one complete checkpoint among those of a version. Empty if none is complete.
 
-    A single file is preferred, then a file with sidecars, then a checkpoint in parts, which may be incomplete.
+    A single file is preferred, then a file with sidecars, then a checkpoint in parts, because parts may be missing.
     """
     by_words: dict[int, list[str]] = {}
     for name in names:
@@ -90,7 +90,7 @@ _COMMIT = ".json"
 
 
 def commits_in(place: str) -> list[int]:
-    """Return the versions that have a commit file; names of checkpoints and compacted commits have more parts."""
+    """Return the versions that have a commit file. Checkpoints and compacted commits have longer names."""
     names = (whole_number(name.removesuffix(_COMMIT)) for name in os.listdir(place) if name.endswith(_COMMIT))
     return [version for version in names if version is not None]
 
@@ -102,13 +102,13 @@ _KNOWN = frozenset(
         "vacuumProtocolCheck", "variantType", "variantType-preview", "variantShredding", "variantShredding-preview",
     }
 )  # fmt: skip
-"""Reader features that are handled here, or that do not affect how versions, files and rows are read."""
+"""Reader features that Headgate supports, or that do not affect how versions, files and rows are read."""
 _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
-"""Prefixes of features with which the latest commits may lie outside the log."""
+"""Prefixes of features that allow the latest commits to be stored outside the log."""
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Name a feature that a table requires of its readers and Headgate does not support; None if all are supported."""
+    """Name a reader feature that a table requires and Headgate lacks; None if it supports all of them."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

@@ -1,7 +1,7 @@
 """Streams that read a Delta table: their offsets, their backlog, and whether they can continue (Delta 4.4.0).
 
-A reader that is far behind an active table is checked in every round, and thousands of commits may be unread, so each
-commit is examined only once.
+Readers are checked in every round, and one that is far behind may have thousands of unread commits. Each commit is
+therefore examined only once.
 """
 
 import json
@@ -20,31 +20,31 @@ from pipelines.storage.delta_schemas import lost_column
 
 @dataclass(frozen=True, slots=True)
 class DeltaOffset:
-    """The position in a Delta table at which a stream's next batch starts to read."""
+    """The position in a Delta table at which a stream's next batch starts."""
 
     table_id: str
     version: int
     index: int
-    """Index of the last file of the version that was read, counted from 0; negative if none was read."""
+    """Index, from 0, of the last file of the version that was read. Negative if none was read."""
     in_snapshot: bool
-    """Whether the files are the whole contents of the version, as in first batches, or only those that its commit
-    added.
+    """Whether the files counted are all files of the version, as in a stream's first batches, or only those that its
+    commit added.
     """
 
     @property
     def files_read(self) -> int:
-        """Number of files of the version that have been read."""
+        """Number of files of `version` that have been read."""
         return max(0, self.index + 1)
 
     @property
     def mark(self) -> str:
-        """A string that identifies the position: equal positions have equal strings."""
+        """The position as a string. Equal positions have equal strings."""
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
     @property
     def line(self) -> str:
-        """The offset as Spark writes it in a line of an offsets file."""
+        """The offset as Spark writes it in an offsets file."""
         about = {"sourceVersion": 1, "reservoirId": self.table_id, "reservoirVersion": self.version}
         rest = {"index": self.index, "isStartingVersion": self.in_snapshot}
         return json.dumps(about | rest, separators=(",", ":"))
@@ -53,7 +53,7 @@ class DeltaOffset:
 def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
     """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal.
 
-    Raises FileNotFoundError if the batch has no offsets file, and ValueError for an unknown layout.
+    Raises FileNotFoundError if the batch has no offsets file, and ValueError if its layout is unknown.
     """
     lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
     if lines[0] != "v1":
@@ -62,13 +62,13 @@ def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
 
 
 def mark_of(line: str) -> str | None:
-    """Return the mark of the offset in a line of an offsets file; None if the line's source is not a Delta table."""
+    """Convert a line of an offsets file to a mark; None if its source is not a Delta table."""
     found = offset_of(line)
     return None if found is None else found.mark
 
 
 def offset_of(line: str) -> DeltaOffset | None:
-    """Parse a line of an offsets file; None if the line's source is not a Delta table or has no offset yet."""
+    """Parse a line of an offsets file; None if its source is not a Delta table or has no offset yet."""
     if not line.startswith("{"):
         return None
     value = json.loads(line)
@@ -83,7 +83,7 @@ def offset_of(line: str) -> DeltaOffset | None:
 
 
 class OtherTable(Exception):
-    """Raised if the table was replaced, or if its log ends before the offset of a stream."""
+    """Raised if a table was replaced, or if its log ends before a stream's offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,14 @@ class Backlog:
     """The part of a source that a query has not read."""
 
     versions: int
-    """Number of versions that are not completely read; some may contain no new row."""
+    """Number of versions not completely read. Some may contain no new rows."""
     waiting: Totals
     oldest: float | None
-    """When the oldest unread rows were committed; None if there are none."""
+    """Commit time of the oldest unread rows; None if there are none."""
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
-    """Return what a query at an offset has not read, as of the log's last refresh; without an offset, the whole table.
+    """Return what a query has not read, as of the log's last refresh. Without an offset, that is the whole table.
 
     Raises OtherTable if the table was replaced, and CommitsGone if the log begins after the offset.
     """
@@ -124,7 +124,7 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
 
 
 def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
-    """Update a `known` backlog of the same offset, which was computed at version `upto` of the log.
+    """Extend a backlog that was computed at version `upto` of the log, for the same offset.
 
     Only later commits are examined. Raises the same errors as `backlog`.
     """
@@ -144,15 +144,15 @@ def _require(log: DeltaLog, offset: DeltaOffset) -> None:
 
 
 LOOKED_AT = 200
-"""Maximum number of unread versions, and of files per version, whose existence is checked before a start."""
+"""Maximum number of unread versions, and of files per version, checked for existence before a start."""
 
 KEPT = 10_000
-"""Maximum number of readers remembered; the commits of the least recently used are examined again."""
+"""Maximum number of readers remembered. Commits are examined again for a reader that was forgotten."""
 
 
 @dataclass(slots=True)
 class _Looked:
-    """Records that the commits from an offset up to version `upto` were examined and no fault was found."""
+    """Commits from an offset up to version `upto` that were examined without finding a fault."""
 
     life: int
     upto: int
@@ -160,7 +160,7 @@ class _Looked:
 
 
 class DeltaReaders:
-    """Detects faults that keep streams from continuing; examines each commit only once for every reader."""
+    """Detects faults that keep streams from continuing. Examines each commit once per reader."""
 
     def __init__(self) -> None:
         self._looked: OrderedDict[tuple[str, DeltaOffset, bool, bool], _Looked] = OrderedDict()
@@ -168,11 +168,11 @@ class DeltaReaders:
     def fault_behind(
         self, log: DeltaLog, offset: DeltaOffset, *, takes_changes: bool, tracked: bool
     ) -> TableFault | None:
-        """Return the fault that prevents a query at an offset from continuing to read a table; None if it can continue.
+        """Return the fault that prevents a query from continuing at an offset of a table; None if it can continue.
 
         A stream of rows fails at a commit that deletes or updates rows (Delta 4.4.0), unless it reads changes
-        (`takes_changes`). No stream continues past a renamed or dropped column unless it is `tracked`, that is, uses
-        schema tracking. A lost column is reported only if there is no other fault, which tracking could not solve.
+        (`takes_changes`). No stream continues past a renamed or dropped column without schema tracking (`tracked`).
+        Such a column is reported only if there is no other fault, because tracking would not solve the other one.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -217,9 +217,9 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first unread version with missing files, checking at most LOOKED_AT versions; None if there is none.
+    """Return the first unread version with missing files; None if no file is missing.
 
-    Raises CommitsGone if the log begins after the offset.
+    Checks at most LOOKED_AT versions. Raises CommitsGone if the log begins after the offset.
     """
     if offset.in_snapshot and not _are_there(log, log.files_at(offset.version)[offset.files_read :]):
         return offset.version

@@ -1,4 +1,4 @@
-"""Reads the schemas in the log of a Delta table: column types as DESCRIBE shows them, and lost columns.
+"""Reads schemas in a Delta table's log: column types as DESCRIBE shows them, and lost columns.
 
 In Delta 4.4.0, a stream continues past a renamed or dropped column only with schema tracking. A field may have a
 physical name in the data files, which a rename does not change; by default, both names are the same.
@@ -17,13 +17,13 @@ _SAME = frozenset(
     {"string", "binary", "boolean", "float", "double", "date", "timestamp", "timestamp_ntz", "variant", "void"}
 )
 _AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata key with the type of a field that contains CHAR or VARCHAR, which JSON calls string (Spark 4.2.0)."""
+"""Metadata key for the type of a field with CHAR or VARCHAR, which the JSON schema stores as string (Spark 4.2.0)."""
 _COLLATIONS = "__COLLATIONS"
-"""Metadata key with the collation of a field, which the field's type does not show (Spark 4.2.0)."""
+"""Metadata key for a field's collation, which its type does not show (Spark 4.2.0)."""
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:
-    """Return the column types in a schema (JSON), by column name; None if the type of any column is unknown here."""
+    """Return the column types in a JSON schema by column name; None if any type is unknown."""
     try:
         return {str(field["name"]): _field(field) for field in json.loads(schema)["fields"]}
     except (ValueError, KeyError, TypeError):
@@ -38,7 +38,7 @@ def _field(field: Mapping[str, Any]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """Convert a type from its JSON form to its SQL name; raises ValueError or KeyError if the type is unknown."""
+    """Convert a type from JSON to its SQL name. Raises ValueError or KeyError for an unknown type."""
     if isinstance(kind, str):
         if kind in _SAME or kind.startswith("decimal("):
             return kind
@@ -56,11 +56,11 @@ def _type(kind: Any) -> str:
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 _Place = tuple[str, ...]
-"""Physical names, outermost field first."""
+"""Physical names of a field and the fields around it, outermost first."""
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the version and change of the first commit that renamed or dropped a column; None if there is none."""
+    """Return the version and the change of the first commit that renamed or dropped a column; None if none did."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:
@@ -71,7 +71,7 @@ def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | Non
 
 
 def _lost(before: str, after: str) -> str:
-    """Describe the first column that was dropped or renamed between two schemas (JSON); empty if there is none."""
+    """Describe the first column that is dropped or renamed between two JSON schemas. Empty if there is none."""
     new = dict(_fields(json.loads(after)))
     for place, name in _fields(json.loads(before)):
         if place not in new:
@@ -82,7 +82,7 @@ def _lost(before: str, after: str) -> str:
 
 
 def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_Place, str]]:
-    """Yield the physical and the logical path of every field in a type, nested fields included."""
+    """Yield the physical path and the logical name of every field in a type, including nested fields."""
     if not isinstance(kind, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
@@ -95,7 +95,7 @@ def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_P
 
 
 def _schema_at(log: DeltaLog, version: int) -> str:
-    """Return the table's schema at a version, as JSON; empty if it is no longer in the log."""
+    """Return the schema at a version as JSON. Empty if it is no longer in the log."""
     whole = [(each, name) for each, name in log.checkpoints() if each <= version]
     begin = max((each for each, _ in whole), default=-1)
     for each in range(version, begin, -1):

@@ -1,4 +1,4 @@
-"""Reads from the logs of Delta tables what Headgate needs: batches, lag, contents and results of maintenance."""
+"""Reads what Headgate needs from Delta logs: batches, lag, contents and results of maintenance."""
 
 import os
 import threading
@@ -35,14 +35,14 @@ from pipelines.storage.delta_schemas import lost_column
 _DELTA = TABLE_FORMATS["delta"]
 
 REFRESH_S = 0.5
-"""Seconds within which a log is read at most once, however many statements need it."""
+"""Minimum seconds between two reads of a log, however many statements need it."""
 
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
-"""Maximum numbers of logs and of backlogs kept in memory; the least recently used are read again."""
+"""Maximum numbers of logs and backlogs in memory. The least recently used are dropped, and read again if needed."""
 
 
 class DeltaTables:
-    """Keeps the logs of Delta tables, by the folder that contains `_delta_log`, and readers' offsets; thread-safe.
+    """Logs of Delta tables, by the folder that contains `_delta_log`, and their readers' offsets. Thread-safe.
 
     Each call reads only new commits, and calls within REFRESH_S share one read.
     """
@@ -52,15 +52,15 @@ class DeltaTables:
         self._lock = threading.RLock()
         self._logs: OrderedDict[str, tuple[DeltaLog, float]] = OrderedDict()
         self._backlogs: OrderedDict[tuple[str, DeltaOffset | None], tuple[int, int, Backlog]] = OrderedDict()
-        """Backlog by (folder, offset), preceded by the life and the version of the log when it was computed."""
+        """Backlogs by (folder, offset), each preceded by the log's `life` and version when it was computed."""
         self._readers = DeltaReaders()
         self._offsets: dict[str, tuple[int, Mapping[int, DeltaOffset]]] = {}
 
     @contextmanager
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the log of a table, or None if there is no table; with `newest`, the log is refreshed first.
+        """Yield a table's log; None if there is no table. Other threads wait until the block ends.
 
-        Without `newest`, it may be up to REFRESH_S seconds old. Other threads wait until the block ends. The block ends
+        With `newest` the log is refreshed first; without, it may be up to REFRESH_S seconds old. The block is left
         without an error if it needs commits that are no longer in the log.
         """
         with self._lock, suppress(CommitsGone):
@@ -73,14 +73,17 @@ class DeltaTables:
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return the fault that prevents a query from continuing with a table; see `DeltaReaders.fault_behind`."""
+        """Return the fault that keeps a query from continuing; see `DeltaReaders.fault_behind`.
+
+        A missing log is a fault too.
+        """
         with self.open(folder) as log:
             if log is None:
                 return TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log")
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty if there are none."""
+        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal. Empty if there are none."""
         if batch is None:
             return {}
         with self._lock, suppress(FileNotFoundError):
@@ -91,14 +94,14 @@ class DeltaTables:
         return {}
 
     def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return, by source ordinal, the offsets at which a planned but uncommitted first batch starts to read."""
+        """Return where a planned but uncommitted first batch starts to read each source, by source ordinal."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
             for ordinal, end in self.offsets(checkpoint, batch).items()
         }
 
     def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
-        """Return a query's lag behind a table; `offset` is None if the query has read nothing."""
+        """Return a query's lag behind a table. `offset` is None if the query has read nothing."""
         now = time.time()
         with self._lock:
             try:
@@ -147,18 +150,17 @@ class DeltaTables:
 
 
 def is_there(folder: str) -> bool:
-    """Return whether the folder contains a Delta table."""
     return os.path.isdir(f"{folder}/_delta_log")
 
 
 def mark(log: DeltaLog, version: int | None) -> LogMark:
-    """Return the mark of a log at a version, or at its latest version if that is older or no version is given."""
+    """Return the mark of a log at a version; at its latest version if `version` is None or higher."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
 
 
 def contents(log: DeltaLog) -> FolderContents:
-    """Return the size and age of a table's contents, as of the latest version in its log."""
+    """Return size and age of a table's contents, as of the latest version read from the log."""
     held, (entries, size) = log.active(), since_checkpoint(log)
     return FolderContents(
         held.files,
@@ -175,7 +177,7 @@ def contents(log: DeltaLog) -> FolderContents:
 def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
     """Return all files of the version that batch `upto` wrote; None if the log does not record that batch.
 
-    Raises Refused if the rows in these files are not exactly the rows of the table.
+    Raises Refused if the files alone do not contain exactly the table's rows.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if not at and upto >= 0:
@@ -187,7 +189,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after the version that batch `upto` wrote, or after the latest version if `upto` is None.
+    """Return the position after the version that batch `upto` wrote, or after the latest version if it is None.
 
     None if the log records no version, or several, for that batch.
     """
@@ -201,7 +203,7 @@ def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return a version that contains a query's batches up to `batch` and no later batches; None if unknown."""
+    """Return a version that contains a query's batches up to `batch` and no later ones; None if unknown."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None
@@ -213,7 +215,7 @@ def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
 
 
 def history(log: DeltaLog) -> LogHistory:
-    """Return the range of versions still in the log, with time and row count of the latest versions."""
+    """Return the range of versions in the log, and the time and row count of the latest ones."""
     first = log.first()
     oldest = next(islice(log.since(first), 1))
     newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
@@ -222,7 +224,7 @@ def history(log: DeltaLog) -> LogHistory:
 
 
 def kept_h(log: DeltaLog) -> float | None:
-    """Return how many hours the table keeps the files of older versions; None if this cannot be read."""
+    """Return how many hours the table keeps files of older versions; None if unknown."""
     return _DELTA.kept_h(log.configuration)
 
 
@@ -267,9 +269,9 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Map reader positions to the first and last batch after which a table had exactly the rows before the position.
+    """Map reader positions to the batches (first, last) after which the table has exactly the rows before them.
 
-    Keys are marks (`DeltaOffset.mark`). A reader that has completely read a version is positioned at the next version.
+    Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
     """
     found: dict[str, tuple[int, int]] = {}
     written = sorted(log.batch_by_version.items())
@@ -287,7 +289,7 @@ def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
     """Return the first version committed at or after a time (ISO 8601), or the next version if there is none.
 
-    If all commits in the log are later and older commits are gone, return the version before the first one.
+    If all commits in the log are later and older ones are gone, return the version before the first one.
     """
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):
@@ -298,9 +300,9 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
-    """Explain why reading only the data files would not return the rows of the table; None if it would.
+    """Explain why the data files alone do not contain exactly the table's rows; None if they do.
 
-    Spark reads partition values from folder names below a single base path, but the files of a clone lie below several.
+    Spark reads partition values from folder names below a single base path, but a clone's files lie below several.
     """
     if log.configuration.get("delta.columnMapping.mode", "none") != "none":
         return Sentence("columns have other names there")
@@ -319,7 +321,7 @@ LOOKED_AT = 1_000
 """Maximum number of commits after the last checkpoint whose sizes are added up."""
 
 MARKED = 10_000
-"""Number of latest versions searched for a tag, since commits may follow while files are being rewritten."""
+"""Number of latest versions searched for a tag. Other commits may follow while files are being rewritten."""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
@@ -337,9 +339,9 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 
 
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
-    """Return the result of the latest `OPTIMIZE`, or completed `VACUUM`, with the given tag; None if there is none.
+    """Return the result of the latest `OPTIMIZE` or completed `VACUUM` with this tag; None if there is none.
 
-    The operation is identified by its tag, because commit times are wrong if the clock was set back.
+    The tag identifies the operation, because commit times are wrong if the clock was set back.
     """
     try:
         newest = max(commits_in(log.place), default=-1)
@@ -359,7 +361,7 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 
 
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
-    """Return the first version whose unread files include one that was replaced before `moment`, in epoch seconds.
+    """Return the first version with unread files that were replaced before `moment`, in epoch seconds.
 
     None if there is none, or if the table was replaced. Raises CommitsGone if unread commits are no longer in the log.
     """
@@ -379,7 +381,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
 
 
 def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
-    """Return the lowest version in `paths` (by file) of a file removed before `moment`; None if none was removed."""
+    """Return the lowest version in `paths` of a file removed before `moment`; None if none was."""
     found: list[int] = []
     for version in range(max(0, begin), log.head + 1):
         actions = log.read(version)

@@ -1,6 +1,7 @@
-"""Tracks the files of a source: a table's files by reading its log, a plain folder's files by listing it.
+"""Tracks the files of a source: a table's files through its log, a plain folder's files by listing it.
 
-For a log, only a position and totals are kept; for a plain folder, its file names. A new reader reads the log again.
+For a log, only a position and totals are kept; for a plain folder, its file names. A new reader reads the whole log
+again.
 """
 
 import os
@@ -19,23 +20,23 @@ TABLE_LOG_FOLDER = "_spark_metadata"
 TABLE_NOTE_FILE = "_headgate.json"
 
 SETTLED_S = 2.0
-"""Seconds after which a change of a folder is certain to give the folder a different modification time."""
+"""Seconds after which another change of a folder is certain to change its modification time."""
 
 
 class FileListener(Protocol):
-    """Is notified of files added to or removed from a source."""
+    """Receives the files added to or removed from a source."""
 
     def added(self, file: SourceFile) -> None: ...
     def removed(self, path: str) -> None: ...
 
 
 class SourceGone(Exception):
-    """Raised if the source does not exist or was replaced by a different one."""
+    """Raised if a source does not exist or was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The contents of a plain folder when it was listed."""
+    """The contents of a plain folder when it was last listed."""
 
     changed_ns: int
     at: float
@@ -45,15 +46,15 @@ class _Listing:
 
 
 class FileSource:
-    """A folder that statements stream from; refreshed at most once a round and shared by all of its readers."""
+    """A folder that statements stream from. All its readers share one refresh per round."""
 
     def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
         self.format = format
         self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")
-        """Whether a log lists the files; a plain folder gets one when its first writer starts."""
+        """Whether a log lists the files. A plain folder gets a log when its first writer starts."""
         self.generation = 0
-        """Number of times that everything known had to be discarded."""
+        """Number of times that everything known was discarded."""
         self.looks = 0
         """Number of refreshes so far."""
         self.newest_at: float | None = None
@@ -66,14 +67,16 @@ class FileSource:
         self._position = -1
         self._last_path = ""
         self._sure = True
-        """Whether the position is known to belong to the current log, and not to an earlier one."""
+        """Whether the position is known to belong to the current log, not to an earlier log in the folder."""
         self._identity: tuple[int, ...] = ()
         self._settled_ns = 0
-        """Modification time of the log when last read; 0 if it may have changed again within the same clock tick."""
+        """Modification time of the log, in nanoseconds, when last read. 0 if it may have changed again within the same
+        clock tick.
+        """
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader, and yield all current files of the source; in log order if it has a log."""
+        """Register a reader, and yield all current files of the source, in log order if it has a log."""
         self.listen(reader)
         if not self.logged:
             return self._there()
@@ -90,17 +93,16 @@ class FileSource:
             self._readers.append(reader)
 
     def unsubscribe(self, reader: FileListener) -> None:
-        """Unregister a reader."""
         if reader in self._readers:
             self._readers.remove(reader)
 
     @property
     def is_table(self) -> bool:
-        """Return whether a Headgate note marks the folder as a table that a query writes and that has a log."""
+        """True if a Headgate note marks the folder as a table that a query writes, with a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:
-        """Find new and removed files, and report them to the readers; raises SourceGone if the folder is missing."""
+        """Report new and removed files to the readers. Raises SourceGone if the folder is missing."""
         try:
             if not self.logged and os.path.isdir(f"{self.folder}/{TABLE_LOG_FOLDER}"):
                 self._forget()
@@ -116,7 +118,7 @@ class FileSource:
         self.looks += 1
 
     def produced_rows(self) -> int | None:
-        """Return the number of rows ever seen in this source; None until all files are counted."""
+        """Return the number of rows ever seen in this source; None until all files are counted, or if one cannot be."""
         while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
@@ -126,7 +128,7 @@ class FileSource:
         return self._rows if self._rows_known else None
 
     def folded(self) -> dict[str, Any] | None:
-        """Return the log position and the totals as JSON; None for a plain folder, and until all files are counted."""
+        """Return log position and totals as JSON; None for a plain folder, or until all files are counted."""
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
         return {
@@ -138,14 +140,14 @@ class FileSource:
         }
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore the state that `folded` returned in another process; a replaced log is read from its beginning."""
+        """Restore the state that `folded` returned in another process. A replaced log is read from its beginning."""
         self._identity = tuple(folded["identity"])
         self._position, self._last_path = folded["position"], folded["last_path"]
         self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
         self.newest_at, self._sure = folded["newest_at"], False
 
     def _take_history(self) -> bool:
-        """Queue the next file of the compacted part of the log for counting; returns False if there is none."""
+        """Queue the next file of the log's compacted part for counting. Returns False if there is none."""
         try:
             file = next(self._history, None)
         except (OSError, ValueError):
@@ -161,7 +163,7 @@ class FileSource:
             reader.added(file)
 
     def _forget(self) -> None:
-        """Discard everything known about the source; readers notice the new generation and subscribe again."""
+        # Readers notice the new generation and subscribe again.
         self.generation += 1
         self.newest_at = None
         self._history = iter(())
@@ -221,7 +223,10 @@ class FileSource:
                 self._remove(f"{folder}/{name}")
 
     def _walk(self, folder: str, now: float, there: set[str]) -> None:
-        """List a folder recursively; skip a folder that has not changed since two seconds before its last listing."""
+        """List a folder recursively. A subfolder that has not changed since its last listing is not listed again.
+
+        That requires that its last change was at least two seconds before that listing.
+        """
         try:
             changed = os.stat(folder).st_mtime_ns
             known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
@@ -249,7 +254,7 @@ class FileSource:
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
-        """Yield the files that the last listing of a folder without a log found and that still exist."""
+        """Yield the files of a folder without a log that the last listing found and that still exist."""
         for folder, listing in self._listings.items():
             for name in listing.names:
                 if (file := _file(f"{folder}/{name}")) is not None:
@@ -257,7 +262,7 @@ class FileSource:
 
 
 def _file(path: str) -> SourceFile | None:
-    """Return a file with its size and modification time; None if it is gone or not a regular file."""
+    """Return a file with size and modification time; None if it is gone or not a regular file."""
     try:
         about = os.stat(path)
     except FileNotFoundError:
@@ -266,7 +271,7 @@ def _file(path: str) -> SourceFile | None:
 
 
 def logged_file(entry: dict[str, object]) -> SourceFile:
-    """Convert an entry of a table's log to a file; a missing size or time becomes 0."""
+    """Convert an entry of a table's log to a file. A missing size or time becomes 0."""
     size, at = entry.get("size", 0), entry.get("modificationTime", 0)
     return SourceFile(
         local_path(str(entry.get("path", ""))),
@@ -276,5 +281,5 @@ def logged_file(entry: dict[str, object]) -> SourceFile:
 
 
 def is_data(name: str) -> bool:
-    """Return whether Spark reads files of this name (Spark 4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
+    """True if Spark reads files of this name (Spark 4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
     return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))

@@ -1,6 +1,6 @@
-"""Reads Spark's file logs incrementally: `_spark_metadata` of a table and `sources/<i>` of a checkpoint.
+"""Reads Spark's file logs incrementally: `_spark_metadata` of a table, `sources/<i>` of a checkpoint.
 
-File `N` contains one batch. Every tenth file is called `N.compact` and contains all batches up to N, oldest first; the
+File `N` contains batch N. Every tenth file is called `N.compact` and contains all batches up to N, oldest first. The
 files that it covers are deleted ten minutes later (Spark 4.2.0, `CompactibleFileStreamLog`).
 """
 
@@ -17,7 +17,7 @@ from core.model.names import whole_number
 LogEntry = dict[str, Any]
 
 _BLOCK_BYTES = 64 * 1024
-"""Block size for reading a file backwards: about three hundred entries."""
+"""Block size for reading a file backwards, equivalent to about three hundred entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,34 +25,34 @@ class LogChunk:
     """The entries of a log after a position."""
 
     newest: int
-    """Latest batch read, after which the next read continues; -1 while the log is empty."""
+    """Latest batch read, after which the next read continues. -1 while the log is empty."""
     entries: tuple[LogEntry, ...]
 
 
 class LogRestarted(Exception):
-    """Raised if the log was recreated: it is shorter than before, or has different entries."""
+    """Raised if a log was recreated: it is shorter than before, or has different entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A whole log, read lazily; its latest compact file is kept open, so it can be read even after it is deleted."""
+    """A whole log, read lazily. Its latest compact file stays open, so it remains readable after its deletion."""
 
     newest: int
-    """Latest batch; -1 while the log is empty."""
+    """Latest batch. -1 while the log is empty."""
     compacted: Iterator[LogEntry]
-    """Entries of the latest compact file, oldest first: most of the log, to be iterated once."""
+    """Entries of the latest compact file, oldest first. They are most of the log and can be iterated only once."""
     recent: tuple[LogEntry, ...]
-    """Entries of later batches."""
+    """Entries of the batches after the compact file."""
     last: LogEntry | None
-    """The very last entry."""
+    """Last entry of the log."""
 
     def __iter__(self) -> Iterator[LogEntry]:
-        """Yield all entries, oldest first; works only once."""
+        """Yield all entries, oldest first. Works only once."""
         return chain(self.compacted, self.recent)
 
 
 def whole_table_log(folder: str) -> WholeLog:
-    """Open the log of a table in its folder `_spark_metadata`; raises FileNotFoundError if there is no log."""
+    """Open a table's log in its folder `_spark_metadata`. Raises FileNotFoundError if there is no log."""
     names = batch_files(folder)
     newest = max(names, default=-1)
     start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=-1)
@@ -67,10 +67,10 @@ def whole_table_log(folder: str) -> WholeLog:
 
 
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
-    """Read the log of a table after batch `after`, whose last entry had the path `last_path`.
+    """Read a table's log after batch `after`, whose last entry had the path `last_path`.
 
-    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log that was read before. With
-    `sure`, this is checked only when there are new batches.
+    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log read before. With `sure`, the
+    latter is checked only if there are new batches.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -98,11 +98,11 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
 
 
 def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
-    """Yield the batches in the log of a table after batch `after`; `seen` is the number of entries up to that batch.
+    """Yield a table's batches after batch `after` as (batch, entries, whole).
 
-    Each item is (batch, entries, whole): the batch's own entries or, if `whole`, all entries up to the batch, because
-    earlier batches are no longer separate. Batches before the oldest compact file needed are skipped. Raises
-    FileNotFoundError if there is no log.
+    The entries are the batch's own or, if `whole`, all entries up to it, because earlier batches are no longer
+    separate. `seen` is the number of entries up to `after`. Batches before the oldest compact file needed are skipped.
+    Raises FileNotFoundError if there is no log.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -125,7 +125,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
 
 
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
-    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`; none if there is no log."""
+    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`. Empty if there is no log."""
     try:
         names = batch_files(folder)
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
 
 
 def newest_batch(folder: str) -> int | None:
-    """Return the latest batch in a log; None if the log is empty or does not exist."""
+    """Return the latest batch in a log; None if it is empty or does not exist."""
     try:
         return max(batch_files(folder), default=None)
     except FileNotFoundError:
@@ -154,9 +154,9 @@ def newest_batch(folder: str) -> int | None:
 
 
 def first_gap(folder: str) -> int | None:
-    """Return the first batch missing from a log that Spark reads at a start; None if none is missing.
+    """Return the first missing batch among those that Spark reads at a start; None if the log is complete.
 
-    Spark reads the latest compact file and everything after it. If there is no log, no batch is missing.
+    Spark reads the latest compact file and everything after it. A missing log is complete.
     """
     try:
         names = batch_files(folder)
@@ -167,7 +167,7 @@ def first_gap(folder: str) -> int | None:
 
 
 def local_path(uri: str) -> str:
-    """Convert a URI in a log to a path: `file:///a%20b` becomes `/a b`; URIs of other schemes stay unchanged."""
+    """Convert a URI in a log to a path: `file:///a%20b` becomes `/a b`. URIs of other schemes are kept."""
     if not uri.startswith("file:"):
         return uri
     path = uri[5:]
@@ -177,7 +177,7 @@ def local_path(uri: str) -> str:
 
 
 def batch_files(folder: str) -> dict[int, str]:
-    """Return the file names in a log by batch number; temporary and checksum files are skipped.
+    """Return the file names in a log by batch number, without temporary and checksum files.
 
     Raises FileNotFoundError or NotADirectoryError if there is no log.
     """
@@ -191,7 +191,7 @@ def batch_files(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open a log file immediately, and yield its entries later; yield nothing if the file has been deleted."""
+    """Open a log file immediately, for reading later. Yields nothing if it does not exist."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
-    """Yield the entries of a log file from last to first, block by block; none if the file has been deleted."""
+    """Yield a log file's entries from last to first, block by block. Yields nothing if it does not exist."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Closed below.
     except FileNotFoundError:
@@ -224,7 +224,7 @@ def _entries_backwards(path: str) -> Iterator[LogEntry]:
 
 
 def _after_mark(path: str, mark: str) -> list[LogEntry] | None:
-    """Return the entries of a log file after the last one with path `mark`; None if there is no such entry."""
+    """Return the entries after the last one with path `mark`; None if there is no such entry."""
     found: list[LogEntry] = []
     for entry in _entries_backwards(path):
         if mark and str(entry.get("path", "")) == mark:

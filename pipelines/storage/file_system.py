@@ -1,4 +1,4 @@
-"""Reads and writes small JSON files, and moves and deletes folders, on disks that may be full or unreachable."""
+"""Reads and writes small JSON files, moves and deletes folders, on disks that may be full or unreachable."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a JSON object from a file; empty if the file does not exist. Raises ValueError for any other content."""
+    """Read a JSON object from a file. Empty if the file does not exist. Raises ValueError for any other content."""
     try:
         text = Path(path).read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -53,7 +53,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def reachable(folder: str) -> Iterator[None]:
-    """Raise TryAgain for file system errors in the block, since the same call may succeed later."""
+    """Convert file system errors in the block to TryAgain, because the same call may succeed later."""
     try:
         yield
     except OSError as error:
@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder, its file `last` after all others; `last` is kept if another file cannot be deleted."""
+    """Delete a folder, and its file `last` after all others. `last` is kept if another file cannot be deleted."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -94,7 +94,7 @@ def remove_folder(place: Path, *, last: str) -> None:
 
 
 def disk_space(folder: str) -> tuple[int | None, int | None]:
-    """Return the available and the total bytes on the disk of a folder; None for both if it cannot be reached."""
+    """Return the available and the total bytes on a folder's disk; (None, None) if it cannot be reached."""
     place = local_path(folder)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)

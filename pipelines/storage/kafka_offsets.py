@@ -1,7 +1,7 @@
 """Offsets of Kafka topics: how far a statement is behind, and why it cannot continue with a topic.
 
-Spark commits no offsets to consumer groups; what a statement has read is in the offsets file of its checkpoint. The
-client library is an optional dependency and is imported when a topic is measured for the first time.
+Spark commits no offsets to consumer groups. The offsets file of a checkpoint records what a statement has read. The
+client library is an optional dependency, imported when a topic is measured for the first time.
 """
 
 import json
@@ -23,10 +23,10 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 
 REFRESH_S = 0.5
-"""Seconds within which the offsets of a cluster are requested at most once, however many statements read it."""
+"""Minimum seconds between two requests for a cluster's offsets, however many statements read it."""
 
 ANSWER_S = 3.0
-"""Longest wait for an answer of a broker, in seconds."""
+"""Longest wait, in seconds, for a broker to answer."""
 
 SILENT_S = 5.0
 """Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
@@ -38,25 +38,25 @@ _library_log.disabled = True
 
 @dataclass(slots=True)
 class _Cluster:
-    """One Kafka cluster: its client, and its offsets as last requested."""
+    """A Kafka cluster: its client, and its offsets as last requested."""
 
     servers: str
     admin: Any
     consumer: Any
     topics: set[str] = field(default_factory=set)
-    """All topics that were ever requested; they are listed together."""
+    """All topics ever requested. Their offsets are requested together."""
     earliest: dict[Partition, int] = field(default_factory=dict)
     latest: dict[Partition, int] = field(default_factory=dict)
     newest: dict[Partition, float] = field(default_factory=dict)
-    """The newest timestamp of each partition that has messages, in epoch seconds."""
+    """Latest timestamp of each partition that has messages, in epoch seconds."""
     listed_at: float | None = None
     silent_until: float = 0.0
     times: dict[Partition, tuple[int, float]] = field(default_factory=dict)
-    """The timestamp of the message at an offset, in epoch seconds; such a message never changes."""
+    """Offset of a message and its timestamp in epoch seconds, by partition. The timestamp never changes."""
 
 
 class KafkaOffsets:
-    """Reads the offsets of Kafka topics, with one client for each cluster. Safe to use from several threads."""
+    """Reads the offsets of Kafka topics, with one client per cluster. Thread-safe."""
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
@@ -64,10 +64,10 @@ class KafkaOffsets:
         self._lock = threading.Lock()
 
     def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
-        """Return the lag of a statement behind the topics at a location; `read` are its offsets, None before the first.
+        """Return a statement's lag behind the topics at a location. `read` has its offsets, None before the first.
 
-        A partition that was added later has been read up to its earliest message. Raises TryAgain if no broker answers
-        in time, Refused if the client library is not installed.
+        A partition added later counts as read up to its earliest message. Raises TryAgain if no broker answers in time,
+        and Refused if the client library is not installed.
         """
         servers, topics = servers_and_topics(location)
         with self._lock:
@@ -95,10 +95,10 @@ class KafkaOffsets:
             )
 
     def fault_behind(self, read: Mapping[Partition, int], location: str, *, fresh: bool = True) -> TableFault | None:
-        """Return why a statement at these offsets cannot continue with the topics; None if it can.
+        """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
 
-        There are no offsets before the first batch. With `fresh`, as before a start, the offsets of the topics are
-        requested again. Raises like `lag`.
+        `read` is empty before the first batch. With `fresh`, as before a start, the topics' offsets are requested
+        again. Raises like `lag`.
         """
         servers, topics = servers_and_topics(location)
         with self._lock:
@@ -124,7 +124,7 @@ class KafkaOffsets:
         return None
 
     def _listed(self, servers: str, topics: Iterable[str], *, fresh: bool = False) -> _Cluster:
-        """Return a cluster with the current offsets of all topics that were ever requested."""
+        """Return a cluster with current offsets of all topics ever requested."""
         cluster = self._clusters.get(servers) or self._connected(servers)
         now = time.monotonic()
         new = not cluster.topics.issuperset(topics)
@@ -154,7 +154,7 @@ class KafkaOffsets:
         return cluster
 
     def _times(self, cluster: _Cluster, offsets: Mapping[Partition, int]) -> list[float]:
-        """Return the timestamps of the messages at these offsets; a message that compaction removed has none."""
+        """Return the timestamps of the messages at these offsets. A message removed by compaction has none."""
         missing = {each: at for each, at in offsets.items() if cluster.times.get(each, (-1, 0.0))[0] != at}
         if missing:
             cluster.times.update(_timestamps(cluster, missing))
@@ -163,10 +163,10 @@ class KafkaOffsets:
 
 
 def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
-    """Parse the Kafka offsets of a source from an offsets file; None if the source has none.
+    """Parse a source's Kafka offsets in an offsets file; None if it has none.
 
-    The file holds a version line, the metadata of the batch, then one line per source, for Kafka
-    `{"topic":{"0":12}}` (Spark 4.2.0).
+    The file has a version line, the metadata of the batch, then one line per source, for Kafka `{"topic":{"0":12}}`
+    (Spark 4.2.0).
     """
     lines = text.split("\n")[2:]
     if ordinal >= len(lines) or not lines[ordinal].startswith("{"):
@@ -181,7 +181,7 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def _list(cluster: _Cluster) -> None:
-    """Request the partitions of all topics, then their earliest and latest offsets; a missing topic has none."""
+    """Request the partitions of all topics, then their earliest and latest offsets. A missing topic has none."""
     from confluent_kafka import TopicCollection, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -227,7 +227,7 @@ def _answer(cluster: _Cluster, answer: Any) -> Any:
 
 
 def _timestamps(cluster: _Cluster, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[int, float]]:
-    """Read one message of each partition; returns the timestamps of those that arrive within ANSWER_S."""
+    """Read one message of each partition. Returns the timestamps of those received within ANSWER_S."""
     from confluent_kafka import TopicPartition
 
     cluster.consumer.assign([TopicPartition(*each, offset) for each, offset in offsets.items()])

@@ -1,4 +1,4 @@
-"""Counts the rows of files within a time budget; the remaining files are counted in the next round.
+"""Counts the rows of files within a time budget. The remaining files are counted in the next round.
 
 Only this module distinguishes between data formats, by their `row_counting` in `core.model.table_formats`.
 """
@@ -17,7 +17,7 @@ _COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4", ".deflat
 
 
 class BytesPerLine:
-    """Estimates row counts from the average line length in a folder's files, which is learned from a few of them."""
+    """Estimates row counts from the average line length in a folder, learned from a few of its files."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -25,7 +25,7 @@ class BytesPerLine:
         self._seen = 0
 
     def rows_of(self, path: str, size: int) -> int | None:
-        """Estimate the number of rows in a file; None if the file is compressed, or if nothing is learned yet."""
+        """Estimate a file's row count; None if the file is compressed or nothing has been learned yet."""
         if path.endswith(_COMPRESSED_ENDINGS):
             return None
         self._seen += 1
@@ -51,7 +51,7 @@ class BytesPerLine:
 
 
 def parquet_rows(path: str) -> int | None:
-    """Return the row count of a Parquet file; None if it is gone or not Parquet. Takes about 0.1 ms."""
+    """Return a Parquet file's row count; None if it is gone or not Parquet. Takes about 0.1 ms."""
     try:
         # Without this import an agent answers 0.2 s earlier after its start.
         import pyarrow.parquet
@@ -63,29 +63,29 @@ def parquet_rows(path: str) -> int | None:
 
 WINDOW_S = 4.0
 BUDGET_S = 0.06
-"""Seconds in each window for reading footers, so that a backlog of thousands of files does not slow the agent down."""
+"""Seconds per window for reading footers, so that thousands of files do not slow the agent down."""
 _HISTORY_SHARE = 0.3
-"""Share of the budget for files that all readers have already consumed."""
+"""Share of the budget for files that all readers have consumed."""
 
 _REMEMBERED = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class SourceFile:
-    """A file of a source, shared by all its readers."""
+    """A file of a source, shared by all readers of the source."""
 
     path: str
     size: int
     at: float
     """Modification time in epoch seconds."""
     rows: int | None = None
-    """Number of rows; None until they are counted."""
+    """Row count; None until counted, or if the rows cannot be counted."""
     counted: bool = False
     """Whether counting is final."""
 
 
 class RowCounter:
-    """Counts the rows of source files in the way that suits their format; all folders share its time budget."""
+    """Counts rows of source files in the way that suits their format. All folders share one time budget."""
 
     def __init__(self, *, window_s: float = WINDOW_S, budget_s: float = BUDGET_S) -> None:
         self._window_s = window_s
@@ -96,9 +96,9 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: TableFormat, *, history: bool = False) -> bool:
-        """Count the rows of a file; returns False if the budget of this time window is used up.
+        """Count a file's rows. Returns False if the budget of this time window is used up.
 
-        Files of the `history`, which all readers have already consumed, get a smaller budget.
+        Files that all readers have consumed (`history`) get a smaller budget.
         """
         if file.counted:
             return True
@@ -130,15 +130,15 @@ DataFile = tuple[float, str, int]
 """Modification time, path and size of a data file."""
 
 _SAMPLED = 8
-"""Number of text files that are read to estimate the length of a row."""
+"""Number of text files read to estimate the line length."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table that have been counted so far; `counted` then counts only the new files."""
+    """The rows of a table counted so far. `counted` continues with the new files."""
 
     rows: int | None = None
-    """Number of rows; None if it cannot even be estimated."""
+    """Row count; None if it cannot even be estimated."""
     exact: bool = False
     whole: bool = False
     """Whether all files were counted."""
@@ -150,7 +150,7 @@ class TableRows:
     """Total size in bytes of the files whose footers could be read."""
 
     def counted(self, files: list[DataFile], format: TableFormat, seconds: float) -> "TableRows":
-        """Count the rows in all files of a table, reading Parquet footers for at most `seconds`."""
+        """Count the rows of all files in a table, reading Parquet footers for at most `seconds`."""
         size = sum(file[2] for file in files)
         if format.counts_rows_exactly:
             return self._with_footers(files, size, time.monotonic() + seconds)
@@ -158,7 +158,7 @@ class TableRows:
         return TableRows(rows, exact=not files, whole=True)
 
     def _with_footers(self, files: list[DataFile], all_bytes: int, until: float) -> "TableRows":
-        """Continue reading Parquet footers after the files counted before; start over if those have changed."""
+        """Read the footers of the files after those counted before. Starts over if the latter have changed."""
         done, rows, size = self._files, self._footer_rows, self._footer_bytes
         if done > len(files) or _digest(files[:done]) != self._digest:
             done, rows, size = 0, 0, 0
@@ -177,7 +177,7 @@ class TableRows:
 
 
 def _rows_of_lines(files: list[DataFile], size: int) -> int | None:
-    """Estimate the rows of text files from a sample of them, evenly spread; None if one of them is compressed."""
+    """Estimate the rows of text files from an evenly spread sample; None if any file is compressed."""
     if any(path.endswith(_COMPRESSED_ENDINGS) for _, path, _ in files):
         return None
     learned = BytesPerLine()
@@ -192,7 +192,7 @@ def _digest(files: list[DataFile]) -> int:
 
 
 def estimated_rows(rows: int, known: int, size: int) -> int | None:
-    """Extrapolate the number of rows in `known` bytes to `size` bytes; None if nothing is known."""
+    """Extrapolate `rows` from `known` bytes to `size` bytes; None if no bytes are known."""
     if known == size:
         return rows
     return round(rows * size / known) if known else None

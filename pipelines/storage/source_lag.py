@@ -1,6 +1,6 @@
-"""Measures the lag of a query behind its file sources: files written minus files consumed.
+"""Measures a query's lag behind its file sources: files written minus files consumed.
 
-A file is consumed once a committed batch has read it; the files of a running batch are still part of the lag.
+A file is consumed once a committed batch has read it. The files of a running batch still count as lag.
 """
 
 import json
@@ -20,18 +20,18 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log
 from pipelines.storage.row_counting import RowCounter, SourceFile, estimated_rows
 
 REFRESH_S = 0.5
-"""Seconds within which a source is refreshed at most once, however many statements read it."""
+"""Minimum seconds between two refreshes of a source, however many statements read it."""
 
 
 FORGET_S = 3600.0
-"""Seconds after which readings that are no longer requested are discarded; an agent may run for months."""
+"""Seconds after which measurements that are no longer requested are discarded."""
 
 FOLDED_PENDING = 1_000
-"""Maximum number of pending files saved for the next process; if there are more, it reads the logs again."""
+"""Maximum number of pending files saved for the next process. With more, the next process reads the logs again."""
 
 
 class SourceLags:
-    """Measures in every round how far statements are behind their sources; reads only the new parts of logs.
+    """Measures in every round how far statements are behind their sources. Reads only the new parts of logs.
 
     Pending files are kept in memory. Of consumed files, only a position and totals are kept, which `folded` saves for
     the next process.
@@ -53,7 +53,7 @@ class SourceLags:
         consumed: Mapping[int, int],
         sources: tuple[tuple[int, TableName, str, str], ...],
     ) -> tuple[SourceLag, ...]:
-        """Return the lag of a statement behind each of its sources, at the log positions that it has committed."""
+        """Return a statement's lag behind each source. `consumed` has its committed log positions by ordinal."""
         with self._lock:
             self._forget_unused(time.monotonic())
             return tuple(
@@ -62,7 +62,7 @@ class SourceLags:
             )
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the number of rows in all files of a source; None if they are not counted yet or cannot be counted."""
+        """Return the row count of all files in a source; None if not counted yet or not countable."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
@@ -73,7 +73,7 @@ class SourceLags:
                 return None
 
     def folded(self) -> dict[str, str]:
-        """Return the positions and totals of sources and backlogs as JSON by key, for `unfold` in the next process."""
+        """Return positions and totals of sources and backlogs as JSON by key, to be restored by `unfold`."""
         with self._lock:
             sources = {key: folded for key, source in self._sources.items() if (folded := source.folded())}
             readings = {
@@ -91,9 +91,10 @@ class SourceLags:
             }
 
     def unfold(self, folded: Mapping[str, str]) -> None:
-        """Restore the result of `folded`.
+        """Restore the result of `folded` in a new process.
 
-        Unreadable entries, such as those of another version of Headgate, are ignored and measured from the beginning.
+        Unreadable entries, such as those of another version of Headgate, are ignored, and their sources are measured
+        from the beginning.
         """
         with self._lock:
             for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
@@ -146,7 +147,7 @@ class SourceLags:
         return source
 
     def _forget_unused(self, now: float) -> None:
-        """Discard backlogs that are no longer requested, which would otherwise collect all new files of a source."""
+        """Discard backlogs that are no longer requested, because they would collect all new files of their sources."""
         if now - self._forgotten_at < FORGET_S / 10:
             return
         self._forgotten_at = now
@@ -191,7 +192,7 @@ class SourceLags:
 
 
 class SourceBacklog:
-    """The files of one source that one statement has not consumed yet."""
+    """The files of one source that one statement has not consumed."""
 
     def __init__(self, log: str, source: FileSource) -> None:
         self.source = source
@@ -203,12 +204,10 @@ class SourceBacklog:
         self._generation = -1
         self._upto = -1
         self._early: dict[str, int] = {}
-        """Files consumed before the source reported them, each with the number of the source's last refresh at that
-        time.
-        """
+        """Files consumed before the source reported them, with the source's number of refreshes at that time."""
 
     def continues(self, upto: int) -> bool:
-        """Return whether the checkpoint is still the same: same source log folder, and no earlier position."""
+        """True if the checkpoint is still the same: same source log folder, and no earlier position."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
@@ -233,11 +232,11 @@ class SourceBacklog:
             self.pending[file.path] = file
 
     def removed(self, path: str) -> None:
-        """Remove a file that was deleted, since it can no longer be read."""
+        """Remove a deleted file, which can no longer be read."""
         self.pending.pop(path, None)
 
     def folded(self) -> dict[str, Any] | None:
-        """Return the position and the pending files as JSON; None if the files are uncertain or too many to save."""
+        """Return the position and the pending files as JSON; None if they are uncertain or too many to save."""
         settled = self._generation == self.source.generation and not self.replaced and not self._early
         if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
             return None
@@ -245,7 +244,7 @@ class SourceBacklog:
         return {"identity": self._identity, "upto": self._upto, "pending": pending}
 
     def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore the result of `folded`; the source must have been restored as well."""
+        """Restore the result of `folded`. The source must have been restored before."""
         self.source.listen(self)
         self._generation = self.source.generation
         self._identity, self._upto = tuple(folded["identity"]), folded["upto"]
@@ -273,7 +272,7 @@ class SourceBacklog:
 def _unread(
     files: Iterator[SourceFile], pending: dict[str, SourceFile], consumed: Iterator[str], *, hold: bool
 ) -> tuple[dict[str, SourceFile], int, int]:
-    """Return the unconsumed files, the number of consumed files, and how many of the latter the source still lists.
+    """Return the unconsumed files, the number consumed, and how many of the consumed the source still lists.
 
     Both logs are read in parallel, and matching entries are dropped. Statements read files roughly in the order in
     which they were written, so little is kept in memory even for two long logs.

@@ -1,6 +1,6 @@
-"""Measures the contents of table folders, and counts the files that were deleted after a statement read them.
+"""Measures table folders, and counts the files that were deleted after a statement had read them.
 
-A table written by a query consists of the files that its log lists and that still exist; any other table consists of
+A table written by a query consists of the files that its log lists and that still exist. Any other table consists of
 all data files in its folder.
 """
 
@@ -18,7 +18,7 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log, whol
 from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
-"""Longest time for reading the footers of one table in one call (0.1 ms each); the next call continues."""
+"""Longest time, in seconds, for reading one table's footers in one call (0.1 ms each). The next call continues."""
 
 _SETTLED_S = 2.0
 """Seconds after a change within which a folder may change again without a new modification time."""
@@ -26,17 +26,17 @@ _SETTLED_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _FolderScan:
-    """Result of the last measurement of a table."""
+    """The last measurement of a table."""
 
     found: FolderContents
     folders: Mapping[str, int]
-    """Modification time of each folder of the table, in nanoseconds."""
+    """Modification time of each folder in the table, in nanoseconds."""
     at: float
     rows: TableRows
 
 
 class TableFolders:
-    """Measures table folders; keeps a few numbers for each folder, never a list of files."""
+    """Measures table folders. Keeps a few numbers for each folder, never a list of files."""
 
     def __init__(self, *, count_s: float = COUNT_S) -> None:
         self._count_s = count_s
@@ -44,7 +44,7 @@ class TableFolders:
         self._lock = threading.Lock()
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Measure the files of a table; None if the table's folder does not exist on this machine."""
+        """Measure a table's files; None if the folder does not exist on this machine."""
         with self._lock:
             return self._contents(local_path(folder.rstrip("/")), table_format(format))
 
@@ -75,9 +75,9 @@ class TableFolders:
 
 
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
-    """Count the rows in the files of a table's log that were written since `moment`, in epoch seconds.
+    """Count the rows that a table's log lists in files written since `moment`, in epoch seconds.
 
-    None if they cannot all be counted, or not within `count_s`.
+    None if not all of them can be counted exactly within `count_s`.
     """
     entries = [entry for entry in _logged(local_path(folder.rstrip("/")), {}) if entry[0] >= moment]
     counted = TableRows().counted(entries, table_format(format), count_s)
@@ -87,7 +87,7 @@ def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:
-    """Count the files that a statement has consumed up to its committed log positions and that no longer exist.
+    """Count the files that a statement has consumed, up to its committed log positions, and that no longer exist.
 
     Raises FileNotFoundError if the log of a consumed source does not exist.
     """
@@ -111,7 +111,6 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Return the existing files that a table's log lists, in log order."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
     whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
     # Listed after the log was read, so that all files that it names had been written.
@@ -121,7 +120,6 @@ def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
 
 
 def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Return the data files of a folder, oldest first."""
     entries: list[DataFile] = []
     for path in _walk(folder, folders):
         try:
@@ -133,7 +131,7 @@ def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
 
 
 def _walk(folder: str, folders: dict[str, int]) -> list[str]:
-    """List data files recursively, and record the modification time of each folder in `folders`."""
+    """List data files recursively, and record each folder's modification time (ns) in `folders`."""
     found: list[str] = []
     folders[folder] = os.stat(folder).st_mtime_ns
     with os.scandir(folder) as entries:
