@@ -24,7 +24,7 @@ class JournalledStop:
     """An operator's request to stop tables, or individual versions such as `orders@v2`."""
 
     serial: int
-    """Serial of the command, as in `state.operator_commands.Word`."""
+    """Serial of the command, as in `state.operator_commands.CommandStamp`."""
     actor: str
     at: float
     names: tuple[str, ...]

@@ -18,7 +18,7 @@ from core.model.errors import LedgerUnavailable, VersionMismatch
 from state.audit_log import AuditReads, AuditWrites
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.migrations import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, migrate
-from state.operator_commands import WordWrites
+from state.operator_commands import OperatorCommandWrites
 from state.plans import PlanReads, PlanWrites
 from state.registry import PolicyReads, PolicyWrites, RegistryReads
 from state.retention import RetentionWrites
@@ -33,7 +33,7 @@ FOLDER_MODE = 0o2750
 
 class Ledger(
     RetentionWrites,
-    WordWrites,
+    OperatorCommandWrites,
     MeasurementWrites,
     PlanWrites,
     PolicyWrites,

@@ -1,6 +1,6 @@
 """Operator commands on statements: stop and start of a table or of one version, ordered by serial.
 
-Only the latest command ("word") on each subject is kept. A command is applied only if no later one exists.
+Only the latest command on each subject is kept (table `word`). A command is applied only if no later one exists.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ class CommandKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CommandStamp:
     """Serial, actor and time of a command; for a command of a run, those of the run's start or last retry."""
 
     serial: int
@@ -34,7 +34,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class WordRow:
+class LatestCommandRow:
     """The latest command on a table or on one of its versions."""
 
     subject: str
@@ -64,45 +64,45 @@ A start of the table replaces the stop of the table, but not the stop of a versi
 """
 
 
-class WordReads(LedgerReads):
+class OperatorCommandReads(LedgerReads):
     """Methods that read operator commands."""
 
     def newest_serial(self) -> int:
         """Return the highest serial of any command or run; 0 before the first."""
         return int(self._values(NEWEST_SERIAL)[0][0])
 
-    def word(self, subject: str) -> WordRow | None:
+    def latest_command(self, subject: str) -> LatestCommandRow | None:
         """Return the latest command on exactly this subject (a table or query name); None if there is none."""
-        return self._row(WordRow, "SELECT * FROM word WHERE subject = ?", (subject,))
+        return self._row(LatestCommandRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
         """Return whether the latest command on exactly this version is a start by an operator, not by a run."""
-        found = self.word(query_name(table, version))
+        found = self.latest_command(query_name(table, version))
         return found is not None and found.wish == CommandKind.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
         """Return whether the latest command on exactly this version is a start with a higher serial than `serial`."""
-        found = self.word(query_name(table, version))
+        found = self.latest_command(query_name(table, version))
         return found is not None and found.wish != CommandKind.STOP and found.serial > serial
 
-    def run_word(self, run_id: str) -> Word:
+    def command_stamp_of_run(self, run_id: str) -> CommandStamp:
         """Return the serial, actor and time with which a run issues commands: those of its start or last retry."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
-        return Word(serial, actor, at)
+        return CommandStamp(serial, actor, at)
 
-    def stopped_during(self, run_id: str, table: TableName, version: int) -> WordRow | None:
+    def stopped_during(self, run_id: str, table: TableName, version: int) -> LatestCommandRow | None:
         """Return the stop command in effect for a version, if it was issued after a run's start or last retry.
 
         None if there is no such stop. A stop of the whole table also covers versions that do not exist yet.
         """
-        since = self.run_word(run_id).serial
-        return self._row(WordRow, _STANDING_STOP, (table, query_name(table, version), since))
+        since = self.command_stamp_of_run(run_id).serial
+        return self._row(LatestCommandRow, _STANDING_STOP, (table, query_name(table, version), since))
 
 
-class WordWrites(WordReads, RegistryWrites):
+class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
     """Methods that write operator commands, together with their effect on versions in one transaction."""
 
-    def stop_statements(self, names: Iterable[str], word: Word) -> None:
+    def stop_statements(self, names: Iterable[str], stamp: CommandStamp) -> None:
         """Record an operator's request to stop all versions of tables, or individual versions such as `a@v2`.
 
         The desired state of these versions becomes `stopped` unless a later command exists. The request also binds
@@ -111,10 +111,10 @@ class WordWrites(WordReads, RegistryWrites):
         with self._registering() as connection:
             for name in names:
                 table, version = split_query(name) or (TableName(name), None)
-                about = (table, version, word.serial)
-                _put(connection, name, CommandKind.STOP, word)
+                about = (table, version, stamp.serial)
+                _put(connection, name, CommandKind.STOP, stamp)
                 wanted = connection.execute(f"SELECT count(*) {_OF_STOPPED} AND wanted = 'running'", about).fetchone()
-                act = TableAct(f"a stop by {word.actor}", word.at)
+                act = TableAct(f"a stop by {stamp.actor}", stamp.at)
                 move_serials(connection, (table,) if wanted[0] else (), act)
                 connection.execute(
                     "UPDATE deployment SET wanted = 'stopped', changed = ?4, state = "
@@ -123,7 +123,7 @@ class WordWrites(WordReads, RegistryWrites):
                     (*about, self._next_change()),
                 )
 
-    def want_running(self, table: TableName, version: int, word: Word, act: TableAct | None = None) -> bool:
+    def want_running(self, table: TableName, version: int, stamp: CommandStamp, act: TableAct | None = None) -> bool:
         """Set the desired state of a version to `running`; return False, without changes, if a later stop exists.
 
         `act` is the operator action, which advances the table's serial if the desired state was `stopped`. Pass None
@@ -131,7 +131,7 @@ class WordWrites(WordReads, RegistryWrites):
         """
         name = query_name(table, version)
         with self._registering() as connection:
-            if connection.execute(_STANDING_STOP, (table, name, word.serial)).fetchone():
+            if connection.execute(_STANDING_STOP, (table, name, stamp.serial)).fetchone():
                 return False
             where = 'WHERE "table" = ? AND version = ?'
             wanted = connection.execute(f"SELECT wanted FROM deployment {where}", (table, version)).fetchone()
@@ -139,7 +139,7 @@ class WordWrites(WordReads, RegistryWrites):
             said = connection.execute("SELECT wish FROM word WHERE subject = ?", (name,)).fetchone()
             # What an operator wants running already is not called off with a run.
             by_operator = act is not None or (runs and said == (CommandKind.START,))
-            _put(connection, name, CommandKind.START if by_operator else CommandKind.RUN, word)
+            _put(connection, name, CommandKind.START if by_operator else CommandKind.RUN, stamp)
             if act is not None and not runs:
                 move_serials(connection, (table,), act)
             if act is None and not runs:
@@ -156,23 +156,23 @@ class WordWrites(WordReads, RegistryWrites):
             )
             return True
 
-    def end_stop(self, table: TableName, word: Word) -> None:
+    def end_stop(self, table: TableName, stamp: CommandStamp) -> None:
         """Record a start command on a whole table, which ends a stop of the table but does not start any version."""
         with self._transaction() as connection:
-            _put(connection, table, CommandKind.START, word)
+            _put(connection, table, CommandKind.START, stamp)
 
-    def take_back(self, table: TableName, version: int, word: Word, before: WordRow | None) -> None:
+    def take_back(self, table: TableName, version: int, stamp: CommandStamp, before: LatestCommandRow | None) -> None:
         """Undo a refused start: set the desired state back to `stopped`, and restore the version's previous command.
 
         Nothing changes if a later command exists.
         """
         name = query_name(table, version)
         with self._registering() as connection:
-            mine = connection.execute("DELETE FROM word WHERE subject = ? AND serial = ?", (name, word.serial))
+            mine = connection.execute("DELETE FROM word WHERE subject = ? AND serial = ?", (name, stamp.serial))
             if not mine.rowcount:
                 return
             if before is not None:
-                _put(connection, name, before.wish, Word(before.serial, before.actor, before.at))
+                _put(connection, name, before.wish, CommandStamp(before.serial, before.actor, before.at))
             connection.execute(
                 "UPDATE deployment SET wanted = 'stopped', changed = ? WHERE \"table\" = ? AND version = ?",
                 (self._next_change(), table, version),
@@ -197,10 +197,10 @@ class WordWrites(WordReads, RegistryWrites):
             return done.rowcount == 1
 
 
-def _put(connection: sqlite3.Connection, subject: str, wish: str, word: Word) -> None:
+def _put(connection: sqlite3.Connection, subject: str, wish: str, stamp: CommandStamp) -> None:
     """Store a command as the latest one on its subject, unless a later one exists."""
     connection.execute(
         "INSERT INTO word VALUES (?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET wish = excluded.wish, "
         "serial = excluded.serial, actor = excluded.actor, at = excluded.at WHERE excluded.serial > word.serial",
-        (subject, wish, word.serial, word.actor, word.at),
+        (subject, wish, stamp.serial, stamp.actor, stamp.at),
     )

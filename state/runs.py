@@ -48,7 +48,7 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 
 @dataclass(frozen=True, slots=True)
-class RunWordRow:
+class RunCommandRow:
     """A pending operator action on a run: one that the run has not carried out yet."""
 
     serial: int
@@ -66,9 +66,9 @@ class RunWordRow:
     """
 
 
-def control_of(word: RunWordRow) -> OperatorControl:
+def control_of(command: RunCommandRow) -> OperatorControl:
     """Convert a pending operator action to input of the run's state machine."""
-    return OperatorControl(word.act, word.step, word.actor)
+    return OperatorControl(command.act, command.step, command.actor)
 
 
 def refuse_impossible_action(run_id: str, state: str, act: str) -> None:
@@ -87,7 +87,7 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def put_pending_action(
-    connection: sqlite3.Connection, run_id: str, word: OperatorControl, at: float, drawn: int = 0
+    connection: sqlite3.Connection, run_id: str, control: OperatorControl, at: float, drawn: int = 0
 ) -> None:
     """Write an operator action on a run within the caller's transaction; repeating the latest action only updates it.
 
@@ -97,12 +97,12 @@ def put_pending_action(
     statement_serial = max(recorded, drawn)
     sql = "SELECT act, step, serial FROM run_word WHERE run_id = ? ORDER BY serial DESC LIMIT 1"
     newest = connection.execute(sql, (run_id,)).fetchone()
-    if newest is not None and newest[:2] == (word.act, word.n):
+    if newest is not None and newest[:2] == (control.act, control.n):
         again = "UPDATE run_word SET statement_serial = ? WHERE serial = ?"
         connection.execute(again, (statement_serial, newest[2]))
         return
     refuse_cancelled(connection, run_id)
-    record: dict[str, Value] = {"run_id": run_id, "act": word.act, "step": word.n, "actor": word.by, "at": at}
+    record: dict[str, Value] = {"run_id": run_id, "act": control.act, "step": control.n, "actor": control.by, "at": at}
     insert(connection, "run_word", record | {"statement_serial": statement_serial})
 
 
@@ -133,12 +133,12 @@ class RunReads(LedgerReads):
         """List the runs that have not finished, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
-    def run_words(self, run_id: str) -> tuple[RunWordRow, ...]:
+    def run_commands(self, run_id: str) -> tuple[RunCommandRow, ...]:
         """List the pending operator actions on a run, in the order in which they were accepted."""
         sql = "SELECT serial, act, step, actor, at, statement_serial FROM run_word WHERE run_id = ? ORDER BY serial"
-        return self._rows(RunWordRow, sql, (run_id,))
+        return self._rows(RunCommandRow, sql, (run_id,))
 
-    def runs_with_words(self) -> tuple[str, ...]:
+    def runs_with_commands(self) -> tuple[str, ...]:
         """List the ids of runs with pending operator actions, including finished runs."""
         return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
 
@@ -226,7 +226,7 @@ class RunWrites(RunReads, LedgerWrites):
         steps: Iterable[StepRow],
         heard: Iterable[int] = (),
         told: Iterable[EventRow | AuditRow] = (),
-        dropped: Callable[[RunWordRow], EventRow] | None = None,
+        dropped: Callable[[RunCommandRow], EventRow] | None = None,
     ) -> bool:
         """Write a run's state, some of its steps, events and audit entries, in one transaction.
 
@@ -250,7 +250,7 @@ class RunWrites(RunReads, LedgerWrites):
             for serial in heard:
                 connection.execute("DELETE FROM run_word WHERE serial = ?", (serial,))
             if dropped is not None:
-                told = [*told, *map(dropped, _drop_words(connection, run_id, state))]
+                told = [*told, *map(dropped, _drop_commands(connection, run_id, state))]
             for row in told:
                 if isinstance(row, AuditRow):
                     put_audit(connection, row)
@@ -258,7 +258,7 @@ class RunWrites(RunReads, LedgerWrites):
                     put_event(connection, row)
             return True
 
-    def tell_run(self, run_id: str, word: OperatorControl, *, at: float, drawn: int = 0) -> None:
+    def put_run_command(self, run_id: str, control: OperatorControl, *, at: float, drawn: int = 0) -> None:
         """Store an operator action until its run has carried it out; `drawn` is as in `put_pending_action`.
 
         Raises UsageError if the action is not possible in the run's state or a cancel is pending, Refused if another
@@ -266,9 +266,9 @@ class RunWrites(RunReads, LedgerWrites):
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
-            refuse_impossible_action(run_id, state, word.act)
+            refuse_impossible_action(run_id, state, control.act)
             _refuse_continued(connection, run_id)
-            put_pending_action(connection, run_id, word, at, drawn)
+            put_pending_action(connection, run_id, control, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
         """Record who acknowledged a failed run; later acknowledgements are ignored."""
@@ -283,15 +283,15 @@ class RunWrites(RunReads, LedgerWrites):
         dropped. Raises Refused if another run has a conflicting lease or continues this one, UsageError if a cancel is
         pending or the action is not possible.
         """
-        word = OperatorControl("skip" if skipping else "retry", skipping, by)
+        control = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
-            refuse_impossible_action(run_id, state, word.act)
+            refuse_impossible_action(run_id, state, control.act)
             refuse_cancelled(connection, run_id)
             _refuse_not_reopenable(connection, run_id)
             had_failed = "EXISTS (SELECT 1 FROM run WHERE id = ?1 AND state = 'failed')"
             connection.execute(f"DELETE FROM run_word WHERE run_id = ?1 AND {had_failed}", (run_id,))
-            put_pending_action(connection, run_id, word, at)
+            put_pending_action(connection, run_id, control, at)
             connection.execute(
                 "UPDATE run SET state = 'running', ended_at = NULL, acknowledged_by = '' "
                 "WHERE id = ? AND state = 'failed'",
@@ -375,11 +375,11 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
     upsert(connection, "step", {"run_id": run_id, "evidence": _NO_EVIDENCE, **values}, key=("run_id", "n"))
 
 
-def _drop_words(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunWordRow, ...]:
+def _drop_commands(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunCommandRow, ...]:
     """Delete and return a run's pending operator actions in order, except a cancel that `state` still allows."""
     kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
-    return tuple(RunWordRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
+    return tuple(RunCommandRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
 
 
 def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None:

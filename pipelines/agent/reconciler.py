@@ -283,8 +283,8 @@ class Reconciler:
             if deployment.state == State.STOPPED or deployment.run_id in self.agent.paused:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
                 if not deployment.query_id:
-                    word = self.agent.ledger.word(query_name(deployment.table, deployment.version))
-                    asked = f"{word.actor} had asked for it" if word else "it was wanted running"
+                    command = self.agent.ledger.latest_command(query_name(deployment.table, deployment.version))
+                    asked = f"{command.actor} had asked for it" if command else "it was wanted running"
                     again = f": {asked}, and its start had not been carried out"
                 self.agent.paused.discard(deployment.run_id)
                 self.agent.state_event(deployment, State.STARTING, detail=f"resumed from its checkpoint{again}")

@@ -10,13 +10,13 @@ from ledger_rows import create_run, run_row
 from core.model.names import TableName
 from core.observed.versions import Deployment
 from state.ledger import Ledger, LedgerReader
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 
 ORDERS = TableName("orders")
 
 
-def word(serial: int) -> Word:
-    return Word(serial, "ana", float(serial))
+def word(serial: int) -> CommandStamp:
+    return CommandStamp(serial, "ana", float(serial))
 
 
 def wanted(ledger: Ledger) -> list[str]:
@@ -44,7 +44,7 @@ def test_a_start_is_not_recorded_after_a_later_stop(ledger: Ledger, deployment: 
     ledger.put_deployment(deployment("orders", 1))
     ledger.stop_statements(["orders"], word(2))
     assert not ledger.want_running(ORDERS, 1, word(1))
-    assert wanted(ledger) == ["stopped"] and ledger.word("orders@v1") is None
+    assert wanted(ledger) == ["stopped"] and ledger.latest_command("orders@v1") is None
 
 
 def test_the_end_of_a_query_is_recorded_only_for_its_run_and_changes_no_wanted_state(

@@ -10,7 +10,7 @@ import pytest
 from core.model.names import TableName
 from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 from state.row_types import StagedRow
 
 ORDERS, FACTS_TABLE = TableName("orders"), TableName("fct_orders")
@@ -101,8 +101,8 @@ def test_every_change_of_a_row_is_listed_once_and_a_measurement_is_no_change(led
     ledger.put_measurements([Measurement(ORDERS, 1, 7.0)])
     for act in (
         lambda: ledger.update_deployment(ORDERS, 1, owner="ana"),
-        lambda: ledger.stop_statements([ORDERS], Word(1, "bob", 1.0)),
-        lambda: ledger.want_running(ORDERS, 1, Word(2, "bob", 2.0)),
+        lambda: ledger.stop_statements([ORDERS], CommandStamp(1, "bob", 1.0)),
+        lambda: ledger.want_running(ORDERS, 1, CommandStamp(2, "bob", 2.0)),
         lambda: ledger.activate({ORDERS: 2}),
         lambda: ledger.tombstone(ORDERS, 1, drop_after=9.0, trash="/t"),
         lambda: ledger.purged(ORDERS, 1, 10.0),

@@ -15,7 +15,7 @@ from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def fast_lane(agent: AgentContext) -> StatementControl:
 
 def stop_in_ledger(agent: AgentContext, *names: str) -> None:
     """Record an operator's stop in the ledger without carrying it out."""
-    agent.ledger.stop_statements(names, Word(agent.locks.stop(names), "bob", 1.0))
+    agent.ledger.stop_statements(names, CommandStamp(agent.locks.stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:

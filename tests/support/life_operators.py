@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import small_project
-from life_rules import Rules, Word
+from life_rules import OperatorRequest, Rules
 from life_script import Event
 from virtual_primitives import VirtualFuture
 from virtual_threads import Baton, Killed, Process
@@ -55,7 +55,7 @@ class Operators:
         self.agent: Any = None
         self.process: Process | None = None
         """The agent's process, or None while there is none."""
-        self.asked: list[tuple[Word, VirtualFuture]] = []
+        self.asked: list[tuple[OperatorRequest, VirtualFuture]] = []
         self.selects = {table: 0 for table in SELECTS}
         self.columns: Counter[str] = Counter()
         self.nonces = 0
@@ -84,7 +84,7 @@ class Operators:
         wanted = [one for one in there if one.active == (which == "old")] or there
         return query_name(TableName(table), wanted[0].version) if wanted else ""
 
-    def ask(self, word: Word, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, word: OperatorRequest, request: dict[str, Any]) -> dict[str, Any]:
         """Call the agent as if over its socket; raises its errors, or TryAgain if there is no agent."""
         agent, process = self.agent, self.process
         self.rules.call(word)
@@ -126,7 +126,7 @@ class Operators:
             raise TryAgain("no answer within a minute")
         return dict(answer.result())
 
-    def _answered(self, word: Word) -> None:
+    def _answered(self, word: OperatorRequest) -> None:
         self.asked = [(w, a) for w, a in self.asked if w is not word]
         if not word.lost:
             self.rules.answer(word)
@@ -140,12 +140,12 @@ class Operators:
             elif first == "run":
                 self.about_run(event, rest)
             elif first == "adopt":
-                word = Word(event.by, "adopt", (), self.baton.now)
+                word = OperatorRequest(event.by, "adopt", (), self.baton.now)
                 self.ask(word, {"op": "adopt", "args": {}, "confirm": confirmation_for_adoption("dev").text})
             elif name := self.named(event.subject):
                 names = (str(parse_statement_name(name)),)
                 confirm = confirmation_for_act(event.kind, names, False, environment="dev").text
-                word = Word(event.by, event.kind, names, self.baton.now)
+                word = OperatorRequest(event.by, event.kind, names, self.baton.now)
                 self.ask(word, {"op": event.kind, "args": {"tables": list(names)}, "confirm": confirm})
 
     def about_run(self, event: Event, act: str) -> None:
@@ -164,7 +164,7 @@ class Operators:
         n = (steps or waiting or [0])[-1 if event.nth % 2 else 0]
         plan = self.rules.plans.get(run.plan_hash)
         tables = frozenset(str(step.table) for step in plan.steps) if plan else frozenset()
-        word = Word(event.by, act, (), self.baton.now, run=run.id, step=n, tables=tables)
+        word = OperatorRequest(event.by, act, (), self.baton.now, run=run.id, step=n, tables=tables)
         confirm = ""
         if act in OF_A_RUN:
             confirm = confirmation_for_act(act, (run.id,), False).text
@@ -238,12 +238,12 @@ class Operators:
     def submit(self, by: str, plan: Plan, kind: str) -> None:
         tables = frozenset(str(step.table) for step in plan.steps)
         args = {"texts": self.texts(), "request": plan_as_json(plan)["request"], "hash": plan.hash}
-        handing = Word(by, "submit", (kind,), self.baton.now)
+        handing = OperatorRequest(by, "submit", (kind,), self.baton.now)
         self.ask(handing, {"op": "submit_plan", "args": {**args, "planner": plan.planner}})
         for other in ("bob" if by == "lee" else "lee",) * bool(plan.approvals):
-            approving = Word(other, "approve", (kind,), self.baton.now)
+            approving = OperatorRequest(other, "approve", (kind,), self.baton.now)
             self.ask(approving, {"op": "approve", "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
-        word = Word(by, "apply", (kind,), self.baton.now, tables=tables)
+        word = OperatorRequest(by, "apply", (kind,), self.baton.now, tables=tables)
         said = {"op": "apply", "args": {"hash": plan.hash}, "confirm": confirmation_for_plan(plan).text}
         self.rules.plans[plan.hash] = plan
         run = str(self.ask(word, said)["run"])

@@ -38,7 +38,7 @@ SETTLES_S = 60.0
 
 
 @dataclass(eq=False)
-class Word:
+class OperatorRequest:
     """An operator's request, and the agent's answer."""
 
     by: str
@@ -66,7 +66,7 @@ class Word:
     def covers(self, version: Version) -> bool:
         return str(version[0]) in self.names or query_name(*version) in self.names
 
-    def permits(self, version: Version, stop: "Word") -> bool:
+    def permits(self, version: Version, stop: "OperatorRequest") -> bool:
         """Return whether, because of this request, a version that was stopped by `stop` may run again."""
         if self.refused and not self.lost and not self.stands:
             return False
@@ -93,7 +93,7 @@ class Rules:
     baton: Baton
     server: Server = field(init=False)
     ledger: LivedLedger | None = None
-    words: list[Word] = field(default_factory=list)
+    words: list[OperatorRequest] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
     """Plans by hash."""
     violations: list[Violation] = field(default_factory=list)
@@ -114,9 +114,9 @@ class Rules:
     """When the last fault was injected."""
     stood_at: float = 0.0
     """When a thread that carries out a request last stalled."""
-    stops_by: list[tuple[float, str, Word]] = field(default_factory=list)
+    stops_by: list[tuple[float, str, OperatorRequest]] = field(default_factory=list)
     """Queries that were stopped by a request other than a stop: time, query, and the request."""
-    started: dict[Version, Word] = field(default_factory=dict)
+    started: dict[Version, OperatorRequest] = field(default_factory=dict)
     """Versions whose newest request is an answered start, and which are not part of a run."""
     arrived: Callable[[str], object] = field(default=lambda label: None)
     swaps: dict[str, float] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class Rules:
 
     # Words.
 
-    def call(self, word: Word) -> Word:
+    def call(self, word: OperatorRequest) -> OperatorRequest:
         self.words.append(word)
         if self.ledger is not None and word.act in ("start", "restart"):
             with self.ledger.looked_at():
@@ -239,7 +239,7 @@ class Rules:
             }  # fmt: skip
         return word
 
-    def answer(self, word: Word) -> None:
+    def answer(self, word: OperatorRequest) -> None:
         """Called when an operator's request has been answered."""
         word.answered_at = self.baton.now
         said = word.refused or ", ".join(f"{query_name(*v)} {o.outcome}" for v, o in word.outcomes.items()) or "yes"
@@ -251,7 +251,7 @@ class Rules:
         if word.act == "restart" and word.refused:
             self._refused(word)
 
-    def forbids(self, version: Version) -> Word | None:
+    def forbids(self, version: Version) -> OperatorRequest | None:
         """Return the answered stop that keeps a version from running, unless a later request permits it; else None."""
         for stop in reversed(self.words):
             if stop.act != "stop" or not stop.covers(version) or stop.lost or stop.refused:
@@ -265,7 +265,7 @@ class Rules:
             return None if any(w.permits(version, stop) for w in later) else stop
         return None
 
-    def _stopped(self, word: Word) -> None:
+    def _stopped(self, word: OperatorRequest) -> None:
         for version, outcome in word.outcomes.items():
             name = query_name(*version)
             later = [w for w in self.words if w is not word and (w.answered_at or self.baton.now) >= word.called_at]
@@ -276,7 +276,7 @@ class Rules:
                 if began < word.called_at or began > self.baton.now - 0.05:
                     self.wrong("a stop is answered while the query runs", f"{name} {outcome.outcome}")
 
-    def _started(self, word: Word) -> None:
+    def _started(self, word: OperatorRequest) -> None:
         about = {step.table for run in self._open_runs() for step in run.steps}
         for version in word.outcomes:
             stops = [w for w in self.words if w.act == "stop" and w.covers(version)]
@@ -290,7 +290,7 @@ class Rules:
                     if row.wanted == WantedState.STOPPED:
                         self.wrong("a start that was answered is undone", f"{query_name(*version)}: {_told(word)}")
 
-    def _refused(self, word: Word) -> None:
+    def _refused(self, word: OperatorRequest) -> None:
         """Check that a refused restart left the old query running, as all grounds for refusal are checked before it.
 
         Exempt are grounds that cannot be checked before: a refusal by Spark, a server that dies meanwhile, and whatever
@@ -367,7 +367,7 @@ class Rules:
             for w in self.words
         )  # fmt: skip
 
-    def _step(self, word: Word) -> Any:
+    def _step(self, word: OperatorRequest) -> Any:
         run = self.ledger.run(word.run) if self.ledger is not None else None
         plan = self.plans.get(run.plan_hash) if run is not None else None
         return next((step for step in plan.steps if step.n == word.step), None) if plan is not None else None
@@ -486,7 +486,7 @@ class Rules:
             return self.ledger.deployment(table, version)
 
 
-def _told(word: Word) -> str:
+def _told(word: OperatorRequest) -> str:
     asked = f"{word.act} {' '.join(word.names)} by {word.by}, asked {word.called_at:.1f}"
     return f"{asked}, answered {word.answered_at or 0:.1f}"
 

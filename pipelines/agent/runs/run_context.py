@@ -19,7 +19,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
-from state.operator_commands import WordRow
+from state.operator_commands import LatestCommandRow
 from state.plans import local_time
 
 
@@ -85,7 +85,7 @@ class RunContext:
         """Whether a swap that is not done may have moved some of its pointers, by step number."""
         self.waits: dict[int, float] = {}
         """When each step began to wait for a matching batch, in seconds of `AgentContext.monotonic`, by step number."""
-        self._rested: dict[tuple[str, int], WordRow | None] = {}
+        self._rested: dict[tuple[str, int], LatestCommandRow | None] = {}
         """The command that a run's start replaced, to be restored if the start is refused, by query name and serial."""
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
@@ -103,14 +103,14 @@ class RunContext:
         No step may then start it or let it serve.
         """
         locks, ledger = self.agent.locks, self.agent.ledger
-        waits = locks.has_unrecorded_stop((table, version), after=ledger.run_word(self.id).serial)
+        waits = locks.has_unrecorded_stop((table, version), after=ledger.command_stamp_of_run(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
         """Describe who stopped a table and when, if the ledger records it, and how the run can continue."""
-        word = self.agent.ledger.stopped_during(self.id, table, version)
-        who = f"{word.actor} at {local_time(word.at)}" if word else "an operator"
-        retry, cancel = (f"headgate runs {word} {self.id}" for word in ("retry", "cancel"))
+        stop = self.agent.ledger.stopped_during(self.id, table, version)
+        who = f"{stop.actor} at {local_time(stop.at)}" if stop else "an operator"
+        retry, cancel = (f"headgate runs {verb} {self.id}" for verb in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
@@ -140,12 +140,12 @@ class RunContext:
         `before` returns whether it has stopped a running query; `after_stop` is set if the caller has already done so.
         If the start is refused, a version that was meant to stay stopped does so.
         """
-        key, word = (step.table, step.version), self.agent.ledger.run_word(self.id)
+        key, stamp = (step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
         if self._is_to_rest(self.deployed(step)):
             # A second attempt of this start finds the version wanted running.
-            self._rested[name, word.serial] = self.agent.ledger.word(name)
-        if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, word):
+            self._rested[name, stamp.serial] = self.agent.ledger.latest_command(name)
+        if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, stamp):
             return StepFailed(step.n, self.stopped_words(*key))
         try:
             after_stop = before(self.deployed(step)) or after_stop
@@ -155,17 +155,17 @@ class RunContext:
             raise
         except NotRecorded:
             # It runs.
-            self._rested.pop((name, word.serial), None)
+            self._rested.pop((name, stamp.serial), None)
             raise
-        self._rested.pop((name, word.serial), None)
-        self.agent.locks.started((name,), word.serial)
+        self._rested.pop((name, stamp.serial), None)
+        self.agent.locks.started((name,), stamp.serial)
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
         """Undo a refused or abandoned start command, so that a version that was meant to stay stopped does so."""
-        name, word = query_name(step.table, step.version), self.agent.ledger.run_word(self.id)
-        if (name, word.serial) in self._rested:
-            self.agent.ledger.take_back(step.table, step.version, word, self._rested[name, word.serial])
+        name, stamp = query_name(step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
+        if (name, stamp.serial) in self._rested:
+            self.agent.ledger.take_back(step.table, step.version, stamp, self._rested[name, stamp.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
         """Restart a version that the step has stopped to no purpose, unless it was meant to stay stopped."""

@@ -40,7 +40,7 @@ from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give
 from pipelines.agent.runs.run_ends import end_of, end_unexecutable, late_command_events
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.row_types import AuditRow, EventRow
-from state.runs import RunWordRow, control_of
+from state.runs import RunCommandRow, control_of
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class OpenRuns:
     def resume_open(self) -> None:
         """Resume runs that are open or have pending commands, except those that are stuck on an internal error."""
         left = [row.id for row in self._agent.ledger.open_runs()]
-        for run_id in (*left, *self._agent.ledger.runs_with_words()):
+        for run_id in (*left, *self._agent.ledger.runs_with_commands()):
             if run_id not in self._broken:
                 self.drive(run_id)
 
@@ -79,9 +79,11 @@ class OpenRuns:
             if run_id not in self._woken:
                 self._begin(run_id, threading.Event())
 
-    def tell(self, run_id: str, word: OperatorControl) -> None:
-        """Record an operator's command and wake its run. If `tell_run` raises an error, the command has no effect."""
-        self._agent.ledger.tell_run(run_id, word, at=self._agent.clock(), drawn=self._agent.locks.newest_serial())
+    def tell(self, run_id: str, command: OperatorControl) -> None:
+        """Record an operator's command and wake its run. If that raises an error, the command has no effect."""
+        self._agent.ledger.put_run_command(
+            run_id, command, at=self._agent.clock(), drawn=self._agent.locks.newest_serial()
+        )
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
@@ -148,8 +150,8 @@ class OpenRuns:
         except Exception as error:
             why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
             log.error("run %s cannot be executed", run_id, exc_info=error)
-            words = self._agent.ledger.run_words(run_id)
-            end_unexecutable(self._agent, row, f"the agent cannot execute this run: {why}", words)
+            commands = self._agent.ledger.run_commands(run_id)
+            end_unexecutable(self._agent, row, f"the agent cannot execute this run: {why}", commands)
 
 
 class RunDriver:
@@ -180,14 +182,14 @@ class RunDriver:
             self._woken.clear()
             waiting = self._retrying(self._waiting)
             # The others are kept until they can be carried out.
-            heard = tuple(word for word in waiting if not is_early(self._run, control_of(word)))
-            if any(word.act == "retry" for word in heard):
+            heard = tuple(command for command in waiting if not is_early(self._run, control_of(command)))
+            if any(command.act == "retry" for command in heard):
                 self._retrying(partial(stop_failed, self._agent, self._row))
             run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
                 # Before the run is closed, so that the reconciler finds them if the agent dies in between.
-                since = next(word.statement_serial for word in heard if word.act == "cancel")
+                since = next(command.statement_serial for command in heard if command.act == "cancel")
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
                         given_up += self._retrying(partial(give_up, self._agent, intent.versions, since=since))
@@ -244,9 +246,9 @@ class RunDriver:
                 run = run.put(progress.become(StepState.DONE, found.note))
         return run
 
-    def _waiting(self) -> tuple[RunWordRow, ...]:
+    def _waiting(self) -> tuple[RunCommandRow, ...]:
         """Return the accepted commands that have not been carried out yet, oldest first."""
-        return self._agent.ledger.run_words(self._row.id)
+        return self._agent.ledger.run_commands(self._row.id)
 
     def _wait(self) -> None:
         """Wait until the gates are due for another check or an operator's command arrives."""
@@ -263,7 +265,7 @@ class RunDriver:
             if self._agent.stopping.is_set():
                 return StepPutOff(step.n, said)
             try:
-                if any(word.act in ("pause", "cancel") for word in self._waiting()):
+                if any(command.act in ("pause", "cancel") for command in self._waiting()):
                     return self._left(step, StepPutOff(step.n, f"not done yet: {said}" if said else ""))
                 self._agent.faults.pass_by(f"effect {step.n} {step.do}")
                 evidence = self._executor.perform(step)
@@ -297,7 +299,7 @@ class RunDriver:
         except Exception as error:
             return self._left(step, _unforeseen(step, error))
 
-    def _put(self, run: Run, heard: Iterable[RunWordRow] = ()) -> bool:
+    def _put(self, run: Run, heard: Iterable[RunCommandRow] = ()) -> bool:
         """Record changed steps, the commands carried out and their events, before acting on the changes.
 
         Waits for the ledger. Returns False, without writing, if the run was ended or retried in the meantime.
@@ -316,7 +318,7 @@ class RunDriver:
         for label in moved:
             self._agent.faults.pass_by(f"before {label}")
         written = True
-        serials = tuple(word.serial for word in heard)
+        serials = tuple(command.serial for command in heard)
         if rows or serials or after.state != self._row.state:
             written = self._retrying(
                 lambda: self._agent.ledger.advance_run(

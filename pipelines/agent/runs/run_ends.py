@@ -19,7 +19,7 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext, event_row
 from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
-from state.runs import RunWordRow, control_of
+from state.runs import RunCommandRow, control_of
 
 
 def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
@@ -29,27 +29,27 @@ def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
     return replace(event, state=run.state, cause=EventCause.RUN, by=run.id), audited
 
 
-def dropped_command_event(run_id: str, state: str, word: RunWordRow, at: float, why: str = "") -> EventRow:
+def dropped_command_event(run_id: str, state: str, command: RunCommandRow, at: float, why: str = "") -> EventRow:
     """Return the event for an operator command that was not carried out because the run is in `state`."""
-    summary = f"the command to {word.act} run {run_id} was not carried out: the run is {state}"
-    return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {word.actor}", why))))
+    summary = f"the command to {command.act} run {run_id} was not carried out: the run is {state}"
+    return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {command.actor}", why))))
 
 
-def late_command_events(before: Run, after: Run, words: Iterable[RunWordRow], at: float) -> tuple[EventRow, ...]:
+def late_command_events(before: Run, after: Run, commands: Iterable[RunCommandRow], at: float) -> tuple[EventRow, ...]:
     """Return the events that inform the authors of commands that these arrived too late to have an effect."""
     told = []
-    for word in words:
-        if word.act == "skip":
-            if (found := after.step(word.step)).state is not StepState.SKIPPED:
+    for command in commands:
+        if command.act == "skip":
+            if (found := after.step(command.step)).state is not StepState.SKIPPED:
                 what = f"{act_words(found.step.do)} {found.step.table}".strip()
                 why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
-                summary = f"step {word.step} of run {after.id}, {what}, was not skipped: {why}"
-                told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
-        elif before.state not in HEARD_IN[word.act]:
-            told.append(dropped_command_event(after.id, after.state, word, at))
-        elif word.act == "swap" and not _has_ended_a_hold(before, after):
+                summary = f"step {command.step} of run {after.id}, {what}, was not skipped: {why}"
+                told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {command.actor}"))
+        elif before.state not in HEARD_IN[command.act]:
+            told.append(dropped_command_event(after.id, after.state, command, at))
+        elif command.act == "swap" and not _has_ended_a_hold(before, after):
             summary = f"the command to swap run {after.id} was not carried out: nothing was held any more"
-            told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {word.actor}"))
+            told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {command.actor}"))
     return tuple(told)
 
 
@@ -58,19 +58,19 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
     return any(before.step(n).state is not StepState.DONE for n in ended)
 
 
-def end_unexecutable(agent: AgentContext, row: RunRow, why: str, words: Sequence[RunWordRow]) -> None:
+def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Sequence[RunCommandRow]) -> None:
     """End a run as failed, or as cancelled if one of the commands is a cancel. Both release the run's tables.
 
     A run that is done or cancelled is not changed. A failed run can be retried by any Headgate version that can read
     it, and cancelled by any version. The run's versions are locked, so that no step is in progress and none begins
     afterwards; raises Busy if a step takes too long. Pending commands are deleted, with an event for each author, so
-    that only a later command resumes the run. A cancel that is not among `words` is kept, and is carried out next if
+    that only a later command resumes the run. A cancel that is not among `commands` is kept, and is carried out next if
     the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
         row = agent.ledger.run(row.id) or row
-        heard = [word for word in words if word.act == "cancel" and row.state in HEARD_IN["cancel"]]
+        heard = [command for command in commands if command.act == "cancel" and row.state in HEARD_IN["cancel"]]
         if heard:
             steps, state, why = _cancelled(agent, row, heard[0]), RunState.CANCELLED, ""
         elif row.ended_at is None:
@@ -84,13 +84,13 @@ def end_unexecutable(agent: AgentContext, row: RunRow, why: str, words: Sequence
             state=state.value,
             ended_at=now if ends else row.ended_at,
             steps=[step for step in steps if step not in row.steps],
-            heard=[word.serial for word in heard],
+            heard=[command.serial for command in heard],
             told=end_of(replace(row, state=state.value), now, why) if ends else (),
-            dropped=lambda word: dropped_command_event(row.id, state, word, now, why),
+            dropped=lambda command: dropped_command_event(row.id, state, command, now, why),
         )
     if not written and row.ended_at is None:
         # Its thread has recorded something meanwhile, such as a pause.
-        end_unexecutable(agent, row, why, words)
+        end_unexecutable(agent, row, why, commands)
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
@@ -104,7 +104,7 @@ def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]
     return tuple(steps)
 
 
-def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[StepRow, ...]:
+def _cancelled(agent: AgentContext, row: RunRow, command: RunCommandRow) -> tuple[StepRow, ...]:
     """Stop the versions that a run has started, and undo its unfinished steps, as far as their rows allow.
 
     Returns the steps' new rows. A step of a kind or state that only newer Headgate versions know is cancelled but not
@@ -113,10 +113,10 @@ def _cancelled(agent: AgentContext, row: RunRow, word: RunWordRow) -> tuple[Step
     rows = _with_recorded_swap(agent, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
     steps = tuple(StepProgress(_step(row, step), StepState(step.state), step.tries) for step in known)
-    run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (control_of(word),))
+    run, intents = advance_run(recover_run(Run(row.id, RunState(row.state), steps)), (control_of(command),))
     for intent in intents:
         if isinstance(intent, AbortVersions):
-            abort(agent, row.id, give_up(agent, intent.versions, since=word.statement_serial))
+            abort(agent, row.id, give_up(agent, intent.versions, since=command.statement_serial))
     call_off_starts(agent, row)
     undo_cancelled(agent, run)
     after = {p.step.n: p for p in run.steps}

@@ -34,7 +34,7 @@ from pipelines.agent.statements.deployment_lifecycle import mark_stopped, overta
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal, JournalledStop
-from state.operator_commands import Word, WordRow
+from state.operator_commands import CommandStamp, LatestCommandRow
 from state.registry import TableAct
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,9 @@ class StatementControl:
         Before the first call to Spark, the request is recorded for all of them.
         """
         found = self._stoppable(names)
-        word = Word(self._agent.locks.stop(names), by, self._agent.clock())
-        recorded = self._intend(names, word)
-        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, word, arrived=arrived), found)
+        stamp = CommandStamp(self._agent.locks.stop(names), by, self._agent.clock())
+        recorded = self._intend(names, stamp)
+        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, stamp, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
             self._record(found, outcomes, by)
         return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
@@ -113,11 +113,11 @@ class StatementControl:
 
         If there is only one version, its error is raised instead.
         """
-        word = Word(self._agent.locks.start(), by, self._agent.clock())
+        stamp = CommandStamp(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
             try:
-                started = self._start_one(deployment, word, done=done, whole=deployment.table in names)
+                started = self._start_one(deployment, stamp, done=done, whole=deployment.table in names)
                 outcomes.append(replace(started, took_ms=_since(arrived)))
             except HeadgateError as error:
                 if len(found) == 1:
@@ -127,7 +127,7 @@ class StatementControl:
                 outcomes.append(ActOutcome(deployment.table, deployment.version, not_done, None, took_ms, error=error))
         return tuple(outcomes)
 
-    def _start_one(self, found: Deployment, word: Word, *, done: ActResult, whole: bool) -> ActOutcome:
+    def _start_one(self, found: Deployment, stamp: CommandStamp, *, done: ActResult, whole: bool) -> ActOutcome:
         """Start one version, after stopping it if `done` is RESTARTED. `whole` also ends a stop of the version's table.
 
         Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
@@ -135,34 +135,36 @@ class StatementControl:
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is ActResult.STARTED else "restart"
-        with self._held(found, f"what {word.actor} has {done}") as deployment:
+        with self._held(found, f"what {stamp.actor} has {done}") as deployment:
             runs = done is ActResult.STARTED and self._runs(deployment)
             rests = deployment.wanted == WantedState.STOPPED or agent.locks.has_unrecorded_stop(key)
-            before = agent.ledger.word(name)
-            if not agent.ledger.want_running(*key, word, TableAct(f"a {verb} by {word.actor}", word.at)):
+            before = agent.ledger.latest_command(name)
+            if not agent.ledger.want_running(*key, stamp, TableAct(f"a {verb} by {stamp.actor}", stamp.at)):
                 raise overtaken(deployment)
             try:
                 if not runs:
-                    self._begin(deployment, word, done=done)
+                    self._begin(deployment, stamp, done=done)
             except NotRecorded as error:
                 log.warning("%s was %s; it is recorded later: %s", name, done, error.summary)
             except (Refused, TryAgain) as error:
                 if rests:
                     # A refused start must not happen later by itself, once the pool is back.
-                    self._take_back(key, word, before, error)
+                    self._take_back(key, stamp, before, error)
                 raise
-            recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, word))
-            agent.locks.started((name, found.table) if whole and recorded else (name,), word.serial)
+            recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, stamp))
+            agent.locks.started((name, found.table) if whole and recorded else (name,), stamp.serial)
         if runs:
-            self._written(partial(self._say_unchanged, deployment, f"was already running: start by {word.actor}"))
+            self._written(partial(self._say_unchanged, deployment, f"was already running: start by {stamp.actor}"))
             return ActOutcome(*key, ActResult.RAN, None, 0.0, recorded)
         cause = EventCause.START if done is ActResult.STARTED else EventCause.RESTART
-        self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=word.actor))
+        self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=stamp.actor))
         return ActOutcome(*key, done, None, 0.0, recorded)
 
-    def _take_back(self, key: Version, word: Word, before: WordRow | None, error: HeadgateError) -> None:
+    def _take_back(
+        self, key: Version, stamp: CommandStamp, before: LatestCommandRow | None, error: HeadgateError
+    ) -> None:
         """Remove the command of a refused start from the ledger; raise NotTakenBack if the ledger cannot be written."""
-        if not self._written(partial(self._agent.ledger.take_back, *key, word, before)):
+        if not self._written(partial(self._agent.ledger.take_back, *key, stamp, before)):
             name = query_name(*key)
             raise NotTakenBack(
                 f"{error.summary}; the ledger still has {name} as wanted running: the agent starts it when possible",
@@ -178,18 +180,18 @@ class StatementControl:
             return False
         return True
 
-    def _begin(self, deployment: Deployment, word: Word, *, done: ActResult) -> None:
+    def _begin(self, deployment: Deployment, stamp: CommandStamp, *, done: ActResult) -> None:
         agent, key = self._agent, (deployment.table, deployment.version)
         self._fail_without_parents(deployment)
         stops_first = done is ActResult.RESTARTED and deployment.state not in AT_REST
         if done is ActResult.RESTARTED:
-            refuse_start(agent, deployment, stops=word.serial)
+            refuse_start(agent, deployment, stops=stamp.serial)
             # Its disk may be full.
             keep_record(agent, *key)
             if stops_first:
                 agent.ledger.update_deployment(*key, state=State.STOPPING)
             stop(agent, deployment)
-        start(agent, deployment, stops=word.serial, after_stop=stops_first)
+        start(agent, deployment, stops=stamp.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
         """Return whether a statement is running or starting, should be running, and has no unrecorded stop request."""
@@ -231,18 +233,18 @@ class StatementControl:
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
-    def _intend(self, names: tuple[str, ...], word: Word) -> Recorded:
+    def _intend(self, names: tuple[str, ...], stamp: CommandStamp) -> Recorded:
         """Record in the ledger, or else in the emergency journal, that tables or versions should no longer run."""
         try:
-            call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, word)
+            call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, stamp)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
-            entry = JournalledStop(word.serial, word.actor, word.at, names)
+            entry = JournalledStop(stamp.serial, stamp.actor, stamp.at, names)
             on_disk = self._emergency.append(entry, after=self._agent.locks.newest_start())
             return Recorded.JOURNAL if on_disk else Recorded.NOWHERE
-        self._agent.locks.recorded(names, word.serial)
+        self._agent.locks.recorded(names, stamp.serial)
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
@@ -250,7 +252,7 @@ class StatementControl:
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
-    def _stop_one(self, word: Word, deployment: Deployment, arrived: float) -> ActOutcome:
+    def _stop_one(self, stamp: CommandStamp, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once. If it was locked, stop it again once its lock is released, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
@@ -265,7 +267,7 @@ class StatementControl:
             held = key in self._agent.locks.held()
             stop(self._agent, deployment, seconds=STOP_S, calling=called)
             if held:
-                self._stop_after_holder(word, deployment, ends_at, called)
+                self._stop_after_holder(stamp, deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
             return came(ActResult.SENT if calls else ActResult.WAITS)
@@ -277,7 +279,7 @@ class StatementControl:
         return came(ActResult.RESTED if rested else ActResult.STOPPED)
 
     def _stop_after_holder(
-        self, word: Word, deployment: Deployment, ends_at: float, called: Callable[[], None]
+        self, stamp: CommandStamp, deployment: Deployment, ends_at: float, called: Callable[[], None]
     ) -> None:
         """Stop a version again after its lock is released, because the lock's holder may have started it.
 
@@ -289,7 +291,7 @@ class StatementControl:
 
         def stop_within(seconds: float) -> None:
             with self._agent.locks.holding(key, by="a stop", wait_s=seconds):
-                if not self._agent.locks.was_started_since(key, word.serial):
+                if not self._agent.locks.was_started_since(key, stamp.serial):
                     stop(self._agent, deployment, seconds=STOP_S, calling=called)
 
         try:
@@ -384,7 +386,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
                 # This serial was never issued, and no later command would ever have a higher one.
                 unreadable += (each.as_line(),)
                 continue
-            agent.ledger.stop_statements(each.names, Word(each.serial, each.actor, each.at))
+            agent.ledger.stop_statements(each.names, CommandStamp(each.serial, each.actor, each.at))
             agent.locks.recorded(each.names, each.serial)
             _tell(agent, journal, each)
             log.info("applied the stop of %s from the emergency journal", ", ".join(each.names))

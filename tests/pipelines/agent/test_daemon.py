@@ -23,7 +23,7 @@ from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import read_record
 from state.ledger import create_or_open
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 
 
 class Keeper:
@@ -136,7 +136,7 @@ class StoppedMeanwhile(Answering):
     def refuse(self, *_: Any) -> None:
         StoppedMeanwhile.asked += 1
         if StoppedMeanwhile.asked == 1:
-            self.ledger.stop_statements(["a"], Word(1, "bob", 1.0))
+            self.ledger.stop_statements(["a"], CommandStamp(1, "bob", 1.0))
         raise EngineRefused("the pool failed in this call and did not say why")
 
 
@@ -218,7 +218,7 @@ def test_the_last_changes_are_recorded_before_an_agent_ends(tmp_path: Path, monk
         serving.start()
         try:
             wait_until(lambda: recorded() == "running")
-            ledger.stop_statements(["a"], Word(1, "bob", 1.0))
+            ledger.stop_statements(["a"], CommandStamp(1, "bob", 1.0))
         finally:
             agent.end(pool=False)
             serving.join(60)

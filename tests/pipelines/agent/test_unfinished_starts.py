@@ -269,7 +269,7 @@ def test_a_restart_that_is_refused_leaves_what_an_operator_had_stopped_wanted_st
 ) -> None:
     deployed.locks.count_above(deployed.ledger.newest_serial())
     fast_lane(deployed).stop((C,), time.monotonic(), by="ana")
-    before = deployed.ledger.word("c@v1")
+    before = deployed.ledger.latest_command("c@v1")
     filtered = small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1")
     made = lane.plan(deployed, filtered, PlanRequest(tables=(C,)))
     assert [step.do for step in made.steps] == ["restart"]
@@ -278,7 +278,7 @@ def test_a_restart_that_is_refused_leaves_what_an_operator_had_stopped_wanted_st
     pool.refuse_table["c__v1"] = EngineRefused("the metastore is away", error_class="IO")
     assert lane.drive(deployed, run_id) == "failed"
     assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
-    assert deployed.ledger.word("c@v1") == before
+    assert deployed.ledger.latest_command("c@v1") == before
     assert lane.drive(deployed, run_id, OperatorControl("cancel", by="ana")) == "cancelled"
     ended = deployed.ledger.events()[0]
     assert (ended.summary, ended.detail) == (
@@ -342,8 +342,8 @@ def test_a_restart_that_its_run_gives_up_leaves_wanted_stopped_what_an_operator_
 
     def away(*_: Any, **__: Any) -> None:
         (run,) = deployed.ledger.open_runs()
-        if word and not deployed.ledger.run_words(run.id):
-            deployed.ledger.tell_run(run.id, OperatorControl(word, by="ana"), at=1.0)  # type: ignore[arg-type]  # One.
+        if word and not deployed.ledger.run_commands(run.id):
+            deployed.ledger.put_run_command(run.id, OperatorControl(word, by="ana"), at=1.0)  # type: ignore[arg-type]  # One.
         raise PoolUnreachable("the pool is silent")
 
     def wait(driver: RunDriver) -> None:
@@ -436,7 +436,7 @@ def test_no_run_continues_one_whose_cancel_was_accepted(deployed: AgentContext, 
     request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     failed = lane.submit(deployed, lane.plan(deployed, rebuilt, request))
     assert lane.drive(deployed, failed) == "failed"
-    deployed.ledger.tell_run(failed, OperatorControl("cancel", by="ana"), at=1.0)
+    deployed.ledger.put_run_command(failed, OperatorControl("cancel", by="ana"), at=1.0)
     with pytest.raises(UsageError, match=f"run {failed} is being cancelled by ana"):
         lane.submit(deployed, lane.plan(deployed, rebuilt, replace(request, continues=failed)))
 

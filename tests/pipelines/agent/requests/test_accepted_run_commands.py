@@ -88,7 +88,7 @@ def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, agent: 
     driven, starts = OpenRuns(agent), list(pool.starts)
     driven.resume_open()
     wait_until(lambda: state_of(agent, release) == "paused")
-    wait_until(lambda: not agent.ledger.run_words(release))
+    wait_until(lambda: not agent.ledger.run_commands(release))
     assert (pool.starts, pool.views) == (starts, SERVING)
     driven.tell(release, OperatorControl("resume"))
     wait_until(lambda: not driven._woken)
@@ -103,7 +103,7 @@ def test_words_that_were_answered_keep_their_order_over_a_kill(
     driven = OpenRuns(agent)
     driven.resume_open()
     wait_until(lambda: state_of(agent, release) == ends)
-    wait_until(lambda: not agent.ledger.run_words(release))
+    wait_until(lambda: not agent.ledger.run_commands(release))
     agent.stopping.set()
     wait_until(lambda: not driven._woken)
 
@@ -140,12 +140,12 @@ def test_a_command_is_carried_out_once(release: str, agent: AgentContext, pool: 
     asked(agent, release, "pause")
     row = agent.ledger.run(release)
     assert row is not None
-    (word,) = agent.ledger.run_words(release)
+    (word,) = agent.ledger.run_commands(release)
     heard = {"state": "paused", "ended_at": None, "steps": (), "heard": (word.serial,)}
     assert agent.ledger.advance_run(release, was="running", **heard)
-    assert not agent.ledger.run_words(release)
-    agent.ledger.tell_run(release, OperatorControl("resume"), at=1.0)
-    (later,) = agent.ledger.run_words(release)
+    assert not agent.ledger.run_commands(release)
+    agent.ledger.put_run_command(release, OperatorControl("resume"), at=1.0)
+    (later,) = agent.ledger.run_commands(release)
     assert later.serial > word.serial, "no serial is given twice"
     resumed(agent)
     assert state_of(agent, release) == "done"
@@ -154,13 +154,13 @@ def test_a_command_is_carried_out_once(release: str, agent: AgentContext, pool: 
 def test_a_retry_whose_tables_are_taken_is_reported_as_not_carried_out(
     failed: str, agent: AgentContext, pool: Any
 ) -> None:
-    agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    agent.ledger.put_run_command(failed, OperatorControl("retry", by="bob"), at=1.0)
     other = lane.submit(agent, lane.plan(agent, UPPER, REBUILD))
     driven = OpenRuns(agent)
     driven.drive(failed)
     wait_until(lambda: not driven._woken)
     assert (state_of(agent, failed), state_of(agent, other)) == ("failed", "running")
-    assert not agent.ledger.run_words(failed)
+    assert not agent.ledger.run_commands(failed)
     told = [event for event in agent.ledger.events() if "was not carried out" in event.summary]
     assert [event.summary for event in told] == [
         f"the command to retry run {failed} was not carried out: the run is failed"
@@ -187,17 +187,17 @@ def test_a_command_during_the_check_of_its_run_touches_no_version_of_a_continuin
     stale = replace(row, continued_by="")
     refused = pytest.raises(Refused, match=f"^run {failed} was continued by run {next_run}$")
     with refused:
-        agent.ledger.tell_run(failed, OperatorControl(act, 1, "bob"), at=1.0)
+        agent.ledger.put_run_command(failed, OperatorControl(act, 1, "bob"), at=1.0)
     if act != "cancel":
         with refused:
             journal_retry(agent, stale, skipping=act == "skip", by="bob")
     resumed(agent)
-    assert (state_of(agent, failed), agent.ledger.run_words(failed)) == ("failed", ())
+    assert (state_of(agent, failed), agent.ledger.run_commands(failed)) == ("failed", ())
     assert (wanted_of(agent), pool.running) == (wanted, running)
 
 
 def test_a_continued_run_is_not_reopened_by_an_earlier_command(failed: str, agent: AgentContext, pool: Any) -> None:
-    agent.ledger.tell_run(failed, OperatorControl("retry", by="bob"), at=1.0)
+    agent.ledger.put_run_command(failed, OperatorControl("retry", by="bob"), at=1.0)
     after = lane.submit(agent, lane.plan(agent, UPPER, replace(REBUILD, continues=failed)))
     assert agent.ledger.advance_run(after, was="running", state="failed", ended_at=2.0, steps=())
     resumed(agent)
@@ -226,7 +226,7 @@ def test_no_command_takes_effect_after_a_cancel(act: str, release: str, agent: A
     with pytest.raises(UsageError, match=f"run {release} is being cancelled by "):
         asked(agent, release, act)
     asked(agent, release, "cancel")
-    assert [word.act for word in agent.ledger.run_words(release)] == ["cancel"]
+    assert [word.act for word in agent.ledger.run_commands(release)] == ["cancel"]
     resumed(agent)
     assert state_of(agent, release) == "cancelled"
 
@@ -239,7 +239,7 @@ def test_an_unrecorded_command_is_not_answered_as_accepted(
         raise LedgerUnavailable("the ledger is locked by another program")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "tell_run", locked)
+        patch.setattr(Ledger, "put_run_command", locked)
         with pytest.raises(LedgerUnavailable):
             asked(agent, release, act, runs=OpenRuns)
     resumed(agent)
@@ -257,7 +257,7 @@ def test_a_retry_or_skip_is_refused_if_its_run_was_cancelled_during_its_check(
     act = "skip" if skipping else "retry"
     with pytest.raises(UsageError, match=f"run {failed} is cancelled: there is nothing to {act}"):
         journal_retry(agent, seen, skipping=skipping, by="ana")
-    assert agent.ledger.run(failed) == after and not agent.ledger.run_words(failed)
+    assert agent.ledger.run(failed) == after and not agent.ledger.run_commands(failed)
 
 
 @pytest.mark.sampled
@@ -273,4 +273,4 @@ def test_a_command_without_meaning_for_an_ended_run_is_refused_with_its_state(
     with pytest.raises(UsageError, match=f"run {release} is {state}: there is nothing to {act}") as refused:
         asked(agent, release, act)
     assert refused.value.exit_code == 2
-    assert not agent.ledger.run_words(release)
+    assert not agent.ledger.run_commands(release)

@@ -10,7 +10,7 @@ from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 from core.model.errors import Stale
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 from state.registry import TableAct
 
 DEPLOY_A = PlanRequest(tables=(T("a"),), nonce="n")
@@ -21,10 +21,10 @@ WORSE = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 2")
 def act(desk: Desk, verb: str, table: str = "a") -> None:
     ledger, locks = desk.agent.ledger, desk.agent.locks
     if verb == "stop":
-        ledger.stop_statements([table], Word(locks.stop([table]), "eve", desk.now))
+        ledger.stop_statements([table], CommandStamp(locks.stop([table]), "eve", desk.now))
     else:
         act = TableAct(f"a {verb} by eve", desk.now)
-        assert ledger.want_running(T(table), 1, Word(locks.start(), "eve", desk.now), act)
+        assert ledger.want_running(T(table), 1, CommandStamp(locks.start(), "eve", desk.now), act)
 
 
 def hand_over(desk: Desk, request: PlanRequest, files: dict[str, str], **more: object) -> Plan:

@@ -56,7 +56,7 @@ def at(agent: AgentContext, where: str, act: Callable[[], object]) -> AgentConte
 
 def tell(agent: AgentContext, run_id: str, act: str) -> None:
     """Accept a command without notifying anybody."""
-    agent.ledger.tell_run(run_id, OperatorControl(act, by="bob"), at=1.0)
+    agent.ledger.put_run_command(run_id, OperatorControl(act, by="bob"), at=1.0)
 
 
 def step_of(agent: AgentContext, run_id: str, do: str) -> StepRow:
@@ -89,7 +89,7 @@ def test_a_pause_holds_while_a_swap_waits_for_the_pool(agent: AgentContext, pool
     assert step_of(agent, run_id, "swap").state == "waits"
     pool.reachable = True
     lane.tell(run_id, OperatorControl("pause"))
-    wait_until(lambda: not agent.ledger.run_words(run_id))
+    wait_until(lambda: not agent.ledger.run_commands(run_id))
     assert pool.views == SERVING
     lane.tell(run_id, OperatorControl("resume"))
     wait_until(lambda: state_of(agent, run_id) == "done")
@@ -205,7 +205,7 @@ def test_a_command_that_changes_nothing_does_not_report_an_end_again(word: str, 
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     assert drive(at(agent, "before start failed", lambda: tell(agent, run_id, word)), run_id) == "failed"
     assert drive(agent, run_id) == "failed"
-    assert ends_told(agent, run_id) == (1, 1) and not agent.ledger.run_words(run_id)
+    assert ends_told(agent, run_id) == (1, 1) and not agent.ledger.run_commands(run_id)
     assert drive(agent, run_id, OperatorControl("retry")) == "failed"
     assert ends_told(agent, run_id) == (2, 2)
 
@@ -230,7 +230,7 @@ def test_a_cancel_of_an_unreadable_run_does_not_change_an_earlier_end(
     before = agent.ledger.run(run_id)
     lane.resume_open()
     wait_until(lambda: not lane._woken)
-    assert agent.ledger.run(run_id) == before and not agent.ledger.run_words(run_id)
+    assert agent.ledger.run(run_id) == before and not agent.ledger.run_commands(run_id)
     assert {"a@v2", "b@v2", "c@v2"} <= set(pool.running)
 
 

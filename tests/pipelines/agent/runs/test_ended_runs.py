@@ -93,7 +93,7 @@ def accept(agent: AgentContext, run_id: str, act: str) -> None:
         agent.ledger.retry_run(run_id, serial=agent.locks.start(), by="ana", at=1.0)
     else:
         n = step_of(agent, run_id, "catch_up").n if act == "skip" else 0
-        agent.ledger.tell_run(run_id, OperatorControl(act, n, "ana"), at=1.0)
+        agent.ledger.put_run_command(run_id, OperatorControl(act, n, "ana"), at=1.0)
 
 
 @pytest.mark.parametrize("act", ["retry", "skip", "resume"])
@@ -102,7 +102,7 @@ def test_no_command_from_before_a_run_was_ended_resumes_it(act: str, agent: Agen
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     accept(agent, run_id, act)
     end(agent, run_id)
-    assert not agent.ledger.run_words(run_id)
+    assert not agent.ledger.run_commands(run_id)
     lane = OpenRuns(agent)
     lane.wake(run_id)
     wait_until(lambda: not lane._woken)
@@ -137,12 +137,12 @@ def test_a_cancel_given_before_a_run_was_ended_is_carried_out(agent: AgentContex
     lane.resume_open()
     wait_until(lambda: not lane._woken)
     assert (state_of(agent, run_id), pool.views) == ("cancelled", SERVING)
-    assert not agent.ledger.run_words(run_id)
+    assert not agent.ledger.run_commands(run_id)
 
 
 def let_words_be_read(agent: AgentContext, patch: pytest.MonkeyPatch, *, times: int) -> None:
     """Fail a run that polls for commands more than `times` times, which it might do forever."""
-    read, looks = agent.ledger.run_words, iter(range(times))
+    read, looks = agent.ledger.run_commands, iter(range(times))
     patch.setattr(type(agent.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
 
 
@@ -156,11 +156,11 @@ def test_an_ended_run_refuses_the_skip_of_a_begun_start(
     steps = [replace(s, state=states.get((s.do, s.table), "waits"), tries=1) for s in row.steps]
     start = next(step for step in steps if step.state == "gate")
     assert agent.ledger.advance_run(run_id, was="running", state="failed", ended_at=2.0, steps=steps)
-    agent.ledger.tell_run(run_id, OperatorControl("skip", start.n, "ana"), at=3.0)
+    agent.ledger.put_run_command(run_id, OperatorControl("skip", start.n, "ana"), at=3.0)
     with monkeypatch.context() as patch:
         let_words_be_read(agent, patch, times=5)
         assert drive(agent, run_id) == "failed"
-    assert not agent.ledger.run_words(run_id)
+    assert not agent.ledger.run_commands(run_id)
     told = [event.summary for event in agent.ledger.events() if "was not skipped" in event.summary]
     assert told == [f"step {start.n} of run {run_id}, start c, was not skipped: it waits"]
 

@@ -97,13 +97,13 @@ def test_the_end_of_a_freeze_moves_no_pointer_of_a_run_that_was_paused_meanwhile
 
     def thaw(driver: Any) -> None:
         freeze(deployed, on=False)
-        deployed.ledger.tell_run(run_id, OperatorControl("pause"), at=1.0)
+        deployed.ledger.put_run_command(run_id, OperatorControl("pause"), at=1.0)
         monkeypatch.setattr(run_driver.RunDriver, "_wait", look)
 
     def look(driver: Any) -> None:
         seen.append(dict(pool.views))
         if len(seen) == 3:
-            deployed.ledger.tell_run(run_id, OperatorControl("resume"), at=1.0)
+            deployed.ledger.put_run_command(run_id, OperatorControl("resume"), at=1.0)
 
     frozen_for(deployed, run_id, do, 1, monkeypatch, thaw)
     assert lane.drive(deployed, run_id) == "done"
@@ -117,7 +117,7 @@ def test_a_run_that_waits_for_the_end_of_a_freeze_is_cancelled(
     run_id = lane.submit(deployed, lane.plan(deployed, UPPER, REBUILD))
 
     def cancel(_: object) -> None:
-        deployed.ledger.tell_run(run_id, OperatorControl("cancel"), at=1.0)
+        deployed.ledger.put_run_command(run_id, OperatorControl("cancel"), at=1.0)
 
     frozen_for(deployed, run_id, "swap", 2, monkeypatch, cancel)
     assert lane.drive(deployed, run_id) == "cancelled"

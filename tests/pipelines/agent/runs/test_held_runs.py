@@ -147,7 +147,7 @@ def test_a_swap_confirmation_during_a_failing_hold_is_reported_as_not_carried_ou
         found = look(*given)
         monkeypatch.setattr(pointer_steps, "look_at_held", look)
         assert hold_of(agent, run_id) == "gate"
-        agent.ledger.tell_run(run_id, OperatorControl("swap", by="bob"), at=1.0)
+        agent.ledger.put_run_command(run_id, OperatorControl("swap", by="bob"), at=1.0)
         return found
 
     monkeypatch.setattr(pointer_steps, "look_at_held", look_and_be_told)

@@ -85,7 +85,7 @@ class Trial:
         return row.state
 
     def tell(self, word: OperatorControl) -> None:
-        self.agent.ledger.tell_run(self.run_id, word, at=1.0)
+        self.agent.ledger.put_run_command(self.run_id, word, at=1.0)
 
     def release(self) -> ReleaseState:
         row = self.agent.ledger.run(self.run_id)

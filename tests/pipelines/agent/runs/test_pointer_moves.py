@@ -274,7 +274,7 @@ def test_a_command_before_a_repeated_swap_treats_it_as_done_if_the_ledger_has_it
     word: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = begun(agent, pool)
-    tell = partial(agent.ledger.tell_run, run_id, OperatorControl(word, by="ana"), at=1.0)
+    tell = partial(agent.ledger.put_run_command, run_id, OperatorControl(word, by="ana"), at=1.0)
     read_locked_after_the_swap(agent, monkeypatch, tell)
     runs = run_driver.OpenRuns(agent)
     runs.drive(run_id)
@@ -293,7 +293,7 @@ def test_a_cancel_treats_a_recorded_swap_as_done_even_if_its_poll_failed(
 ) -> None:
     run_id, behind = begun(agent, pool), iter(["lag 7 rows"])
     monkeypatch.setattr(lane.OpenGate, "why_closed", staticmethod(lambda *_: next(behind, "")))
-    tell = partial(agent.ledger.tell_run, run_id, OperatorControl("cancel", by="ana"), at=1.0)
+    tell = partial(agent.ledger.put_run_command, run_id, OperatorControl("cancel", by="ana"), at=1.0)
     read_locked_after_the_swap(agent, monkeypatch, tell)
     assert lane.drive(agent, run_id) == "cancelled"
     assert [step.state for step in row_of(agent, run_id).steps if step.do == "swap"] == ["done"]

@@ -150,7 +150,7 @@ def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
     for word in words.split():
         # No words are accepted after a cancel.
         with suppress(UsageError):
-            agent.ledger.tell_run(run_id, OperatorControl(word, by="bob"), at=1.0)
+            agent.ledger.put_run_command(run_id, OperatorControl(word, by="bob"), at=1.0)
     driven.wake(run_id)
     assert ended(agent, run_id) == ("cancelled" if "cancel" in words else "done")
     # The replaced versions are soaking.

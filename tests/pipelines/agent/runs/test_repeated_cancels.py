@@ -16,7 +16,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_ends
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statement_locks import StatementLocks
-from state.operator_commands import Word
+from state.operator_commands import CommandStamp
 from state.registry import TableAct
 from tests.pipelines.agent.runs.test_commands_during_runs import REBUILD, UPPER, at, state_of, tell
 from tests.pipelines.agent.runs.test_run_driver import (
@@ -98,7 +98,7 @@ def test_a_cancel_stops_starts_accepted_before_it_and_recorded_after_it(
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel_while_a_start_waits_for_its_version() -> None:
-        ana = Word(agent.locks.start(), "ana", 1.0)
+        ana = CommandStamp(agent.locks.start(), "ana", 1.0)
         with monkeypatch.context() as unheard:
             unheard.setattr(OpenRuns, "wake", lambda *_: None)
             OpenRuns(agent).tell(run_id, OperatorControl("cancel", by="bob"))
@@ -152,7 +152,7 @@ def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_a
 
     def start_once(*given: Any) -> None:
         if not started:
-            ana = Word(agent.locks.start(), "ana", 1.0)
+            ana = CommandStamp(agent.locks.start(), "ana", 1.0)
             started.append(agent.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0)))
             raise LedgerUnavailable("the ledger is locked")
         undo(*given)

@@ -118,7 +118,7 @@ def test_a_skip_that_is_too_late_is_reported_in_the_transaction_that_consumes_it
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     assert drive(agent, run_id) == "failed"
     n = step_of(agent, run_id, "start").n
-    agent.ledger.tell_run(run_id, OperatorControl("skip", n, "ana"), at=3.0)
+    agent.ledger.put_run_command(run_id, OperatorControl("skip", n, "ana"), at=3.0)
     writes = type(agent.ledger).advance_run
 
     def and_die(*given: Any, **more: Any) -> None:
@@ -144,7 +144,7 @@ def test_a_cancel_at_the_moment_of_the_runs_end_is_reported_as_not_carried_out(a
     last = row.steps[-1]
     assert drive(at(agent, f"before {last.do} done", lambda: tell(agent, run_id, "cancel")), run_id) == "done"
     next_agent(agent)
-    assert not agent.ledger.run_words(run_id)
+    assert not agent.ledger.run_commands(run_id)
     assert told(agent, "not carried out") == [
         (f"the command to cancel run {run_id} was not carried out: the run is done", "asked for by bob")
     ]
@@ -171,7 +171,7 @@ def test_a_command_overtaken_by_an_outside_end_is_reported_to_its_author(
     assert told(agent, "not carried out") == [
         (f"the command to {act} run {release} was not carried out: the run is failed", f"asked for by ana; {WHY}")
     ]
-    assert not agent.ledger.run_words(release)
+    assert not agent.ledger.run_commands(release)
 
 
 def test_a_command_given_during_an_outside_end_is_reported_to_its_author(
@@ -210,8 +210,8 @@ def test_no_end_is_reported_of_a_run_that_was_retried_meanwhile(
 ) -> None:
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
     assert drive(agent, release) == "failed"
-    agent.ledger.tell_run(release, OperatorControl("retry", by="bob"), at=1.0)
-    row, words = agent.ledger.run(release), agent.ledger.run_words(release)
+    agent.ledger.put_run_command(release, OperatorControl("retry", by="bob"), at=1.0)
+    row, words = agent.ledger.run(release), agent.ledger.run_commands(release)
     assert row is not None
     read = type(agent.ledger).run
 
@@ -225,7 +225,7 @@ def test_no_end_is_reported_of_a_run_that_was_retried_meanwhile(
     end_unexecutable(agent, row, WHY, words)
     assert state_of(agent, release) == "running"
     assert told(agent, "not carried out") == []
-    assert [word.act for word in agent.ledger.run_words(release)] == ["retry"]
+    assert [word.act for word in agent.ledger.run_commands(release)] == ["retry"]
 
 
 def test_a_run_that_hits_a_bug_is_reported_as_halted_once_each_time(

@@ -96,7 +96,7 @@ def submit(agent: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -
 
 def drive(agent: AgentContext, run_id: str, *words: OperatorControl) -> str:
     for word in words:
-        agent.ledger.tell_run(run_id, word, at=1.0)
+        agent.ledger.put_run_command(run_id, word, at=1.0)
     row = agent.ledger.run(run_id)
     assert row is not None
     RunDriver(agent, row, threading.Event()).drive()

@@ -163,7 +163,7 @@ def test_an_abandoned_comparison_ends_and_lets_the_next_one_run(
     elif act == "agent":
         served.stopping.set()
     else:
-        served.ledger.tell_run(run, OperatorControl(act, step_of(served, run).n), at=1.0)
+        served.ledger.put_run_command(run, OperatorControl(act, step_of(served, run).n), at=1.0)
     thread.join(10)
     assert not thread.is_alive() and len(pool.ended_reads) == 1 and len(pool.compared) == 1, "ended on the server too"
     driven.join(10)
@@ -182,7 +182,7 @@ def test_a_comparison_that_is_ended_while_it_waits_for_another_never_begins(serv
         driven.start()
         wait_until(lambda: step_of(served, run).note == "comparing")
         (thread,) = (one for one in threading.enumerate() if one.name == "validate a")
-        served.ledger.tell_run(run, OperatorControl("cancel"), at=1.0)
+        served.ledger.put_run_command(run, OperatorControl("cancel"), at=1.0)
         thread.join(10)
         assert not thread.is_alive() and not pool.compared
     driven.join(10)
