@@ -1,4 +1,4 @@
-"""Compares desired and actual states every second: records which statements have ended, and restarts lost ones."""
+"""Compares desired and actual states every second; records which statements have ended, and restarts lost ones."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ from state.emergency_journal import EmergencyJournal
 log = logging.getLogger(__name__)
 
 UNKNOWN_TOLD = 10
-"""Maximum number of unknown queries that are reported per round."""
+"""Maximum number of unknown queries reported per round."""
 
 _LONGEST_NAME = 140
 """Maximum length of a displayed query name; Headgate's own names are shorter."""
@@ -55,7 +55,10 @@ _LONGEST_NAME = 140
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """Registry, locks and stops as they were before the pool was queried, to detect changes made during a round."""
+    """Snapshot of registry, locks and stop requests from before the pool was queried.
+
+    It shows what has changed during a round.
+    """
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
@@ -86,7 +89,7 @@ class Reconciler:
         self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Fill the pool's catalog from the registry, and watch queries that are already running for their end."""
+        """Fill the pool's catalog from the registry, and watch running queries for their end."""
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
@@ -98,10 +101,11 @@ class Reconciler:
         apply_journal(self.agent, self.emergency)
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
-        """Run one round: compare the registry, as it was before the pool was queried, with the pool's queries.
+        """Compare the registry with the pool's queries, and correct the differences.
 
-        Versions that were started or stopped since then are left to the next round. An error in one statement does not
-        affect the others. Starts and stops run in parallel.
+        `before` is the registry from before the pool was queried; versions that were started or stopped since then are
+        left to the next round. `ended` are queries that have ended since the last round. An error in one statement does
+        not affect the others. Starts and stops run in parallel.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -135,10 +139,7 @@ class Reconciler:
         self._with_lock(deployment, act)
 
     def _with_lock(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Lock a statement and perform an action on it. An error is recorded for this statement only.
-
-        If the statement is locked or its row has changed since the pool was queried, it is left to the next round.
-        """
+        """Skip a statement that is locked, or whose row has changed since the pool was queried."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -183,10 +184,11 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
-        """Stop a query with an unrecorded run id, whose SQL or checkpoint may be outdated, and restart its statement.
+        """Stop a query whose run id is not in the registry, and restart its statement.
 
-        The query's start was interrupted or answered too late. If this agent started the query for the current row, the
-        query continues and its run id is recorded. The query of a failed statement is stopped without a restart.
+        Its start was interrupted or answered too late, so its SQL or checkpoint may be outdated. A query that this
+        agent started for the current row continues, and its run id is recorded. The query of a failed statement is
+        stopped without a restart.
         """
         said = "a query was active under a run id that was not recorded"
         if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
@@ -197,7 +199,7 @@ class Reconciler:
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
-        """Handle a statement without a query: record that it stopped or failed, or restart it if its query was lost."""
+        """Record that a statement without a query stopped or failed, or restart it if its query was lost."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 if upserts(deployment):
@@ -226,7 +228,7 @@ class Reconciler:
             self.agent.event(EventKind.STATE, "stays stopped: the run that was to start it has ended", about=key)
 
     def _was_cut_off(self, deployment: Deployment) -> bool:
-        """Return whether an agent was killed between recording an operator's start request and performing it.
+        """True if an agent was killed between recording an operator's start request and performing it.
 
         Starts requested by a run are left to that run, and are cancelled if the run has finished.
         """
@@ -234,7 +236,7 @@ class Reconciler:
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
-        """Restart a failed serving statement once its full disk has space again; return whether it was restarted."""
+        """Restart a failed serving statement once its full disk has space again; return True if it was restarted."""
         key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
@@ -249,10 +251,7 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """Return whether an ended statement may restart after a transient error or a change of tracked columns.
-
-        If it may, an event is recorded.
-        """
+        """True if an ended statement may restart, after a transient error or a change of tracked columns."""
         key = (deployment.table, deployment.version)
         if ended_to_track_columns(deployment, over.error_class):
             self.agent.state_event(deployment, State.STARTING, detail=over.error)
@@ -266,8 +265,8 @@ class Reconciler:
     ) -> None:
         """Restart a statement from its checkpoint and record why.
 
-        After `headgate down`, the restart is recorded as a resumption. `late` is the run id of an existing query with
-        the same name. If the start returns this query, it continues. Raises TryAgain if the next round may succeed, and
+        After `headgate down`, the restart is recorded as a resumption. `late` is the run id of an active query of the
+        statement; the query continues if the start returns it. Raises TryAgain if the next round may succeed, and
         NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
@@ -303,14 +302,13 @@ class Reconciler:
             fail(self.agent, deployment, type(error).__name__, error.sentence)
 
     def _refuse_without_tables(self, deployment: Deployment) -> None:
-        """Raise TryAgain if a table that a statement writes or reads may be missing from the catalog."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if lacking := self.catalog.lacking(key):
                 name = self.agent.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, {lacking}")
 
     def _stop_again(self, deployment: Deployment) -> None:
-        """Stop a query that should not be running, because its stop was not confirmed or was overtaken by a restart."""
+        """Stop a query whose earlier stop was not confirmed or was overtaken by a restart."""
         stop(self.agent, deployment)
         mark_stopped(self.agent, deployment)
         if deployment.error:
@@ -351,7 +349,6 @@ class Reconciler:
             self.agent.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
-        """Report active queries that are not in the registry, and stop those of deleted versions."""
         unknown = sorted(set(active) - {query_name(d.table, d.version) for d in deployments})
         if not unknown:
             return
@@ -367,7 +364,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """Stop the query of a deleted version that a delayed start call has created."""
+        """A delayed start call can create a query for a version that is already deleted."""
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -383,11 +380,11 @@ class Reconciler:
 
 
 USUAL_S = 900.0
-"""Period, in seconds, whose batches determine the typical duration."""
+"""Period, in seconds, whose batches determine a statement's typical batch duration."""
 
 
 def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> Sentence | None:
-    """Return why an active query is overdue with its progress report, or None if it is not."""
+    """Return why an active query's progress report is overdue, or None if it is not."""
     trigger = trigger_s(deployment.trigger)
     if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
         return None
@@ -416,7 +413,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
 
 
 def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
-    """Return the state of a checkpoint, or None if there is none or its folder is currently unreachable."""
+    """Return the state of a version's checkpoint, or None if there is none or its folder is unreachable."""
     try:
         return agent.files.read(deployment.checkpoint)
     except TryAgain:
@@ -424,6 +421,6 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a batch is planned but not committed. Return False if the checkpoint is unreachable."""
+    """True if a batch is planned but not committed; False if the checkpoint is unreachable."""
     found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

@@ -323,7 +323,6 @@ class PoolSupervisor:
         return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
-        """Record a warning that the server closes idle sessions and their queries, for example while no agent runs."""
         summary = (
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )
@@ -333,21 +332,20 @@ class PoolSupervisor:
             self._ledger.add_event(event)
 
     def _lost(self, session: "Session") -> None:
-        """Drop the connection after the pool has lost the session and all of its queries."""
         current = self._open
         if current is not None and session is current.session:
             self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
-        """Drop the open connection; if `session` is given, only if the connection still uses that session."""
+        """If `session` is given, drop the connection only if it still uses that session."""
         current = self._open
         if current is not None and session in (None, current.session):
             self._open = self._restored = None
             current.close()
 
     def _say(self, state: str, detail: str) -> None:
-        """Record the pool's state in the ledger. If the ledger is unavailable, the next call records it."""
+        """If the ledger is unavailable, the next call records the state."""
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
@@ -356,21 +354,20 @@ class PoolSupervisor:
 
 
 def _sentence(what: str, last_words: str) -> str:
-    """Append a server's last log lines, if any, to a description."""
     return "; ".join(part for part in (what, f"its log ends: {last_words}" if last_words else "") if part)
 
 
 WINDOW_S = 600.0
-"""Period in seconds within which starts of a pool are counted, to limit them."""
+"""Period, in seconds, in which starts of a pool are counted."""
 
 AT_ONCE = 3
-"""Number of starts of a pool that need no pause before the next one."""
+"""Number of starts within `WINDOW_S` before pauses begin."""
 
 LIMIT = 8
-"""After this many starts within `WINDOW_S`, the pool is not started again until an operator asks for it."""
+"""Number of starts within `WINDOW_S` after which only an operator can start the pool again."""
 
 FIRST_PAUSE_S = 2.0
-"""Seconds before the first delayed start of a pool; the pause doubles for each further start."""
+"""Pause, in seconds, before the first delayed start of a pool; it doubles for each further start."""
 
 
 class StartBackoff:
@@ -382,12 +379,12 @@ class StartBackoff:
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the pool was started too often to be started automatically again."""
+        """True if the pool was started too often to be started again automatically."""
         return self._count() >= LIMIT
 
     @property
     def pause_s(self) -> float:
-        """Return the number of seconds to wait before the next start."""
+        """Return the number of seconds to wait before the next start; 0 if the pool may be started now."""
         count = self._count()
         if count < AT_ONCE:
             return 0.0
@@ -411,7 +408,7 @@ UNKNOWN_S = 15.0
 
 
 class PoolEvents:
-    """Records the outages of a pool as events: one when an outage is noticed, and one when it is over.
+    """Records the outages of a pool as events: one at the start and one at the end of each outage.
 
     The first start and a requested end are not outages. Events are kept in memory while the ledger is unavailable.
     """
@@ -425,10 +422,10 @@ class PoolEvents:
         self._monotonic = monotonic
         self._clock = clock
         self._gone_at: float | None = None
-        """Start of the current outage; None outside of an outage."""
+        """Start of the current outage, in monotonic seconds; None if there is no outage."""
         self._silent_at: float | None = None
         self._lost_queries = False
-        """Whether the pool has a new server or session since it was last up, so that all queries are lost."""
+        """True if the pool has a new server or session since it was last up, so that all queries are lost."""
         self._untold: list[EventRow] = []
         self._lock = threading.Lock()
 
@@ -444,7 +441,7 @@ class PoolEvents:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Note an unanswered call, and record an outage if the pool has been silent for longer than `UNKNOWN_S`."""
+        """Record an unanswered call, and an outage if the pool has been silent for longer than `UNKNOWN_S`."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:
@@ -454,12 +451,12 @@ class PoolEvents:
                 self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
 
     def nothing_runs(self) -> None:
-        """Note that the server or session is new, so that all statements must be restarted."""
+        """Record that the server or session is new, so that all statements must be restarted."""
         with self._lock:
             self._lost_queries = True
 
     def up(self) -> None:
-        """Record the end of an outage, if there was one, with the number of statements being restarted."""
+        """Record the end of the current outage, if any, with the number of statements being restarted."""
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
                 again = "is up again" if self._lost_queries else "answers again"
@@ -477,7 +474,6 @@ class PoolEvents:
             self._tell()
 
     def _started(self) -> str:
-        """Return a clause with the number of statements that the reconciler will restart; empty if there are none."""
         if not self._lost_queries or self._ledger.facts().doubt:
             return ""
         many = sum(

@@ -1,4 +1,4 @@
-"""`headgate adopt`: lists what is uncertain and what an adoption would change, and performs the adoption."""
+"""`headgate adopt`: shows doubts about the environment's identity and what an adoption would change, and adopts."""
 
 import logging
 from contextlib import suppress
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 FILLED_S = 30.0
-"""Longest time, in seconds, that an adoption waits for the pool's catalog to be filled."""
+"""Longest time, in seconds, that an adoption waits until the pool's catalog is filled."""
 
 
 class Adoption:
-    """Resolves a doubt about the environment's identity: registers versions, starts a new epoch, rewrites owner files.
+    """Resolves a doubt about the environment's identity.
 
-    It never moves files.
+    It registers versions, starts a new epoch and rewrites owner files. It never moves files.
     """
 
     def __init__(self, agent: AgentContext) -> None:
@@ -42,7 +42,7 @@ class Adoption:
         self._rebuild = RegistryRebuild(agent)
 
     def findings(self) -> dict[str, Any]:
-        """Return what is in doubt, and what an adoption would do with each statement, folder, run and query.
+        """Return the doubt and, as lines of text, what an adoption would do with each statement, folder, run and query.
 
         Raises Refused if there is a doubt while a Spark server of another Headgate home uses the data folder.
         """
@@ -83,7 +83,7 @@ class Adoption:
     def carry_out(self, confirm: str) -> dict[str, Any]:
         """Adopt the environment, or raise ConfirmationNeeded unless `confirm` is the required text.
 
-        Raises Refused if nothing is in doubt, or while a Spark server of another home uses the data folder. The data
+        Raises Refused if there is no doubt, or while a Spark server of another home uses the data folder. The data
         folder's mark is written last: if the agent is killed before that, the doubt remains and the adoption can be
         repeated.
         """
@@ -111,10 +111,7 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a Spark server of another Headgate home uses the data folder and may write there.
-
-        This home's own server is allowed to run.
-        """
+        """Raise Refused while a Spark server of another Headgate home may write to the data folder."""
         layout, home = self._agent.layout, self._agent.places.home
         pid = server_over(Path(layout.data))
         if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
@@ -130,10 +127,9 @@ class Adoption:
         )
 
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
-        """Return why the environment is in doubt, or else what is wrong with the first inconsistent statement.
+        """Return why the environment is in doubt; empty if it is not.
 
-        Returns an empty string if nothing is in doubt. A checkpoint that is currently unreadable raises no doubt; its
-        line in the findings shows the error.
+        A checkpoint that cannot be read now raises no doubt; its line in the findings shows the error.
         """
         if self._agent.identity.doubt:
             return self._agent.identity.doubt
@@ -145,7 +141,7 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Return how a checkpoint's epoch or machine differs from this agent's, or an empty string if it does not."""
+        """Return how a checkpoint's epoch or machine differs from this agent's; empty if neither differs."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -159,7 +155,7 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write the ledger's id and epoch to all owner files, then to the versions' records, and return the failures.
+        """Write the ledger's id and the new epoch to all owner files, and return the failures.
 
         A version's record is rewritten only after its folders, so that a version that failed can be adopted again.
         """
@@ -180,7 +176,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Register the tables and pointers that were omitted during the doubt, unless the pool is unreachable."""
+        """Register the tables and pointers that were left out while the environment was in doubt."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return
@@ -194,7 +190,7 @@ class Adoption:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
     def _attached(self) -> PoolConnection | None:
-        """Return the connection to the pool once its catalog is filled, or None if that fails.
+        """Return the connection once the pool's catalog is filled; None if the pool is unreachable or too slow.
 
         The catalog may have been filled from the registry as it was before the adoption.
         """
@@ -224,7 +220,7 @@ class Adoption:
         return continuation_words(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
-        """Return the open runs whose tables a newer ledger has changed. Continuing them would undo those changes."""
+        """Return the open runs whose tables a newer ledger has changed; continuing them would undo those changes."""
         tables = {one.table for one in found if one.row is not None and not one.row.external}
         return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 
@@ -235,7 +231,7 @@ class Adoption:
         return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
-        """Return the names of active queries that are not in the registry; empty if the pool is unreachable."""
+        """Empty if the pool is unreachable."""
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:

@@ -1,6 +1,7 @@
-"""The environment's policy: first recorded from the project's files, then changed by commands; every command obeys it.
+"""The environment's policy: first recorded from the project's files, then changed by commands.
 
-The agent itself determines the confirmation that an action needs, so that no caller can get by with a weaker one.
+Every command obeys the policy. The agent itself determines the confirmation that an action needs, so that no caller can
+choose a weaker one.
 """
 
 import os
@@ -23,7 +24,7 @@ from state.row_types import AuditRow, PolicyRow
 
 
 def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirmation | None = None) -> None:
-    """Raise ConfirmationNeeded unless `given` is the text of the `needed` or of the `stronger` confirmation."""
+    """Raise ConfirmationNeeded unless `given` is the text of `needed` or of `stronger`."""
     if needed.text and given.strip() not in (needed.text, stronger.text if stronger else needed.text):
         said = f"{given!r} was given" if given else "nothing was given"
         raise ConfirmationNeeded(
@@ -32,7 +33,7 @@ def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirma
 
 
 POLICY_COMMANDS = "agent"
-"""Author recorded for the first policy, which the agent records itself."""
+"""Author recorded for the initial policy, which the agent records itself."""
 
 REQUIRED_ROLES = {
     "peek": (VIEW, "look at rows"),
@@ -52,7 +53,7 @@ REQUIRED_ROLES = {
     "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
-"""Role that a command requires, with a description of the action; commands that are not listed require none."""
+"""Role that each command requires, with a description of the action; commands that are not listed require none."""
 
 STOPPING = frozenset(("pause", "cancel"))
 """Actions on a run that require no role."""
@@ -67,13 +68,13 @@ _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Enforces the policy. It is cached in `agent.layout`, so that checking a command does not wait for the ledger."""
+    """Enforces the policy. It is cached in `agent.layout`, so that checks never wait for the ledger."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._declared = agent.layout.environment
         self._one_at_a_time = threading.Lock()
-        """Held while a policy is checked and written, so that the check is still valid when the policy is written."""
+        """Held from the check of a policy until the policy is written, so that the check remains valid."""
         recorded = agent.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
@@ -94,13 +95,13 @@ class PolicyEnforcement:
         self.require(caller, role, words)
 
     def is_named(self, role: str, caller: Caller) -> bool:
-        """Return whether the policy grants a role to the caller by user or group name, not merely to everybody."""
+        """True if the policy grants the role to the caller's user or group by name, not merely to everybody."""
         return self._in_force.holders(role) is not None and self._grants(self._in_force, role, caller)
 
     def require(self, caller: Caller, role: str, words: str) -> None:
         """Raise Refused if the policy does not grant `role` to the caller.
 
-        `words` describes the action for the message.
+        `words` completes the message `NAME may not …`.
         """
         if self._grants(self._in_force, role, caller):
             return
@@ -119,7 +120,10 @@ class PolicyEnforcement:
             return self._record(caller, policy, confirm)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Put the policy that awaits approval into effect. The caller must not be the login that recorded it."""
+        """Put the policy that awaits approval into effect.
+
+        Raises Refused if the caller is the login that recorded it.
+        """
         with self._one_at_a_time:
             return self._approve(caller, str(args.get("id", "")), confirm)
 
@@ -173,7 +177,6 @@ class PolicyEnforcement:
         return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
 
     def _read(self, args: Mapping[str, Any]) -> Policy:
-        """Read the declared policy from the submitted contents of headgate.yml and the table settings."""
         given = args.get("texts")
         if not isinstance(given, Mapping):
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
@@ -185,10 +188,10 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record headgate.yml's policy in a ledger that has no policy, or raise InvalidProject if the file is invalid.
+    """Record headgate.yml's policy in a ledger without a policy; raise InvalidProject if the file is invalid.
 
-    If the ledger marks the environment as protected, the recorded policy is set to `protected` as well. Otherwise,
-    deleting that line from headgate.yml would end the protection.
+    If the ledger marks the environment as protected, the recorded policy is protected too, so that deleting that line
+    from headgate.yml does not end the protection.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:
@@ -214,7 +217,7 @@ def _row(policy: Policy, status: str, now: float) -> PolicyRow:
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
-    """Read a policy, or raise InvalidProject if a file whose path starts with one of `places` has an error."""
+    """Raise InvalidProject only for errors in files whose path starts with one of `places`."""
     problems: list[Problem] = []
     policy = declared_policy(texts, environment, problems)
     wrong = [
@@ -236,10 +239,7 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield path and content of headgate.yml and the table settings.
-
-    SQL contents are empty: only their names matter.
-    """
+    """SQL files have no content, because only their names matter."""
     yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
     for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
         folders[:] = [name for name in folders if not name.startswith(".")]

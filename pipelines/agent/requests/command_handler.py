@@ -1,4 +1,4 @@
-"""The agent's commands: each one is authorized, executed and recorded with its outcome."""
+"""The agent's commands, which are authorized, executed and recorded with their outcome."""
 
 import math
 import re
@@ -44,17 +44,17 @@ MEASURE_S = 10.0
 """Default time limit for measuring tables, in seconds."""
 
 FOLDER_LIMIT = 4096
-"""Maximum length of a path on Linux, in bytes."""
+"""Maximum length of the path of a project folder, in bytes; the limit of Linux."""
 
 TABLES_LIMIT = 10_000
-"""Maximum number of tables that can be staged at once."""
+"""Maximum number of tables that a user can have staged at the same time."""
 
 LONGEST_S = 300.0
-"""Maximum time limit for Spark analysis or measuring that a caller can request, in seconds."""
+"""Longest time limit, in seconds, that a caller can request for Spark analysis or measuring."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _LONGEST_SHOWN = 300
-"""Number of characters to which an upgrade test's result is cut."""
+"""Maximum length of an upgrade test's result in the ledger, in characters."""
 
 _Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
 """Answers a command, given the caller, the arguments and the typed confirmation."""
@@ -65,9 +65,9 @@ class _StatementAct(Protocol):
 
 
 class CommandHandler:
-    """Answers requests.
+    """Authorizes, executes and records requests.
 
-    The socket identifies the caller, and `core.planner.guards` defines the required confirmation.
+    The socket identifies the caller. The agent itself determines the required confirmation.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class CommandHandler:
             self._log.note(caller, request, said, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
-        """Authorize a command that only reads, and record it only if the policy refuses it."""
+        """Authorize a command that only reads; record it only if the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
@@ -213,7 +213,7 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Close the ticket of a reader that has moved, or raise Refused if the run has no open ticket for it."""
+        """Raise Refused if the run has no open ticket for the reader."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -251,7 +251,6 @@ class CommandHandler:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Unstage the given tables of the caller, and return those that were staged."""
         folder = str(args.get("folder", ""))
         asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
         mine = [mark for mark in self._agent.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
@@ -260,7 +259,6 @@ class CommandHandler:
         return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Return some rows of a table, from the version given in the arguments or else from the serving version."""
         table = parse_table_name(str(args.get("table", "")))
         deployment = self._agent.serving(table)
         if deployment is None:
@@ -286,13 +284,13 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Have Spark analyse statements. Only operators may submit SQL to Spark, and each analysis is recorded."""
+        """Only operators may submit SQL to Spark, and each analysis is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Store the result of an upgrade test between two revisions, which can only make plans more cautious."""
+        """Store the result of an upgrade test between two revisions; it can only make plans more cautious."""
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")
@@ -301,13 +299,11 @@ class CommandHandler:
         return {"table": str(parse_table_name(str(args.get("table", ""))))}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Measure tables now, within a time limit. The command changes nothing else, so it is not recorded."""
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Allow a restart of the pool if the agent gave up on it because it died too often."""
         return {"starting": self._agent.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

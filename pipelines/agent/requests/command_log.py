@@ -1,4 +1,4 @@
-"""Records of commands: one row in the command log and at least one audit entry each, with fields of limited length.
+"""Records of commands: one row in the command log and at least one audit entry for each, with limited field lengths.
 
 If the ledger is unavailable, a command that was executed does not fail; it is recorded later.
 """
@@ -27,7 +27,7 @@ class RecordedOutcome(NamedTuple):
     outcome: CommandOutcome
     detail: str
     parts: tuple[tuple[str, CommandOutcome], ...] = ()
-    """Subject and outcome of each audit entry if the outcomes differ; empty if one entry is enough."""
+    """Subject and outcome of each audit entry if the outcomes differ; empty if one audit entry is enough."""
 
 
 def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
@@ -36,7 +36,10 @@ def outcome_of_error(error: HeadgateError) -> RecordedOutcome:
 
 
 def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
-    """Return the outcome to record for an answered request. A command that starts a run is accepted, not done."""
+    """Return the outcome to record for an answered request.
+
+    A command that starts or continues a run is recorded as accepted, not as done.
+    """
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
@@ -49,7 +52,6 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
 
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
-    """Describe the outcomes of a command that was applied to several statements, failures first."""
     worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
     return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
@@ -62,25 +64,25 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Number of similar commands per WINDOW_S that are recorded; further ones are only counted."""
+"""Number of similar commands that are recorded per `WINDOW_S`; further ones are only counted."""
 
 WINDOW_S = 60.0
 
 CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
-"""Outcomes of commands that changed nothing; such commands are similar even if their subjects differ."""
+"""Outcomes of commands that changed nothing. Such commands count as similar even if their subjects differ."""
 
 DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
-"""Commands that do not affect running statements."""
+"""Commands that do not affect statements. They count as similar even if their subjects differ."""
 
 
 class Alike(NamedTuple):
-    """The properties that a group of similar commands shares."""
+    """Properties that similar commands have in common."""
 
     caller: str
     op: str
     outcome: str
     subject: str = ""
-    """The table, run or other subject that the command changed; empty if it changed nothing."""
+    """Table, run or other subject that the commands changed; empty for `CHANGES_NOTHING` and `DRAFTS`."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class _Window:
 
 
 class RepeatedCalls:
-    """Counts similar commands, so that only a limited number of them are recorded per minute."""
+    """Counts similar commands, to limit how many are recorded per minute."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -98,7 +100,7 @@ class RepeatedCalls:
         self._windows: dict[Alike, _Window] = {}
 
     def is_stored(self, caller: str, op: str, outcome: str, subject: str) -> bool:
-        """Count a command, and return whether it should be recorded."""
+        """Count a command, and return True if it should be recorded."""
         changes = outcome not in CHANGES_NOTHING and op not in DRAFTS
         alike = Alike(caller, op, outcome, subject if changes else "")
         with self._lock:
@@ -107,9 +109,9 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Remove the counting periods that have ended, and return how many commands of each kind were not recorded.
+        """Remove the counting periods that have ended, and return the number of unrecorded commands for each group.
 
-        Kinds whose commands were all recorded are omitted.
+        Groups whose commands were all recorded are omitted.
         """
         with self._lock:
             now = self._monotonic()
@@ -125,7 +127,10 @@ NOTE_S = 0.5
 """Longest time, in seconds, for which recording a command may delay its answer."""
 
 KEPT = 1000
-"""Maximum number of commands kept while the ledger is unavailable; older ones are only in the agent's log."""
+"""Maximum number of commands kept in memory while the ledger is unavailable.
+
+Older ones are only in the agent's log.
+"""
 
 
 class CommandLog:
@@ -137,7 +142,10 @@ class CommandLog:
         self._unwritten: deque[_Records] = deque(maxlen=KEPT)
 
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
-        """Record a request and its outcome. After several similar requests within a minute, only count it."""
+        """Record a request and its outcome.
+
+        After `STORED` similar requests within a minute, further ones are only counted.
+        """
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])
         if not self._repeated.is_stored(caller.name, repeats, said.outcome, subject):
@@ -163,7 +171,7 @@ class CommandLog:
         )
 
     def tell_repeated(self) -> None:
-        """Record commands that could not be recorded before, then the number of commands that were only counted."""
+        """Record commands that could not be recorded earlier, and the number of commands that were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()
@@ -185,7 +193,7 @@ class CommandLog:
             )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
-        """Write a command and its audit entries. If that fails or takes longer than NOTE_S, they are written later."""
+        """If writing fails or takes longer than `NOTE_S`, the records are written later."""
         ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
@@ -200,7 +208,7 @@ class CommandLog:
 
 
 class _Records:
-    """The records of one command that are not written yet. Each is written only once, even if two threads try."""
+    """Unwritten records of one command. Each is written only once, even if two threads try."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])
@@ -210,7 +218,7 @@ class _Records:
         self._left.append(write)
 
     def write(self) -> None:
-        """Write the records that are not written yet, or raise LedgerUnavailable if the ledger cannot be written."""
+        """Write the remaining records; raise LedgerUnavailable if the ledger cannot be written."""
         with self._lock:
             while self._left:
                 self._left[0]()
@@ -218,7 +226,7 @@ class _Records:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a string cut to at most `most` characters. A string that was cut ends with its original length."""
+    """Cut `text` to at most `most` characters; a text that was cut ends with its original length."""
     if len(text) <= most:
         return text
     end = f"… ({len(text):,} characters)"
@@ -226,7 +234,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the name under which to record a command: its own or, for a run command, its action, such as `retry`."""
+    """Return the command's name or, for a command to a run, its action, such as `retry`."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -1,4 +1,4 @@
-"""Rebuilds registry rows that are missing from the ledger or outdated in it, from the records in the data folder."""
+"""Rebuilds registry rows that are missing from the ledger or outdated, from the records in the data folder."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpo
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 
 SHOWN = 8
-"""Number of characters of a revision that are shown."""
+"""Number of displayed characters of a revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class FoundVersion:
     row: Deployment | None
     """The row that an adoption registers; None if it registers nothing and only reserves the version number."""
     line: str
-    """Describes the version and what an adoption does with it."""
+    """Description of the version and of what an adoption does with it."""
     ledger: str = ""
-    """Id of the ledger that wrote the version's record, and to which the version's folders may belong as well."""
+    """Id of the ledger that wrote the version's record; the version's folders may belong to it too."""
 
 
 class RegistryRebuild:
-    """Compares records with the ledger, checkpoints and tables, and registers the versions for which these agree."""
+    """Compares records with the ledger, checkpoints and tables, and registers consistent versions."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -52,7 +52,7 @@ class RegistryRebuild:
     def serving(self) -> Mapping[TableName, int]:
         """Return the serving versions by table from the data folder's record, if it is newer than the ledger.
 
-        Returns an empty mapping if it is not, or if the record cannot be read now.
+        Empty if the record is not newer, or cannot be read now.
         """
         try:
             found = newer_serving(self._agent)
@@ -61,7 +61,7 @@ class RegistryRebuild:
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
-        """Write the given versions to the ledger, then mark which versions serve."""
+        """Write the given versions to the ledger, then mark the serving ones."""
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:
@@ -79,10 +79,9 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Compare a version's record with its row in the ledger, and return what an adoption would do with the version.
+        """Return what an adoption would do with a version; None if it would do nothing.
 
-        Returns None if the row is up to date, if there is no record, or if the record of a version in the ledger cannot
-        be read now.
+        The result is also None if the record of a version that is in the ledger cannot be read now.
         """
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"
@@ -109,7 +108,6 @@ class RegistryRebuild:
         return FoundVersion(table, version, row, line, record.ledger)
 
     def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> Sentence | None:
-        """Return why a recorded version cannot be registered, or None if it can."""
         if row.external or row.deleted:
             return None
         layout = self._agent.layout
@@ -146,14 +144,17 @@ class RegistryRebuild:
 
 
 def continuation_words(batch: int | None, wanted: str) -> str:
-    """Describe the batch after which a version continues, and whether the version should be running."""
+    """Describe how a version continues after batch `batch`, and its desired state.
+
+    `batch` is None before the first batch.
+    """
     if wanted == WantedState.STOPPED:
         return f"is {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'continues after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """Return a line for each known version that serves according to a newer record, but not according to the ledger."""
+    """Return a line for each version that serves according to a newer record but not according to the ledger."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, which is newer than the ledger"
@@ -163,7 +164,7 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Fill in the SQL and YAML that a record withholds from the ledger's row, if both have the same revision."""
+    """Copy withheld SQL and YAML from the ledger's row, if both have the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

@@ -1,4 +1,4 @@
-"""Operator commands to runs: decides whether a caller's retry, skip or swap is accepted.
+"""Operator commands to runs: decides whether a retry, skip or swap is accepted.
 
 A skip is refused if the run needs the step, and a retry if a newer version has begun to serve. A retry is recorded
 before the run receives it.
@@ -26,7 +26,7 @@ from state.row_types import PlanRow
 
 
 def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: str) -> None:
-    """Record a retry of a failed run or, if `skipping` is set, the skip of its failed step.
+    """Record a retry of a failed run or, if `skipping` is the number of its failed step, a skip of that step.
 
     Raises Refused if another run reserves one of the run's tables or continues this run, or if a newer version has
     begun to serve one of the tables.
@@ -46,7 +46,10 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
-    """Raise Refused if a failed run still has to swap a table whose serving version its plan does not replace."""
+    """Raise Refused if a failed run still has to swap a table in which a newer version serves by now.
+
+    That is a version which the run's plan does not replace.
+    """
     plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
@@ -61,7 +64,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
 
 
 def _readable_plan(kept: PlanRow | None) -> Plan | None:
-    """Return a run's plan, or None if it is missing or unreadable, which the run itself reports."""
+    """Return None if the plan is missing or unreadable, which the run itself reports."""
     try:
         return plan_from_json(json.loads(kept.body)) if kept is not None else None
     except (HeadgateError, ValueError):
@@ -71,10 +74,10 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_run_command(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a command would move a pointer during a freeze, or if its caller is not allowed to give it.
+    """Raise Refused if a command would move a pointer during a freeze, or if the caller must not give it.
 
-    If the plan needed an approval, the plan's author must not overrule a check, and only an approver may skip a
-    comparison. If the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
+    If the plan needed an approval, its author must not override a check, and only an approver may skip a comparison. If
+    the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)
@@ -105,7 +108,10 @@ def refuse_run_command(
 
 
 def check_swap(agent: AgentContext, row: RunRow, confirm: str) -> None:
-    """Raise Refused unless a run is held for a swap, and ConfirmationNeeded unless `confirm` is the required text."""
+    """Raise Refused unless a run is waiting for a swap command.
+
+    Also raise ConfirmationNeeded unless `confirm` is the required text.
+    """
     held = [step for step in row.steps if step.do == StepKind.HOLD]
     if not any(step.state == StepState.GATE for step in held):
         waits = "it is not waiting for a swap command"

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_S = 600.0
-"""Time without a request, in seconds, after which a connection is closed."""
+"""Seconds without a request after which a connection is closed."""
 
 HANDSHAKE_S = 5.0
 """Time limit, in seconds, for a new connection to send its greeting."""
@@ -36,17 +36,17 @@ GREETING_LIMIT = 4096
 
 LARGE = 1024 * 1024
 LARGE_AT_ONCE = 2
-"""Number of requests larger than LARGE bytes that may be read at the same time, which bounds memory."""
+"""Number of requests larger than `LARGE` bytes that may be read at the same time, to bound memory."""
 
 ACCEPT_AGAIN_S = 0.1
 
 WAITING = 1024
-"""Number of connections that the kernel queues until they are accepted; further ones are refused."""
+"""Number of connections that the kernel queues until they are accepted; it refuses further ones."""
 
 _PEER_GROUPS = 59
-"""SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
+"""Linux socket option SO_PEERGROUPS (`asm-generic/socket.h`), which Python 3.11 does not define."""
 _PEER_PIDFD = 77
-"""SO_PEERPIDFD of Linux 6.5, which Python 3.11 does not name."""
+"""Linux 6.5 socket option SO_PEERPIDFD, which Python 3.11 does not define."""
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
@@ -55,13 +55,13 @@ LAST_ANSWERS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The calling process, as `SO_PEERCRED` (unix(7)) and its login uid (proc(5), /proc/PID/loginuid) identify it.
+    """The calling process, identified by `SO_PEERCRED` (unix(7)) and its login uid (proc(5), /proc/PID/loginuid).
 
     The login uid is read only for processes of root or of the agent's own user, such as those started by `sudo`. Any
     other process whose login uid is unset (container, service, cron) may set it (Linux: `audit_set_loginuid_perm`).
     Root and the agent's user could set it too, but they can write to the ledger anyway. The login uid is known only if
-    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5). Without that, only the uid is used,
-    because the process id may have been reused.
+    the kernel provides a descriptor of the process (`SO_PEERPIDFD`, Linux 6.5). Without a descriptor, only the uid is
+    used, because the process id may have been reused.
     """
 
     pid: int
@@ -76,13 +76,13 @@ class Caller:
         return self.uid if self.login_uid is None else self.login_uid
 
     def may_be(self, name: str, *uids: int | None) -> bool:
-        """Return whether the caller has one of the given uids or, if all of them are None, the given name."""
+        """True if the caller has one of the uids or, if all of them are None, the given name."""
         known = set(uids) - {None}
         return bool(known & {self.uid, self.person}) if known else self.name == name
 
     @property
     def name(self) -> str:
-        """Return the user name for `person`, or the uid as text if there is no such user."""
+        """Return the user name of `person`, or the uid as text if there is no such user."""
         try:
             return pwd.getpwuid(self.person).pw_name
         except KeyError:
@@ -95,37 +95,41 @@ class Caller:
 
 
 MOST = 64
-"""Maximum number of connections."""
+"""Maximum number of connections, not counting reserved slots."""
 
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Number of additional slots for use when all other slots are busy; they accept only stop requests."""
+"""Number of additional slots for when all other slots are busy; they accept only stop requests."""
 
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A connection. While none of its requests is being answered, it is idle and may be closed in favour of another."""
+    """A connection.
+
+    It is idle, and may be closed to make room for another, while no request on it is being answered.
+    """
 
     connection: socket.socket
     uid: int
     for_stops: bool = False
-    """Whether the slot is a reserved one, whose connection may only send stops."""
+    """True for a reserved slot, whose connection may only send stop requests."""
     answering: bool = False
 
 
 class ConnectionSlots:
-    """The open connections, ordered by when they became idle."""
+    """The open connections, ordered by when they last became idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: list[Slot] = []
 
     def enter(self, connection: socket.socket, uid: int) -> Slot | None:
-        """Return a slot for a new connection, closing an idle one if necessary, or None if no slot can be freed.
+        """Return a slot for a new connection, or None if no slot is free and none can be freed.
 
-        A user with too many connections loses one of their own. If there are too many in total, the user with the most
-        idle ones loses one. If none is idle, the connection gets a reserved slot, which accepts only stop requests.
+        If the user has too many connections, the slot is freed by closing an idle one of this user. If there are too
+        many connections in total, an idle one of the user with the most idle connections is closed. If there is none,
+        the new connection gets a reserved slot, which accepts only stop requests.
         """
         with self._lock:
             mine = [slot for slot in self._slots if slot.uid == uid]
@@ -160,12 +164,11 @@ class ConnectionSlots:
         return [slot for slot in self._slots if slot.uid == uid]
 
     def _reserve(self) -> bool:
-        """Return whether a reserved slot is available, closing an idle connection in one if necessary."""
         reserved = [slot for slot in self._slots if slot.for_stops]
         return len(reserved) < RESERVED or self._give_way(reserved)
 
     def _give_way(self, slots: list[Slot]) -> bool:
-        """Close the connection that has been idle longest, and return whether there was an idle one."""
+        """Close the connection that has been idle longest; return False if none is idle."""
         idle = next((slot for slot in slots if not slot.answering), None)
         if idle is None:
             return False
@@ -195,7 +198,10 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind the socket for owner and group, and listen. Raises Refused if its folder is a link or another user's."""
+        """Bind the socket for owner and group, and start listening.
+
+        Raises Refused if the socket's folder is a link or belongs to another user.
+        """
         _own_folder(os.path.dirname(self._path))
         with suppress(FileNotFoundError):
             os.unlink(self._path)
@@ -257,7 +263,6 @@ class SocketServer:
                 self._slots.leave(slot)
 
     def _readable(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request. A request that cannot be decoded is refused, and its connection is closed."""
         try:
             return self._request(connection, idle_s)
         except framing.BadFrame as error:
@@ -267,7 +272,7 @@ class SocketServer:
             raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """Read a request. Its first byte must arrive within `idle_s` seconds, the rest within `FRAME_S`."""
+        """The first byte must arrive within `idle_s` seconds, the rest within `FRAME_S`."""
         first = _exactly(connection, 1, time.monotonic() + idle_s)
         ends_at = time.monotonic() + FRAME_S
         size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
@@ -292,7 +297,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """Exchange versions with the caller, which uses the agent's version to decide which commands it may send."""
+        """The caller uses the agent's version to decide which commands it may send."""
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -313,7 +318,6 @@ class SocketServer:
 
 
 def _own_folder(path: str) -> None:
-    """Create the socket's folder, writable only by this user. Raises Refused if it is a link or another user's."""
     os.makedirs(path, mode=0o750, exist_ok=True)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -335,7 +339,7 @@ def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
 def receive_frame(
     connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
 ) -> dict[str, Any]:
-    """Read one frame. Raises EOFError if the peer has closed the connection, and TimeoutError after `seconds`."""
+    """Read one frame; raise EOFError if the peer closes the connection, and TimeoutError after `seconds`."""
     ends_at = time.monotonic() + seconds
     size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
     return framing.decode_frame(_exactly(connection, size, ends_at))
@@ -357,7 +361,7 @@ def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
 
 
 def _stops(request: dict[str, Any]) -> bool:
-    """Return whether a request stops something. Such requests are answered even if all slots are busy."""
+    """True if a request stops something; such requests are answered even if all slots are busy."""
     args = request.get("args")
     act = args.get("act") if isinstance(args, dict) else None
     return request.get("op") == "stop" or (request.get("op") == "run" and act in ("pause", "cancel"))
@@ -382,7 +386,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Return the caller's groups from the kernel, or from /proc if they do not fit into the 1024-byte buffer."""
+    """Read the groups from /proc if they do not fit into the 1024-byte buffer."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
@@ -391,7 +395,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Return what `read` finds in /proc about the caller, or None if the process has ended and its id may be reused."""
+    """Return None if the process has ended, because its id may be reused."""
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

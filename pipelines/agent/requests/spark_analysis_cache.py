@@ -1,9 +1,8 @@
-"""Spark analysis through the agent: each question about a statement is put to Spark once per engine version.
+"""Cache of Spark's analyses: each question about a statement is put to Spark once per engine version.
 
-Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables.
-
-Callers wait with a time limit. An answer that arrives later is stored, so that the next attempt to plan gets it even if
-the pool is busy. Starts and stops use another session, and never wait for an analysis.
+Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables. Callers wait
+with a time limit. An answer that arrives later is stored, so that the next attempt to plan gets it even if the pool is
+busy. Starts and stops use another session, and never wait for an analysis.
 """
 
 import json
@@ -23,14 +22,17 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-"""Time limit, in seconds, for one question and for one caller; a first question takes seconds, later ones much less."""
+"""Time limit, in seconds, for one question and for one caller.
+
+The first question takes seconds, later ones much less.
+"""
 
 LEAST_S = 0.5
-"""If less than this many seconds are left, no further question is asked."""
+"""Least remaining time, in seconds, for which another question is asked."""
 
 
 class SparkAnalysisCache:
-    """Answers analysis questions from the ledger if possible, or else from Spark, whose answers are stored."""
+    """Answers analysis questions from the ledger or, if it has no answer, from Spark. Spark's answers are stored."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
@@ -40,9 +42,9 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Return an answer or None for each question, in order, and why any answer is missing; takes at most `seconds`.
+        """Return an answer or None for each question, in order, and why any answer is missing.
 
-        If the pool is unreachable, earlier answers are used, whichever engine version they are from.
+        Takes at most `seconds`. If the pool is unreachable, earlier answers of any engine version are used.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         known = self._agent.ledger.spark_analyses()
@@ -69,7 +71,7 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
-        """Return Spark's answer, or raise TryAgain after `seconds`. The analysis then continues for the next caller."""
+        """Raise TryAgain after `seconds`; the analysis continues, and the next caller gets its answer."""
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
@@ -105,7 +107,7 @@ class SparkAnalysisCache:
         self._clear()
 
     def _clear(self) -> None:
-        """Drop the scratch tables. Any that cannot be dropped now are dropped before the next analysis."""
+        """Tables that cannot be dropped now are dropped before the next analysis."""
         try:
             pool = self._agent.pool.connection()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
@@ -114,7 +116,7 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused if an analysis of the statement by Spark could have side effects."""
+    """Raise EngineRefused if Spark's analysis of the statement could have side effects."""
     risk = unsafe_for_analysis(side.select)
     why = "" if risk is None else str(risk)
     for name, text in side.tables:

@@ -1,4 +1,4 @@
-"""Plans in the agent: they are recomputed, stored, approved by another login, and executed once."""
+"""Submitted plans: the agent recomputes and stores them, another login approves them, and each is executed once."""
 
 import json
 import logging
@@ -41,14 +41,17 @@ from state.runs import RunIdTaken, refuse_continued
 log = logging.getLogger(__name__)
 
 CLOCKS_APART_S = 60.0
-"""Number of seconds by which a saved plan's creation time may be ahead of the agent's clock."""
+"""Seconds by which a saved plan's creation time may be ahead of the agent's clock."""
 
 NAMED = 3
 """Maximum number of differences that a refusal lists."""
 
 
 class SubmittedPlans:
-    """Handles the commands submit, approve and apply. A saved plan is submitted with its body and creation time."""
+    """Executes the commands submit, approve and apply.
+
+    A saved plan is submitted with its body and creation time.
+    """
 
     def __init__(self, agent: AgentContext, runs: OpenRuns) -> None:
         self._agent = agent
@@ -56,7 +59,10 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Plan again from the caller's files and the agent's observations, and store the plan if it is identical."""
+        """Compute the plan from the caller's files and the agent's observations, and store it if the hashes match.
+
+        Raises Stale if they do not, and Refused if the plan cannot be executed.
+        """
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
@@ -82,7 +88,10 @@ class SubmittedPlans:
         return self._keep(caller, plan, args, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Record the caller's approval. The plan's author is refused, and approving twice gives only one approval."""
+        """Record the caller's approval of a plan.
+
+        Raises Refused if the caller is the plan's author. Approving twice counts as one approval.
+        """
         row, plan = self._known(args)
         short = plan.hash[:12]
         refuse_closed(row, now=self._agent.clock())
@@ -145,7 +154,7 @@ class SubmittedPlans:
     # The inputs of a plan.
 
     def _policy(self) -> Policy | None:
-        """Return the effective policy. None before the first one is recorded: plans then use the declared policy."""
+        """None until a policy is recorded; plans use the declared policy in that case."""
         return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
@@ -159,10 +168,7 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Raise Refused if a table needs a connector with which the running pool was not started.
-
-        The connector may have been added to headgate.yml later.
-        """
+        """Raise Refused if a table needs a connector that was added after the pool was started."""
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)
@@ -173,7 +179,6 @@ class SubmittedPlans:
                 )
 
     def _acts(self) -> dict[TableName, str]:
-        """Return a description of the last operator action on each table."""
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
@@ -211,7 +216,7 @@ class SubmittedPlans:
     # A saved plan.
 
     def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
-        """Return the saved plan in the arguments after verifying it, or None if there is none.
+        """Return the saved plan in the arguments, or None if they contain none.
 
         Raises Refused if the plan was edited or belongs to another environment.
         """
@@ -230,7 +235,7 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Return the creation time of a saved plan. Raises Refused if the plan was used or has expired."""
+        """Return the creation time of a saved plan; raise Refused if the plan was used or has expired."""
         made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
@@ -287,10 +292,6 @@ class SubmittedPlans:
     # Reasons to refuse a plan.
 
     def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
-        """Return the stored plan with the full hash in the arguments.
-
-        Raises UsageError if there is none, and Refused if the plan is damaged or was made by another planner version.
-        """
         wanted = str(args.get("hash", ""))
         row = self._agent.ledger.plan(wanted)
         if row is None:
@@ -318,12 +319,10 @@ class SubmittedPlans:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
     def _refuse_stale(self, plan: Plan) -> None:
-        """Raise Stale if anything in the plan's scope has changed since the plan was computed."""
         if found := moved_since(plan.preconditions, self._observed(), self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
-        """Raise Refused if the run to continue has not failed, is already continued, or had a different request."""
         row = self._agent.ledger.run(request.continues)
         if row is None:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
@@ -337,7 +336,6 @@ class SubmittedPlans:
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
-    """Return the row of a new run, with the step durations that the plan predicts."""
     steps = tuple(
         StepRow(
             n=step.n,
@@ -366,7 +364,7 @@ def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: i
 
 
 def refuse_other_planner(planner: str) -> None:
-    """Raise Refused if the planner version differs, because the plan's terms may have changed their meaning."""
+    """Raise Refused if the planner version differs, because the meaning of terms in the plan may have changed."""
     if planner != PLANNER_VERSION:
         raise Refused(
             f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
@@ -376,7 +374,6 @@ def refuse_other_planner(planner: str) -> None:
 def _stale_error(
     saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
 ) -> Stale:
-    """Return the error for a saved plan that the agent cannot reproduce: what has changed, or how the plans differ."""
     if found := moved_since(saved.preconditions, observed, acts):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:

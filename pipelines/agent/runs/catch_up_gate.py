@@ -9,27 +9,27 @@ from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 
 POLLS = 3
-"""Number of consecutive measurements that must be within the limit."""
+"""Number of consecutive measurements within the limit that open the gate."""
 
 LAG_ROWS = 100
-"""Lag in rows up to which a version has caught up, but at most a hundredth of the rows in its table."""
+"""Maximum lag, in rows, of a version that has caught up; for small tables, a hundredth of their rows."""
 
 SILENT_S = 600.0
-"""The gate fails after this many seconds with pending input and no commit."""
+"""Seconds with pending input and without a commit after which the gate fails."""
 
 UNKNOWN_S = 600.0
-"""The gate fails after this many seconds without a known lag."""
+"""Seconds with an unknown lag or a missing source after which the gate fails."""
 
 FRESH_S = 60.0
-"""Maximum age, in seconds, of a measurement on which a swap is based; a version is measured every 5 s."""
+"""Maximum age, in seconds, of a measurement that allows a swap; versions are measured every 5 s."""
 
 FALLING_S = 6 * 3600.0
-"""The gate fails if the lag has not reached a new minimum for this many seconds."""
+"""Seconds without a new minimum of the lag after which the gate fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
-    """The result of one check of a gate: whether it is open, whether it has failed, and a note."""
+    """Result of one check of a gate: open, failed, or neither, with a note for display."""
 
     open: bool
     note: str
@@ -47,17 +47,17 @@ class CatchUpGate:
     opened_at: float
     """When the wait began, in seconds of `AgentContext.monotonic`."""
     whole: bool = False
-    """Whether the version must have read all input, because a reader that joins it does not see later rows."""
+    """True if the version must have read all its input, because another version joins it as a static side."""
     good: int = 0
     looked: bool = False
     seen_at: float | None = None
-    """Time of the last measurement that was checked."""
+    """Time of the last measurement that was checked, in epoch seconds."""
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
     """When the lag was last known, in seconds of `AgentContext.monotonic`."""
     there_at: float = 0.0
-    """When no source was last missing, in seconds of `AgentContext.monotonic`."""
+    """When all sources were last present, in seconds of `AgentContext.monotonic`."""
     up_at: float = 0.0
     """When the version was last not stopped, in seconds of `AgentContext.monotonic`."""
     lowest: tuple[str, int] | None = None
@@ -65,7 +65,10 @@ class CatchUpGate:
     fell_at: float = 0.0
 
     def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
-        """Check a version's latest measurement. Each is counted once; one from before the wait began is not counted."""
+        """Check a version's latest measurement.
+
+        Each measurement counts once, and only if it was made after the wait began.
+        """
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
@@ -95,7 +98,6 @@ class CatchUpGate:
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _why_cannot_catch_up(self, deployment: Deployment, now: float) -> Sentence | None:
-        """Return why a version cannot catch up in its current state, or None if it can."""
         if deployment.state == State.FAILED:
             return Sentence(f"failed: {deployment.error_class} {deployment.error}".strip())
         if deployment.deleted:
@@ -108,7 +110,6 @@ class CatchUpGate:
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _why_unmeasurable(self, mine: Measurement | None, now: float) -> Sentence | None:
-        """Return why the gate fails if the lag has been unknown for too long, or None if it has not."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -121,10 +122,6 @@ class CatchUpGate:
         return None
 
     def _stuck(self, mine: Measurement, now: float) -> Sentence | None:
-        """Return why the version will not catch up: it commits nothing, or its lag does not fall.
-
-        None if neither is true.
-        """
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
@@ -142,7 +139,7 @@ class CatchUpGate:
 
     @staticmethod
     def why_closed(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-        """Return why a version must not serve now, according to its latest measurement, or None if it may."""
+        """Return why a version must not serve now, according to its latest measurement; None if it may serve."""
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         blue = next((d for d in agent.ledger.versions(deployment.table) if d.active), None)
@@ -158,10 +155,10 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Return the loss if a new version's replay dropped late rows.
+    """Return the loss if a new version's replay dropped late rows; None if it did not.
 
-    None if it did not, or if the serving version does too. Spark counts dropped rows after a partial aggregation, so
-    the number only shows whether there were any. A version that has served before does not replay.
+    It is no loss if the serving version drops rows too, or if the version has served before, which involves no replay.
+    Spark counts dropped rows after a partial aggregation, so the number only shows whether there were any.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
@@ -170,12 +167,12 @@ def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment)
 
 
 def _gone(measured: Measurement) -> str:
-    """Return the names of a version's missing sources, which make its lag unknown. Empty if none is missing."""
+    """Return the names of missing sources, without which the lag is unknown; empty if none is missing."""
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """Return whether a version has no pending input or, before its first batch, whether its sources are empty."""
+    """True if no input is pending; before the first batch, also requires that all sources are empty."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
@@ -191,9 +188,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the lag in rows, and the age of pending input in seconds, up to which a version has caught up.
+    """Return the maximum lag in rows, and maximum age of pending input in seconds, of a version that has caught up.
 
-    If the serving version's lag is higher, the limit in rows is raised to that lag plus a margin.
+    A higher lag of the serving version, plus a margin, raises the limit in rows.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place has no other version to compare with: it serves itself.
@@ -203,10 +200,7 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
 
 
 def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
-    """Return the age of the pending input and the limits, as a suffix to a lag; empty if no input is pending.
-
-    For example: `, 12 s behind, limit 100 rows or 25 s`.
-    """
+    """Return a suffix for a lag, such as `, 12 s behind, limit 100 rows or 25 s`; empty if no input is pending."""
     if not mine.lag_files:
         return ""
     age = f", {mine.behind_s:,.0f} s behind" if mine.behind_s else ""

@@ -1,4 +1,4 @@
-"""Cleans up after a cancelled or failed run: unfinished new versions, pointers, and moves to or from the trash.
+"""Cleanup after a cancelled or failed run: new versions, pointers, and files moved to or from the trash.
 
 New versions that do not serve are stopped. Effects of steps that are not recorded in the ledger are undone, even if an
 agent was killed in between.
@@ -31,10 +31,10 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Record that a run's versions should no longer run, unless they serve. Return these versions, readers first.
+    """Set the desired state of a run's versions to stopped, unless they serve; return them, readers first.
 
     A version that still has readers keeps running. So does a version that was started by a command later than `since`,
-    the serial of the cancel command, which may be handled late or twice.
+    the serial number of the cancel command, which may be handled late or twice.
     """
     given_up = []
     for table, version in reversed(versions):
@@ -57,8 +57,8 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
 def call_off_starts(agent: AgentContext, row: RunRow) -> None:
     """Cancel the starts that a run has recorded but not performed.
 
-    Waits for start calls that have not returned, because their queries may still appear; raises Busy if they take too
-    long.
+    Waits for start calls that have not returned, because their queries may still appear. Raises Busy if these calls
+    take too long.
     """
     for key in dict.fromkeys((TableName(step.table), step.version) for step in row.steps if step.table):
         found = agent.ledger.deployment(*key)
@@ -69,9 +69,9 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 
 
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
-    """Record that a run's failed new versions should no longer run, so that a retry of the run starts them again.
+    """Set the desired state of a run's failed new versions to stopped, so that a retry starts them again.
 
-    Steps such as a catch-up gate or a hold restart versions that were stopped, but not versions that have failed.
+    Steps such as a catch-up gate or a hold restart stopped versions, but not failed ones.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -81,7 +81,7 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 
 
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
-    """Stop the versions in `given_up`, which the run no longer needs. Their tables and checkpoints are kept.
+    """Stop the versions in `given_up`, which the run no longer needs; keep their tables and checkpoints.
 
     The reconciler stops those that cannot be stopped now, because the ledger already records that they should not run.
     """
@@ -100,7 +100,7 @@ def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
 
 
 def undo_cancelled(agent: AgentContext, run: Run) -> None:
-    """Undo the unfinished steps of a cancelled run. Raises TryAgain if the caller must repeat this.
+    """Undo the unfinished steps of a cancelled run; raise TryAgain if this call must be repeated.
 
     Does not wait for the pool. An effect that cannot be undone is reported as an event.
     """
@@ -117,7 +117,7 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
 
 
 def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
-    """Point tables to the versions that serve according to the ledger, and record these in the data folder.
+    """Point tables to the versions that serve according to the ledger, and record these versions in the data folder.
 
     If the pool is unreachable, the reconciler corrects the pointers later.
     """

@@ -1,8 +1,8 @@
-"""Steps that let a new version begin after rows that were already processed: fork and seed.
+"""The steps `fork` and `seed`, which let a new version begin after rows that were already processed.
 
-If the table has a transaction log, a fork makes a shallow clone of the earlier version's rows. Its last action records
-the batch in the clone's log: a start compares this batch with the checkpoint, and a repeated step sees from it that the
-clone is complete.
+If the table has a transaction log, a fork makes a shallow clone of the earlier version's rows, and finally records the
+batch number in the clone's log. A start compares this number with the checkpoint, and a repeated step concludes from it
+that the clone is complete.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
 
 
 def seed(run: RunContext, step: Step) -> RunEvidence:
-    """Create a checkpoint from which the step's version starts after everything that its sources contain now."""
+    """Create a checkpoint with which the step's version skips everything that its sources contain now."""
     made, agent = run.deployed(step), run.agent
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -101,7 +101,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the DDL of a version's second table, which contains older rows in the previous version's format."""
+    """Return the DDL of a version's second table, which contains older rows with the previous version's columns."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 
@@ -111,11 +111,11 @@ def _folders(deployment: Deployment) -> VersionFolders:
 
 
 CLONE_CALL_S = 120.0
-"""Deadline of a clone, in seconds; its single commit contains the names of all files."""
+"""Deadline of a clone, in seconds; its single commit lists all data files."""
 
 
 def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
-    """Clone the older rows that a version inherits, and return the fields to record in the registry. Idempotent."""
+    """Clone the older rows that a version inherits, and return the registry fields to record. Idempotent."""
     if cut.batch is None:
         return {}
     if _recorded(run, made, cut) is None:
