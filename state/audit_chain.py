@@ -1,13 +1,13 @@
 """The audit log as a hash chain, and the archive files next to the ledger that contain its old entries.
 
-Each entry contains the hash of the entry before it, and a hash of its own that covers both. An attacker who rewrites
-every hash up to the recorded head leaves no trace here: `headgate audit --verify` prints the head, to be compared with
-a copy kept elsewhere.
+Each entry contains the hash of the previous entry, and its own hash, which covers both. This module cannot detect an
+attacker who rewrites all hashes up to the recorded head: `headgate audit --verify` therefore prints the head, to be
+compared with a copy kept elsewhere.
 
-An archive is a file of JSON lines that only grows. Entries are on disk in the archive before the transaction that
-removes them from the ledger and records the new end of the archive. After a kill in between, the next round finds these
-entries in the file and continues after them. If the file continues differently, because another ledger was restored
-in the meantime, the file is left alone and a new one is started.
+An archive is a file of JSON lines to which entries are only appended. Entries are synced to the archive before the
+transaction that removes them from the ledger and records the new end of the archive. If the agent is killed in between,
+the next round finds these entries in the file and continues after them. If the file has other entries there, because
+another ledger was restored in the meantime, the file stays unchanged and a new one is started.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from pathlib import Path
 from state.row_types import AuditArchiveRow, AuditRow
 
 HASHED = ("at", "actor", "action", "subject", "plan_hash", "confirmation", "outcome")
-"""Columns that the hash of an entry covers, in addition to the hash of the entry before it."""
+"""Columns that the hash of an entry covers, in addition to the previous entry's hash."""
 
 FIRST = ""
 """The hash before the first entry."""
@@ -30,7 +30,7 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """Number and hash of the latest audit entry, as recorded in the ledger, or of the last entry of an archive."""
+    """Number and hash of an audit entry: the latest one, as recorded in the ledger, or the last one of an archive."""
 
     entry: int
     hash: str
@@ -70,12 +70,14 @@ def entry_hash(previous: str, values: Sequence[object]) -> str:
 
 
 def hash_of(entry: AuditRow, previous: str) -> str:
-    """Return the hash that an audit entry must have if the entry before it has the hash `previous`."""
+    """Return the hash that an audit entry must have, given the hash of the previous entry."""
     return entry_hash(previous, [getattr(entry, name) for name in HASHED])
 
 
 def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
-    """List the breaks in the hash chain after entry `start`; `head` is the recorded latest entry, or None."""
+    """Return the breaks in the hash chain after entry `start`; `head` is the latest entry as recorded, None if
+    unrecorded.
+    """
     return tuple(dict.fromkeys(_breaks(entries, head, start)))
 
 
@@ -100,9 +102,10 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
-    """Return the break between an entry and number `before`, the entry that precedes it in the log.
+    """Classify the break between an entry and the entry with number `before`, which precedes it in the log.
 
-    `wanted` is the number of the entry after which it was written; None if no entry has that entry's hash.
+    `wanted` is the number of the entry after which it was originally written; None if no entry has the hash of that
+    entry.
     """
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
@@ -125,11 +128,14 @@ class AuditCheck:
     """The latest entry, as recorded in the ledger; None if the log is empty."""
     breaks: tuple[AuditBreak, ...]
     beyond: tuple[tuple[str, int], ...]
-    """Archives with entries after their recorded end and their number, left by a kill or a replaced ledger."""
+    """Archives with entries after their recorded end, as (file, number of such entries).
+
+    Such entries remain after a kill, or if the ledger was replaced.
+    """
 
 
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
-    """Append the entries of the earliest year to that year's archive; return the archive's new record.
+    """Append the entries of the earliest year to that year's archive; return the new row of the archive.
 
     The entries are synced to disk. A repeated call adds nothing. Raises OSError if the file cannot be written.
     """
@@ -148,7 +154,7 @@ def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequ
 def check_audit(
     folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow], head: AuditHead | None
 ) -> AuditCheck:
-    """Verify all archives, then the entries in the ledger. Raises OSError if a file cannot be read."""
+    """Verify all archives, then the entries in the ledger; raise OSError if a file cannot be read."""
     breaks: list[AuditBreak] = []
     beyond: list[tuple[str, int]] = []
     start = START
@@ -175,9 +181,9 @@ def _year(entry: AuditRow) -> int:
 
 
 def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArchiveRow]:
-    """Yield the archives to which a year's entries may be appended, as records with the current end of each.
+    """Yield the archives to which entries of a year may be appended.
 
-    The latest archive comes first if it is of that year, then new archives with unused file names.
+    The latest archive comes first if it is of that year; new archives with unused file names follow.
     """
     if archives and archives[-1].year == year:
         yield archives[-1]
@@ -225,7 +231,7 @@ def sync_to_disk(path: Path) -> None:
 def _read(path: Path, before: AuditHead) -> list[AuditRow]:
     """Read the entries of an archive, ignoring an incomplete last line.
 
-    `before` is the entry that precedes the file's first one. An unreadable line becomes an entry with an invalid hash.
+    `before` is the entry before the file's first one. An unreadable line becomes an entry with an invalid hash.
     """
     lines = path.read_bytes().split(b"\n")
     torn = lines.pop()
@@ -240,7 +246,6 @@ def _read(path: Path, before: AuditHead) -> list[AuditRow]:
 
 
 def _entry(line: bytes) -> AuditRow | None:
-    """Parse a line of an archive as an audit entry; return None if it is not one."""
     try:
         entry = AuditRow(**json.loads(line))
     except (ValueError, TypeError):

@@ -1,6 +1,7 @@
 """Command log and audit log; audit entries are append-only, enforced by triggers and verified by a hash chain.
 
-The latest entry is also recorded separately, in the same transaction, so that removal of the last entries is noticed.
+The latest entry is also recorded in a table of its own, in the same transaction, so that a removal of the last entries
+is detected.
 """
 
 import json
@@ -33,7 +34,7 @@ _ABOUT = (
 
 
 def op_words(op: str) -> str:
-    """Return the display name of an operation on the agent's socket."""
+    """Return the name of an operation on the agent's socket for display."""
     return _WORDS.get(op, op)
 
 
@@ -61,7 +62,7 @@ class AuditReads(LedgerReads):
         return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
 
     def check_audit(self) -> AuditCheck:
-        """Verify the whole audit log, in archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
+        """Verify the whole audit log, in archives and ledger; raise LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
         # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
         found = self._values(
@@ -78,7 +79,7 @@ class AuditReads(LedgerReads):
 
 
 class AuditWrites(AuditReads, LedgerWrites):
-    """Methods that write the command log and the audit log; the ledger assigns the ids."""
+    """Methods that write the command log and the audit log; the ledger assigns the ids of the rows."""
 
     def add_command(self, command: CommandRow) -> int:
         """Add a row to the command log and return its id."""
@@ -92,7 +93,7 @@ class AuditWrites(AuditReads, LedgerWrites):
 
 
 def put_audit(connection: sqlite3.Connection, audit: AuditRow) -> int:
-    """Append an audit entry within the caller's transaction; return its id."""
+    """Append an audit entry within the caller's transaction, and return its id."""
     # The hash is of what is stored.
     stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
     found = connection.execute("SELECT hash FROM audit_head").fetchone()

@@ -1,4 +1,4 @@
-"""Backup of a ledger, even while the agent writes, and restore from a backup while no agent runs."""
+"""Backup of a ledger, possible while the agent writes, and restore from a backup, which requires that no agent runs."""
 
 import os
 import shutil
@@ -27,13 +27,13 @@ class Restored:
     """The result of a restore."""
 
     epoch: int
-    """The new ledger epoch."""
+    """The epoch of the restored ledger."""
     kept: Path | None
     """Path of the replaced ledger; None if there was none."""
 
 
 def back_up(ledger: Path, into: Path) -> int:
-    """Write a verified, consistent copy of a ledger to the file `into`; return its size in bytes.
+    """Write a verified, consistent copy of a ledger to the new file `into`; return its size in bytes.
 
     The agent may keep writing. Raises Refused if the file exists, LedgerUnavailable if the ledger cannot be read or the
     copy is incomplete.
@@ -60,11 +60,10 @@ def back_up(ledger: Path, into: Path) -> int:
 def restore(
     backup: Path, ledger: Path, *, project_id: str, project: str, environment: str, actor: str, now: float
 ) -> Restored:
-    """Replace a ledger with a backup and keep the replaced ledger next to it; the caller holds the agent's lock.
+    """Replace a ledger with a backup, and keep the replaced ledger next to it; the caller must hold the agent's lock.
 
     The copy is migrated, verified and given a new epoch before anything is moved. Raises Refused if the file is not a
-    complete ledger of this environment, LedgerUnavailable if there is no room for the copy or the disk reports an
-    error.
+    complete ledger of this environment, LedgerUnavailable if the disk is full or reports an error.
     """
     fresh = ledger.with_name(f"{ledger.name}.restoring")
     facts = EnvironmentRow(
@@ -112,7 +111,7 @@ def restore(
 
 @contextmanager
 def _full_disk_named(backup: Path) -> Iterator[None]:
-    """Make the error of the block name the backup instead of the ledger if the backup's disk is full."""
+    """If the backup's disk is full, make the error of the block name the backup instead of the ledger."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -126,7 +125,6 @@ def _is_disk_error(error: BaseException | None) -> bool:
 
 
 def _remedy(error: HeadgateError, copy: Path, ledger: Path) -> str:
-    """Return the remedy for a backup that cannot be restored, depending on the schema version of its copy."""
     version = schema_version_of(copy) if isinstance(error, VersionMismatch) else SCHEMA_VERSION
     if version > SCHEMA_VERSION:
         return error.remedy
@@ -148,7 +146,7 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _settle(ledger: Path) -> None:
-    """Merge SQLite's log files of a ledger into its file, which is then complete even if the restore is killed.
+    """Merge SQLite's log files into the ledger's file, which is then complete even if the restore is killed.
 
     The log files of a damaged ledger stay as they are. A hard link that a killed restore left behind is removed.
     """

@@ -1,8 +1,8 @@
-"""The emergency journal: stop requests that the ledger could not record, as JSON lines that are applied first.
+"""The emergency journal: stop requests that could not be recorded in the ledger, as JSON lines.
 
-The journal never raises: requests that cannot be written to disk either are kept in memory until the agent exits. The
-lock is never held during ledger access, so that a new request does not wait until others have been applied. Thanks to
-the serials, applying a request twice is harmless.
+The agent applies them before anything else. The journal never raises: requests that cannot be written to disk are kept
+in memory until the agent exits. Its lock is never held during ledger access, so that new requests do not wait until
+others have been applied. Because of the serials, applying a request twice is harmless.
 """
 
 import json
@@ -35,7 +35,7 @@ class JournalledStop:
 
     @property
     def said(self) -> tuple[str, tuple[str, ...]]:
-        """Return the actor and the names to stop, which are equal for repetitions of the same request."""
+        """The actor and the names to stop, which are equal for repetitions of the same request."""
         return self.actor, self.names
 
 
@@ -72,7 +72,7 @@ class EmergencyJournal:
         """Record a stop request; return True if it is on disk, False if it would be lost when this process exits.
 
         A repetition of a pending request is not written again, so that repetitions do not fill the disk. It is written
-        again if a start with the serial `after` came in between.
+        again if it follows a start, whose serial is `after`.
         """
         with self._lock:
             before = self._waiting.get(stop.said)
@@ -90,19 +90,19 @@ class EmergencyJournal:
             return on_disk
 
     def waits(self) -> bool:
-        """Return whether stop requests may be pending; cheap enough to call in every round of the agent."""
+        """True if stop requests may be pending; cheap enough to call in every round of the agent."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
 
     def waiting(self) -> Taken:
-        """Return the journal's pending contents without removing them."""
+        """Return the pending contents of the journal without removing them."""
         with self._lock:
             return self._read()[0]
 
     @contextmanager
     def taking(self) -> Iterator[Taken]:
-        """Yield the pending contents, and remove them if the block succeeds; the journal may grow at the same time."""
+        """Yield the pending contents, and remove them if the block succeeds; requests may be appended meanwhile."""
         with self._lock:
             taken, size = self._read()
             kept, waiting, self._waiting = len(self._kept), self._waiting, {}
@@ -117,7 +117,7 @@ class EmergencyJournal:
             self._remove(size)
 
     def set_aside(self, lines: tuple[bytes, ...]) -> None:
-        """Append lines that are not stop requests to the file of unreadable lines; ignore disk errors."""
+        """Append unreadable lines to a separate file, `unreadable_path`, ignoring disk errors."""
         with suppress(OSError):
             descriptor = os.open(self.unreadable_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
             with os.fdopen(descriptor, "wb") as file:
@@ -138,7 +138,7 @@ class EmergencyJournal:
             os.close(descriptor)
 
     def _read(self) -> tuple[Taken, int]:
-        """Return the journal's pending contents, and the length of the file when it was read."""
+        """Return the pending contents of the journal, and the length of its file when it was read."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -153,12 +153,12 @@ class EmergencyJournal:
         return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
-        """Return a stop request with the serial of its latest repetition; repetitions are not written to the file."""
+        """Give a stop request the serial of its latest repetition; repetitions are not written to the file."""
         waiting = self._waiting.get(stop.said)
         return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
 
     def _remove(self, size: int) -> None:
-        """Mark the first `size` bytes of the file as applied, and delete the file if nothing follows them."""
+        """Mark the first `size` bytes of the file as applied; delete the file if nothing follows them."""
         try:
             if self._path.stat().st_size > size:
                 self._done = size
@@ -173,7 +173,7 @@ class EmergencyJournal:
 
 
 def _stop(line: bytes) -> JournalledStop | None:
-    """Parse a line of the journal; return None unless `as_line` could have written exactly this stop request."""
+    """Parse a line of the journal; return None unless `as_line` could have written exactly this line."""
     try:
         found = json.loads(line)
         match found:

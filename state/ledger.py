@@ -1,7 +1,7 @@
-"""The ledger as a file: the agent's writer, and the readers that any process may open.
+"""The ledger as a file: its writer, which the agent uses, and readers, which any process may open.
 
-The writer uses WAL mode. On closing, it leaves a file in rollback-journal mode, which readers without write access to
-the folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
+The writer uses WAL mode. When closed, it leaves a file in rollback-journal mode, which can be read without write access
+to the folder. Readers never write, never migrate, and never hold a read transaction for longer than one method.
 """
 
 import os
@@ -47,7 +47,7 @@ class Ledger(
         self._file = _identity(path)
 
     def is_in_place(self) -> bool:
-        """Return whether the path still refers to the file that was opened; True if that cannot be checked."""
+        """True if the path still refers to the file that was opened, or if that cannot be checked."""
         try:
             return _identity(self.path) == self._file
         except (FileNotFoundError, NotADirectoryError):
@@ -56,9 +56,9 @@ class Ledger(
             return True
 
     def close(self) -> None:
-        """Close the writer, leaving a file that readers without write access can read.
+        """Close the writer, leaving a file that can be read without write access.
 
-        If a reader is connected, the file stays in WAL mode with an empty log, which is readable too.
+        If a reader is connected, the file stays in WAL mode with an empty log, which can be read as well.
         """
         with self._writing, self._reading_lock:
             self._reading.close()
@@ -107,10 +107,10 @@ class LedgerReader(
     RunReads,
     AuditReads,
 ):
-    """Reads a ledger, with or without an agent, as its owner or a member of its group; thread-safe.
+    """A reader of a ledger, with or without a running agent, for its owner and members of its group; thread-safe.
 
-    Raises LedgerUnavailable if the ledger is missing or unreadable, VersionMismatch if its schema version is not this
-    program's.
+    Raises LedgerUnavailable if the ledger is missing or unreadable, VersionMismatch if its schema version differs from
+    this program's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -125,7 +125,9 @@ class LedgerReader(
             pass
 
     def data_version(self) -> int:
-        """Return a number that changes with every write to the ledger; cheap enough (microseconds) for every frame."""
+        """Return a number that changes with every write to the ledger; takes microseconds, so it may be called in every
+        frame.
+        """
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
@@ -145,7 +147,8 @@ class LedgerReader(
     def frame(self) -> Iterator[Self]:
         """Run all reads of a `with` block in one snapshot.
 
-        Keep the block shorter than one screen frame, since the write-ahead log grows until the block ends.
+        The block must be short, at most the time of one screen frame, since the write-ahead log grows until the block
+        ends.
         """
         with self._connected() as connection:
             connection.execute("BEGIN")
@@ -219,20 +222,20 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
 
 
 def says_protected(path: Path) -> bool:
-    """Return whether a ledger of any schema version records its environment as protected.
+    """True if a ledger of any schema version records its environment as protected.
 
-    This works even if a LedgerReader refuses the version. Raises LedgerUnavailable if the ledger cannot be read.
+    Unlike LedgerReader, this accepts every schema version. Raises LedgerUnavailable if the ledger cannot be read.
     """
     return bool(_value_in(path, "SELECT max(protected) FROM facts"))
 
 
 def ledger_id_of(path: Path) -> str:
-    """Return the id of a ledger of any schema version; raises LedgerUnavailable if it cannot be read."""
+    """Return the id of a ledger of any schema version; raise LedgerUnavailable if it cannot be read."""
     return str(_value_in(path, "SELECT max(ledger_id) FROM facts") or "")
 
 
 def schema_version_of(path: Path) -> int:
-    """Return the schema version of a ledger; raises LedgerUnavailable if it cannot be read."""
+    """Return the schema version of a ledger; raise LedgerUnavailable if it cannot be read."""
     return int(_value_in(path, "PRAGMA user_version"))
 
 
@@ -356,11 +359,11 @@ class LedgerCopy:
             raise
 
     def fresh(self) -> bool:
-        """Return whether the ledger is unchanged since the copy was made."""
+        """True if the ledger is unchanged since the copy was made."""
         return self._stamps == self._stamped()
 
     def remove(self) -> None:
-        """Remove the copy."""
+        """Delete the temporary folder of the copy."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _stamped(self) -> tuple[tuple[int, int] | None, ...]:
@@ -406,7 +409,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Return whether a file system type is a network one; FUSE types are treated as such unless known to be local."""
+    """True if a file system type is a network one, or a FUSE type that is not known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

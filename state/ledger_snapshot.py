@@ -31,7 +31,7 @@ NEWEST = 20
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """A snapshot of an environment's state; `problem` is a sentence if the ledger could not be read, else empty."""
+    """The state of an environment at one moment; if the ledger could not be read, `problem` explains why."""
 
     read_at: float
     """When the ledger was read, in epoch seconds."""
@@ -40,7 +40,7 @@ class LedgerSnapshot:
     facts: EnvironmentRow | None = None
     """The row of the environment; None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
-    """All versions that are not deleted, by table and version; a line that has not changed stays the same object."""
+    """All versions that are not deleted, sorted by table and version; an unchanged line stays the same object."""
     staged: tuple[StagedRow, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
     deleted: tuple[TableName, ...] = ()
@@ -48,7 +48,7 @@ class LedgerSnapshot:
     releases: "tuple[Release, ...]" = ()
     """Open releases, and those whose replaced versions still run; newest first."""
     tickets: tuple[MigrationTicket, ...] = ()
-    """Open tickets of readers that stay on replaced versions."""
+    """Open tickets of readers that still read replaced versions."""
     failed_runs: tuple[RunRow, ...] = ()
     """Unacknowledged failed runs, newest first."""
     commands: tuple[CommandRow, ...] = ()
@@ -65,7 +65,7 @@ class LedgerSnapshot:
 
     @property
     def stale(self) -> bool:
-        """Whether no agent is updating the data."""
+        """True if no agent is updating the data."""
         return self.facts is None or is_stale(self.age_s, self.facts.agent_pid)
 
     @property
@@ -79,7 +79,7 @@ class LedgerSnapshot:
         return tuple(serving_versions(self.statements).values())
 
     def readers_of(self, table: TableName, version: int | None = None) -> tuple[tuple[str, int], ...]:
-        """Return the statements that read a table, or the given version of it, as sorted (table, version) pairs."""
+        """Return the statements that read a table, or `version` of it, as sorted (table, version) pairs."""
         named = ((line, line.bindings) for line in self.statements if f'"{table}"' in line.bound)
         return tuple(
             (line.table, line.version)
@@ -90,7 +90,7 @@ class LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatementDetails:
-    """Details of one statement that a LedgerSnapshot does not include."""
+    """Details of one table that a LedgerSnapshot does not include."""
 
     table: TableName
     versions: tuple[Deployment, ...] = ()
@@ -114,12 +114,12 @@ class StatementDetails:
 
     @property
     def serving(self) -> Deployment | None:
-        """The serving version, or a deleted one if all versions are deleted; None if the table was never deployed."""
+        """The serving version, or the deleted one that served last; None if the table was never deployed."""
         return serving_version(self.versions)
 
 
 class SnapshotCache:
-    """Returns snapshots of one ledger: the same object until a write, after which only changed rows are read again."""
+    """A cache that returns the same snapshot of a ledger until a write, then reads only changed rows again."""
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader
@@ -133,7 +133,7 @@ class SnapshotCache:
         self._plans: dict[str, Plan | None] = {}
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return the current snapshot; raises LedgerUnavailable if the ledger cannot be read."""
+        """Return the current snapshot; raise LedgerUnavailable if the ledger cannot be read."""
         with self._lock:
             version = self._reader.data_version()
             if self._last is None or self._last.version != version:

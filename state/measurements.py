@@ -71,18 +71,18 @@ SELECT id, {", ".join(f":{name}" for name in _COUNTED)} FROM deployment WHERE "t
 ON CONFLICT (deployment) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COUNTED)}"""
 
 ANSWERS_KEPT = 2000
-"""Number of analysis answers kept; Spark is asked again for those that were removed."""
+"""Number of analysis answers kept; Spark is asked again about older ones."""
 
 
 class MeasurementReads(LedgerReads):
     """Methods that read measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
-        """List the latest measurements of all versions, by table and version; screens use `statements` instead."""
+        """Return the latest measurements of all versions, by table and version; for screens, `statements` is faster."""
         return self._rows(Measurement, f'{_MEASURED} ORDER BY d."table", d.version')
 
     def measurement(self, table: TableName, version: int) -> Measurement | None:
-        """Return the latest measurement of one version; None before the first measurement."""
+        """Return the latest measurement of a version; None before the first measurement."""
         return self._row(Measurement, f'{_MEASURED} WHERE d."table" = ? AND d.version = ?', (table, version))
 
     def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
@@ -93,11 +93,11 @@ class MeasurementReads(LedgerReads):
         return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
     def folded_lag(self) -> dict[str, str]:
-        """Return, by key, the source positions and totals from which the agent continues to measure lag, as JSON."""
+        """Return the positions and totals from which the agent continues to measure lag, as JSON by key."""
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
-        """List the latest events, newest first; if `table` is None, those of all tables and of the environment."""
+        """Return the latest events of a table, newest first; if `table` is None, of all tables and the environment."""
         if table is None:
             return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
@@ -115,7 +115,7 @@ class MeasurementReads(LedgerReads):
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Return the table statistics of existing versions by table and version, of all tables or of one.
+        """Return the statistics of existing versions, by table and version; with `of`, only those of one table.
 
         External tables have version 0. The call takes 3 µs per version.
         """
@@ -125,7 +125,7 @@ class MeasurementReads(LedgerReads):
         }
 
     def headroom(self) -> Headroom:
-        """Return the environment's spare capacity; all values are unknown before the first measurement."""
+        """Return the environment's free disk space and cores; all values are unknown before the first measurement."""
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
@@ -163,7 +163,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 upsert(connection, "sample", values, key=("place",))
 
     def put_folded_lag(self, folded: Mapping[str, str]) -> None:
-        """Replace the result of `folded_lag`; only changed entries are written."""
+        """Replace the stored result of `folded_lag`; only changed entries are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
             connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
@@ -171,7 +171,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:
-        """Thin out old samples; to be called once a minute. Every time span is a separate transaction."""
+        """Thin out old samples, one transaction per time span; to be called once a minute."""
         for source, target, age_s, span_s in _AGES:
             span, end = span_s * _TENTHS, _slot(now - age_s)
             while (start := self._oldest(source, span)) is not None and start + span <= end:
@@ -185,7 +185,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
     def add_event(self, event: EventRow) -> int:
         """Add an event and return its id.
 
-        If the version already has an event of this kind with the same fingerprint, that event is updated and its count
+        If the version already has an event of the same kind and fingerprint, that event is updated and its count
         incremented instead. The ledger assigns `id`, `count` and `first_at`.
         """
         with self._transaction() as connection:
@@ -196,7 +196,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         return None if place is None else int(place) // _DEPLOYMENTS // span * span
 
     def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
-        """Replace the table statistics of versions, except throughput and state, which are read from measurements."""
+        """Replace the statistics of versions, except throughput and state, which are read from measurements."""
         with self._transaction() as connection:
             connection.executemany(
                 _PUT_STATISTICS,
@@ -207,7 +207,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             )
 
     def put_headroom(self, headroom: Headroom) -> None:
-        """Replace the measurement of the environment's spare capacity."""
+        """Replace the measurement of free disk space and cores."""
         with self._transaction() as connection:
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
@@ -267,6 +267,5 @@ def _slot(at: float) -> int:
 
 
 def _statistics(figures: list[Any]) -> TableStatistics:
-    """Build table statistics from a row of `_TABLE_STATISTICS`, whose columns are in field order; takes 4 µs."""
     figures[_EXACT] = figures[_EXACT] == 1
     return TableStatistics(*figures)

@@ -11,7 +11,7 @@ APPLICATION_ID = 0x48474C31
 """`PRAGMA application_id` of a ledger, "HGL1"."""
 
 FIRST_VERSION = 100
-"""`PRAGMA user_version` after the first migration; a lower one was written before the first release."""
+"""`PRAGMA user_version` after the first migration; a lower value means a ledger from before the first release."""
 
 _REGISTRY = """
 CREATE TABLE facts (
@@ -161,14 +161,14 @@ ALTER TABLE deployment ADD COLUMN begins_after_batch INTEGER;
 """
 
 MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH)
-"""The first makes an empty file a ledger of `FIRST_VERSION`; each later one adds 1 to `user_version`."""
+"""The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to `user_version`."""
 
 SCHEMA_VERSION = FIRST_VERSION + len(MIGRATIONS) - 1
 """`PRAGMA user_version` of a ledger that this program writes."""
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Migrate a ledger to the latest schema, each migration in one transaction with its version number.
+    """Migrate a ledger to the latest schema, with one transaction per migration and its version number.
 
     The connection must be in autocommit mode (`isolation_level=None`). A failed or killed migration leaves no trace.
     """

@@ -1,6 +1,6 @@
 """Operator commands on statements: stop and start of a table or of one version, ordered by serial.
 
-Only the latest command on each subject is kept (table `word`). A command is applied only if no later one exists.
+Only the latest command on each subject is kept (table `word`). A command takes effect only if no later one exists.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ from state.transactions import MAY_RUN, LedgerReads
 
 
 class CommandKind(StrEnum):
-    """The effect that a command requests: stop, or start by an operator or a run."""
+    """The effect of a command: a stop, or a start by an operator or a run."""
 
     STOP = "stop"
     START = "start"
@@ -38,7 +38,7 @@ class LatestCommandRow:
     """The latest command on a table or on one of its versions."""
 
     subject: str
-    """A table, meaning all its versions, or a query name, `orders@v2`."""
+    """The name of a table, which stands for all its versions, or of a query, `orders@v2`."""
     wish: str
     """A `CommandKind`."""
     serial: int
@@ -72,41 +72,42 @@ class OperatorCommandReads(LedgerReads):
         return int(self._values(NEWEST_SERIAL)[0][0])
 
     def latest_command(self, subject: str) -> LatestCommandRow | None:
-        """Return the latest command on exactly this subject (a table or query name); None if there is none."""
+        """Return the latest command on exactly this subject, a table or query name; None if there is none."""
         return self._row(LatestCommandRow, "SELECT * FROM word WHERE subject = ?", (subject,))
 
     def is_started_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether the latest command on exactly this version is a start by an operator, not by a run."""
+        """True if the latest command on exactly this version is a start by an operator, not by a run."""
         found = self.latest_command(query_name(table, version))
         return found is not None and found.wish == CommandKind.START
 
     def is_started_since(self, table: TableName, version: int, serial: int) -> bool:
-        """Return whether the latest command on exactly this version is a start with a higher serial than `serial`."""
+        """True if the latest command on exactly this version is a start with a serial above `serial`."""
         found = self.latest_command(query_name(table, version))
         return found is not None and found.wish != CommandKind.STOP and found.serial > serial
 
     def command_stamp_of_run(self, run_id: str) -> CommandStamp:
-        """Return the serial, actor and time with which a run issues commands: those of its start or last retry."""
+        """Return the serial, actor and time of a run's commands, which are those of its start or last retry."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
         return CommandStamp(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> LatestCommandRow | None:
-        """Return the stop command in effect for a version, if it was issued after a run's start or last retry.
+        """Return the stop in effect for a version if it was issued after a run's start or last retry; None if there is
+        none.
 
-        None if there is no such stop. A stop of the whole table also covers versions that do not exist yet.
+        A stop of the whole table also affects versions that do not exist yet.
         """
         since = self.command_stamp_of_run(run_id).serial
         return self._row(LatestCommandRow, _STANDING_STOP, (table, query_name(table, version), since))
 
 
 class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
-    """Methods that write operator commands, together with their effect on versions in one transaction."""
+    """Methods that write operator commands, and in the same transaction their effect on versions."""
 
     def stop_statements(self, names: Iterable[str], stamp: CommandStamp) -> None:
         """Record an operator's request to stop all versions of tables, or individual versions such as `a@v2`.
 
-        The desired state of these versions becomes `stopped` unless a later command exists. The request also binds
-        runs that are open at that time, even for versions created later, until a later start or a retry of the run.
+        The desired state of these versions becomes `stopped` unless a later command exists. Runs that are open at that
+        time obey the request too, even for versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:
@@ -126,7 +127,7 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
     def want_running(self, table: TableName, version: int, stamp: CommandStamp, act: TableAct | None = None) -> bool:
         """Set the desired state of a version to `running`; return False, without changes, if a later stop exists.
 
-        `act` is the operator action, which advances the table's serial if the desired state was `stopped`. Pass None
+        `act` is the operator action, which advances the table's serial if the desired state was `stopped`; it is None
         if a run starts the version.
         """
         name = query_name(table, version)
@@ -162,7 +163,8 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
             _put(connection, table, CommandKind.START, stamp)
 
     def take_back(self, table: TableName, version: int, stamp: CommandStamp, before: LatestCommandRow | None) -> None:
-        """Undo a refused start: set the desired state back to `stopped`, and restore the version's previous command.
+        """Undo a refused start: set the desired state back to `stopped`, and restore the previous command on the
+        version.
 
         Nothing changes if a later command exists.
         """
@@ -179,11 +181,10 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
             )
 
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
-        """Withdraw a start that a run recorded but never carried out; the version's desired state becomes `stopped`.
+        """Withdraw a start that a run recorded but did not carry out; the version's desired state becomes `stopped`.
 
-        Such a version is still stopped, or is stopping at an operator's request. Returns False, without changes, if
-        there is no such start, or if an open run other than the `cancelled` one changes the table, since that run may
-        still start the version. The caller holds the version's lock.
+        Returns False, without changes, if there is no such start, or if an open run other than the `cancelled` one
+        changes the table and may therefore still start the version. The caller must hold the version's lock.
         """
         with self._registering() as connection:
             done = connection.execute(

@@ -1,7 +1,7 @@
-"""The parse cache: a separate SQLite file of parsed source files, keyed by content; its use never raises an error.
+"""The parse cache: a separate SQLite file of parse results, keyed by content; using it never raises an error.
 
 Deleting the file only costs a few seconds. A file that is unreadable, damaged, owned by another user or written by
-another version of the parsers is treated as empty; a read-only file is left alone.
+another version of the parsers is treated as empty; a read-only file is not changed.
 """
 
 import hashlib
@@ -18,16 +18,16 @@ from core.project_reader.parse_cache import ParseCache
 from core.project_reader.project_copy import ReadProject, digest_of, pack_project, unpack_project
 
 READER_VERSIONS_KEPT = 3
-"""Number of parser versions kept, so that checkouts used in turn do not evict each other."""
+"""Number of parser versions whose results are kept, so that checkouts used in turn do not evict each other's."""
 
 FEW = 400
-"""Number of look-ups after which the whole file is read; small plans need fewer."""
+"""Number of single look-ups after which the whole file is read at once; small plans need fewer."""
 
 _WAIT_S = 0.25
 """How long to wait for another process's transaction."""
 
 _PAUSE_S = 5.0
-"""How long to leave the file alone after such a wait: a plan may look up thousands of facts."""
+"""How long to leave the file alone after such a wait, since a plan may look up thousands of results."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
@@ -47,15 +47,15 @@ class ParseCacheFile:
         self._version = readers_version() if version is None else version
 
     def load(self) -> ParseCache:
-        """Return a parse cache that is backed by the file, or an empty one if the file cannot be read."""
+        """Return a parse cache that reads from the file, or an empty one if the file cannot be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
         return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
 
     def save(self, facts: ParseCache, *, whole: bool = True) -> bool:
-        """Store new parse results; return whether anything was written.
+        """Write the new results in `facts` to the file; return False if nothing was written.
 
-        After a `whole` project was read, outdated results are removed once there are many.
+        If a `whole` project was read, results that it did not use are removed once there are many of them.
         """
         fresh = facts.take_fresh()
         used = facts.keys() if whole else None
@@ -78,14 +78,13 @@ class ParseCacheFile:
         return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
 
     def save_project(self, texts: Mapping[str, str], found: ReadProject) -> bool:
-        """Store the project that was read from the file contents `texts`; return whether it was written."""
+        """Store the project that was read from the file contents `texts`; return False if it could not be written."""
         body = pack_project(found, texts)
         row = (self._version, digest_of(texts), zlib.crc32(body), body)
         put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
         return self._written(lambda database: database.execute(put, row))
 
     def _written(self, write: Callable[[sqlite3.Connection], object]) -> bool:
-        """Call `write` in one transaction on the cache file; return whether that succeeded."""
         if not self._version or not self._path:
             return False
         try:
@@ -135,7 +134,6 @@ class ParseCacheFile:
             database.executemany("DELETE FROM fact WHERE version = ? AND key = ?", gone)
 
     def _heal(self, error: sqlite3.Error) -> None:
-        """Delete the cache file if the error shows that it is damaged; the next write creates a new one."""
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_CORRUPT", "SQLITE_NOTADB") and _is_ours(self._path):
             for ending in ("-journal", ""):
                 try:
@@ -145,7 +143,7 @@ class ParseCacheFile:
 
 
 class _StoredFacts:
-    """Looks up stored parse results; after `FEW` look-ups, it reads the whole file at once.
+    """A look-up of stored parse results, which reads the whole file after `FEW` look-ups.
 
     If the file cannot be read, nothing is found; if another process has locked it, nothing is found for `_PAUSE_S`.
     """
@@ -186,7 +184,7 @@ class _StoredFacts:
 
 
 def readers_version() -> str:
-    """Return a digest of the code and libraries that parse source files; empty if it cannot be computed."""
+    """Return a digest of the code and libraries that parse source files; empty if they cannot be read."""
     digest = hashlib.sha256(f"{sys.version_info[:3]}".encode())
     try:
         for path in _sources():
@@ -197,11 +195,10 @@ def readers_version() -> str:
 
 
 _ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
-"""Packages of core whose whole code parsing depends on."""
+"""Packages of core whose code determines parse results."""
 
 
 def _sources() -> list[Path]:
-    """List the code files that parsing depends on: packages of core, and the version files of sqlglot and PyYAML."""
     core, sqlglot, yaml = find_spec("core"), find_spec("sqlglot"), find_spec("yaml")
     if not (core and core.origin and sqlglot and sqlglot.origin and yaml and yaml.origin):
         raise FileNotFoundError("core, sqlglot or yaml")
@@ -218,7 +215,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether the file belongs to this user; other files are not trusted, since their content affects plans."""
+    """True if this user owns the file; other files are not trusted, since their content affects plans."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

@@ -12,7 +12,7 @@ from core.observed.versions import Deployment, serving_version
 from core.run.records import MigrationTicket
 
 IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
-"""States in which an older version counts as running."""
+"""States in which a version that is not serving counts as running."""
 
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
@@ -28,12 +28,13 @@ def observe(
     *,
     tickets: Iterable[MigrationTicket] = (),
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observed deployment of every table, by table name in sorted order.
+    """Return the observed deployment of every table, sorted by table name.
 
     `deployments` must include deleted versions, whose numbers are never reused. `statistics` are by table and version;
-    plan preconditions never depend on them. `taken` are the highest version numbers whose folders have foreign files;
-    these are not reused either. `serials` count the operator actions and runs on each table. `now`, in epoch seconds
-    by the checked clock, determines which trash has expired. `tickets` are the tickets of all releases.
+    plan preconditions never depend on them. `taken` maps a table to the highest version number whose folder contains
+    foreign files; such numbers are not reused either. `serials` count the operator actions and runs on each table.
+    `now`, in epoch seconds of the checked clock, determines which trash has expired. `tickets` are the tickets of all
+    releases.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -113,7 +114,7 @@ def _observe(
 
 
 def _spare(d: Deployment) -> OtherVersion:
-    """Return an orphan version as planner input; if it was never started, it has no query that could be running."""
+    """Return an orphan as planner input; if it was never started, it has no query that could be running."""
     begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
     return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 
@@ -133,7 +134,7 @@ def _other(d: Deployment) -> OtherVersion:
 
 
 def _in_trash(every: list[Deployment], now: float) -> OtherVersion | None:
-    """Return, of a deleted table's versions with kept files, the one that served last; None if there is none."""
+    """Return the version of a deleted table that served last and whose files are kept; None if there is none."""
     served = [d for d in every if d.served_at is not None and not d.external]
     kept = [d for d in served if d.trash and (d.drop_after or 0.0) > now]
     last = max(kept, key=lambda d: d.served_at or 0.0, default=None)

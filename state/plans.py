@@ -1,7 +1,7 @@
-"""Submitted plans with their approvals; each plan is applied at most once, by the run named in its row.
+"""Submitted plans and their approvals; each plan is applied at most once, by the run named in its row.
 
-An open plan is superseded if a table in its scope is changed or planned differently after the plan was made, even if
-the environment has returned to its earlier state.
+An open plan is superseded when a table in its scope is changed, or planned differently, after the plan was made; this
+is final, even if the environment returns to its earlier state.
 """
 
 import json
@@ -56,7 +56,7 @@ class PlanReads(LedgerReads):
         return self._row(PlanRow, f"{_PLAN} WHERE hash = ?1", (hash,))
 
     def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the hashes of plans that start with a prefix, newest first."""
+        """Return the hashes of plans whose hash starts with a prefix, newest first."""
         sql = "SELECT hash FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT ?2"
         return tuple(str(found) for (found,) in self._values(sql, (hash_prefix, limit)))
 
@@ -65,13 +65,13 @@ class PlanReads(LedgerReads):
         return self._rows(PlanRow, f"{_PLAN} ORDER BY created_at DESC, hash LIMIT ?", (limit,))
 
     def open_requests(self, now: float) -> tuple[dict[str, Any], ...]:
-        """List the requests behind the latest open plans, as written by `request_as_json`, newest first."""
+        """Return the requests of the latest open plans, as written by `request_as_json`, newest first."""
         sql = f"""SELECT json_extract(body, '$.request') FROM ({_PLAN}) WHERE status = 'open' AND expires_at > ?
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
 
     def plans_about(self, table: TableName, limit: int = 50) -> tuple[str, ...]:
-        """List the hashes of the latest plans that act on a table, newest first."""
+        """Return the hashes of the latest plans that act on a table, newest first."""
         sql = (
             "SELECT hash FROM plan WHERE EXISTS (SELECT 1 FROM json_each(body, '$.order') WHERE value = ?1) "
             "ORDER BY created_at DESC, hash LIMIT ?2"
@@ -93,7 +93,7 @@ class PlanWrites(PlanReads, LedgerWrites):
     def put_plan(
         self, plan: PlanRow, words: "Mapping[TableName, TableWords]" = NO_WORDS, *, saved: bool = False
     ) -> None:
-        """Write a submitted plan.
+        """Write a submitted plan, and supersede open plans that contradict it.
 
         An open plan with the same hash keeps its author, approvals and times; its body is replaced unless the new plan
         was `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced,
@@ -101,8 +101,8 @@ class PlanWrites(PlanReads, LedgerWrites):
 
         `words` is the plan's effect on each table; open plans with a different effect on one of these tables are
         superseded. A submitted plan is treated as newer than all others, whatever their times, because a clock may have
-        been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a
-        different effect on one of its tables.
+        been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a different
+        effect on one of its tables.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -132,7 +132,10 @@ class PlanWrites(PlanReads, LedgerWrites):
             _supersede(connection, plan, saved=saved)
 
     def supersede_others(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
-        """Supersede the open plans whose effect differs from that of a plan without actions, which is not stored."""
+        """Supersede the open plans that contradict a plan without actions, which itself is not stored.
+
+        `words` is the plan's effect on each table; a plan with a different effect on one of them contradicts it.
+        """
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
@@ -142,7 +145,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
-        """Write a login's approval of a plan; raise Refused or Stale if the plan is unknown or no longer open."""
+        """Record a user's approval of a plan; raise Refused or Stale if the plan is unknown or no longer open."""
         with self._transaction() as connection:
             _refuse_not_open(connection, approval.plan_hash, approval.at)
             connection.execute(
@@ -162,9 +165,9 @@ class PlanWrites(PlanReads, LedgerWrites):
     ) -> None:
         """Mark an open plan as applied and write its run, in one transaction.
 
-        Raises Refused or Stale if the plan is unknown or no longer open. Raises Refused if an open run has a
-        conflicting lease on a table that the plan changes (`tables` and those of its steps) or only `reads`. Raises
-        RunIdTaken if the run's id is in use.
+        `tables` and the tables of the run's steps are changed by the run, and those in `reads` are only read. Raises
+        Refused or Stale if the plan is unknown or no longer open, Refused if an open run has a conflicting lease on one
+        of these tables, and RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
             _refuse_not_open(connection, plan_hash, now)
@@ -180,7 +183,7 @@ class PlanWrites(PlanReads, LedgerWrites):
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Unstage some of the tables that an actor has staged in a project folder."""
+        """Unstage the given tables of an actor in a project folder."""
         with self._transaction() as connection:
             connection.executemany(
                 'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
@@ -189,7 +192,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the valid approvals of a plan: those of users other than the author, and only one per user id."""
+    """Return the approvals of a plan that count: those of users other than the author, at most one per user id."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:
@@ -201,7 +204,7 @@ def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tupl
 
 
 def refuse_closed(row: PlanRow, *, now: float) -> None:
-    """Raise Refused if a plan is applied, expired or refused, Stale if it is superseded."""
+    """Raise Refused if a plan is applied, expired or refused, and Stale if it is superseded."""
     short = row.hash[:12]
     if row.status == "applied":
         raise Refused(f"plan {short} was already applied by run {row.run_id}", remedy="plan again")
@@ -219,7 +222,7 @@ def _superseded(short: str, by: str, at: float | None) -> Stale:
 
 
 def local_time(at: float) -> str:
-    """Format a time, given in epoch seconds, in the local time zone: `11-22 14:02:11`."""
+    """Format epoch seconds in the local time zone: `11-22 14:02:11`."""
     return time.strftime("%m-%d %H:%M:%S", time.localtime(at))
 
 
@@ -243,7 +246,6 @@ def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
 
 
 def _supersede(connection: sqlite3.Connection, plan: PlanRow, *, saved: bool) -> None:
-    """Supersede the open plans whose effect on some table differs from that of a newer plan."""
     tables = _OTHERWISE.format("plan.hash", "?1")
     older = "created_at <= ?3" if saved else "TRUE"
     connection.execute(

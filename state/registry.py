@@ -1,7 +1,7 @@
 """The registry: deployed versions of tables, the row of the environment, and the environment's recorded policies.
 
-A deleted deployment keeps its row for a time: `drop_after` is set when it is deleted, and `purged_at` once its files
-are gone.
+The row of a deleted version is kept for a time: `drop_after` is set when the version is deleted, and `purged_at` when
+its files are gone.
 """
 
 import sqlite3
@@ -76,7 +76,10 @@ class RegistryReads(LedgerReads):
         return found
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List the versions of all tables, by default without deleted ones; for screens, `statements` is faster."""
+        """Return the versions of all tables, sorted by table and version; for screens, `statements` is faster.
+
+        Deleted versions are included only on request.
+        """
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
 
@@ -86,7 +89,7 @@ class RegistryReads(LedgerReads):
         return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
 
     def deployment(self, table: TableName, version: int) -> Deployment | None:
-        """Return one version, deleted or not; None if it is unknown."""
+        """Return one version, even if it is deleted; None if it is unknown."""
         return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND version = ?', (table, version))
 
     def versions(self, table: TableName) -> tuple[Deployment, ...]:
@@ -94,7 +97,7 @@ class RegistryReads(LedgerReads):
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
     def clones(self, table: TableName, version: int) -> tuple[Deployment, ...]:
-        """List the clones of a version, including deleted ones whose files still exist."""
+        """Return the clones of a version, including deleted ones whose files still exist."""
         return tuple(d for d in self.versions(table) if 0 < d.clone_of == version and (not d.deleted or d.trash))
 
     def deleted_tables(self) -> tuple[TableName, ...]:
@@ -107,7 +110,7 @@ class RegistryReads(LedgerReads):
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
 
     def change_number(self) -> int:
-        """Return the number of the last change of a version or a measurement."""
+        """Return the number of the latest change to any version or measurement."""
         return int(self._values(NEWEST_CHANGE)[0][0])
 
     def clock_check(self) -> ClockCheck | None:
@@ -115,13 +118,13 @@ class RegistryReads(LedgerReads):
         return self._row(ClockCheck, "SELECT * FROM clock_check")
 
     def statements(self) -> tuple[StatementLine, ...]:
-        """List all existing versions as statement lines, sorted by table and version; takes 7 µs per version."""
+        """Return all existing versions as statement lines, sorted by table and version; takes 7 µs per version."""
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
         """Return the latest change number, and the lines changed after number `change`, including deleted ones.
 
-        The cost depends only on the number of changes. With `change` 0, the lines are the result of `statements`.
+        The cost depends only on the number of changes. If `change` is 0, the lines are those of `statements`.
         """
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
@@ -132,24 +135,26 @@ class RegistryReads(LedgerReads):
         return newest, tuple([_line(values) for values in found])
 
     def table_serials(self) -> dict[TableName, int]:
-        """Return, by table, the serial that every operator action or run on the table advances."""
+        """Return the serial of each table, which every operator action or run on the table advances."""
         return dict(self._values('SELECT "table", serial FROM table_act'))
 
     def table_acts(self) -> dict[TableName, TableAct]:
-        """Return, by table, the last operator action or run that changed it."""
+        """Return the last operator action or run that changed each table."""
         return {
             table: TableAct(what, at) for table, what, at in self._values('SELECT "table", what, at FROM table_act')
         }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
-    """Methods that write the registry; as the only writer, this class caches `deployments` until its next write."""
+    """Methods that write the registry; since nothing else writes it, `deployments` is cached until the next write."""
 
     _generation = 0
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """List the versions of all tables, by default without deleted ones, sorted by table and version."""
+        """Return the versions of all tables, sorted by table and version; deleted versions are included only on
+        request.
+        """
         generation = self._generation
         kept = self._listed.get(include_deleted)
         if kept and kept[0] == generation:
@@ -159,22 +164,22 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         return found
 
     def heartbeat(self, at: float) -> None:
-        """Record that the agent is alive; the age of all data is measured from the last heartbeat."""
+        """Record that the agent is alive at `at`, from which the age of all data is measured."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Advance the ledger's mark (see `EnvironmentRow`); the caller then advances the one in the data folder."""
+        """Advance the ledger's mark (see `EnvironmentRow`); the caller must then advance that of the data folder."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record why the environment may not be the one in the ledger; an empty string clears the record."""
+        """Record why the environment may not be the one in the ledger; an empty string removes the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
     def begin_epoch(self, *, above: int) -> int:
-        """Start a new ledger epoch, higher than the current one and than `above`, and return it.
+        """Start a new ledger epoch, higher than both the current one and `above`, and return it.
 
         The environment must then be adopted.
         """
@@ -188,12 +193,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Record the pid and start time of the agent. Pass None for both when the agent exits."""
+        """Record the pid and start time of the agent; both are None when the agent exits."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
     def put_pool(self, **fields: str | int) -> None:
-        """Set any of the columns pool, pool_state, pool_detail, pool_generation and session_id."""
+        """Set some of the columns pool, pool_state, pool_detail, pool_generation and session_id."""
         _only(fields, ("pool", "pool_state", "pool_detail", "pool_generation", "session_id"))
         assignments = ", ".join(f"{name} = ?" for name in fields)
         with self._transaction() as connection:
@@ -210,14 +215,14 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             upsert(connection, "deployment", values, key=("table", "version"))
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
-        """Set fields of a version, given by their names in Deployment; new `texts` require their `revision`."""
+        """Set fields of a version, named as in Deployment; new `texts` must be given together with their `revision`."""
         done = self._set_fields(table, version, fields, where="TRUE")
         assert done, f"{table} v{version} is not in the ledger"
 
     def observe_deployment(self, seen: Deployment, **fields: object) -> bool:
         """Set observed fields of a version; return False, without changes, if `seen` is outdated.
 
-        `seen` is outdated if the version's run id, state, desired state or deletion time has changed since.
+        `seen` is outdated if the version's run id, state, desired state or deletion time has changed since it was read.
         """
         where = "wanted = ? AND state = ? AND run_id = ? AND drop_after IS ?"
         now = (seen.wanted, seen.state, seen.run_id, seen.drop_after)
@@ -240,21 +245,22 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             return done.rowcount == 1
 
     def block_version_number(self, table: TableName, version: int) -> None:
-        """Record that a version number must not be reused because its folder has foreign files."""
+        """Record that a version number must not be reused, because its folder has foreign files."""
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that a version's query with the given run id has stopped; return False if there is a newer query.
+        """Record that a version's query with this run id has stopped; return False, without changes, if another query
+        replaced it.
 
-        Also returns False if the desired state is `running`, since the version is then being started. The desired
-        state itself stays unchanged.
+        Also returns False if the desired state is `running`, since the version is then being started. The desired state
+        itself stays unchanged.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Set the number of serving records in the data folder, as recorded in the ledger."""
+        """Record in the ledger how many serving records the data folder has."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
@@ -263,8 +269,8 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     ) -> None:
         """Record in one transaction that the pointers of tables were moved to these versions.
 
-        `served` is the number of serving records in the data folder. If `at` is given, the run `by` and the time are
-        recorded for versions that were not serving already.
+        `served` is the number of serving records in the data folder. If `at` is given, it is recorded with the run `by`
+        for versions that were not already serving.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -274,7 +280,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Mark a version as deleted, with its files in the trash until `drop_after`; repeated calls change nothing."""
+        """Mark a version as deleted, with its files in the trash until `drop_after`; a repeated call has no effect."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
@@ -333,7 +339,6 @@ _FLAGS = tuple(n for n, name in enumerate(StatementLine._fields) if StatementLin
 
 
 def _line(values: tuple[Any, ...]) -> StatementLine:
-    """Build a statement line from a row of `_LINE`, where a flag is 0 or 1, or NULL without a measurement."""
     found = list(values)
     for n in _FLAGS:
         found[n] = found[n] == 1
@@ -346,7 +351,7 @@ def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
 
 
 def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:
-    """Advance the serials of the tables that `act` changes, within the caller's transaction."""
+    """Advance the serials of tables that `act` changes, within the caller's transaction."""
     connection.executemany(
         'INSERT INTO table_act ("table", serial, what, at) VALUES (?, 1, ?, ?) ON CONFLICT ("table") '
         "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",
@@ -361,7 +366,7 @@ class PolicyReads(LedgerReads):
     """Methods that read recorded policies."""
 
     def policy_in_force(self) -> PolicyRow | None:
-        """Return the row of the effective policy; None before the first one was recorded."""
+        """Return the row of the effective policy; None if none was ever recorded."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
 
     def policy_that_waits(self) -> PolicyRow | None:
@@ -369,7 +374,7 @@ class PolicyReads(LedgerReads):
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
     def recorded_policy(self) -> Policy | None:
-        """Return the effective policy as the planner uses it; None before the first one was recorded."""
+        """Return the effective policy as the planner uses it; None if none was ever recorded."""
         row = self.policy_in_force()
         return policy_of(row) if row else None
 
@@ -378,9 +383,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
     """Methods that write recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
-        """Record a policy as effective or waiting, replacing the previous policy with the same status.
+        """Record a policy as effective or waiting; it replaces the previous policy with the same status.
 
-        An effective policy also replaces a waiting one and determines whether the environment is protected.
+        An effective policy also replaces a waiting one, and determines whether the environment is protected.
         """
         ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
         with self._transaction() as connection:
@@ -390,7 +395,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
-        """Make the waiting policy effective and return its row; raise Refused unless it has this id and digest."""
+        """Make the waiting policy effective and return its row; raise Refused unless it has the id `seen` and this
+        digest.
+        """
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
@@ -406,5 +413,5 @@ class PolicyWrites(PolicyReads, LedgerWrites):
 
 
 def policy_of(row: PolicyRow) -> Policy:
-    """Return the policy that a row contains as JSON."""
+    """Decode the policy in a row."""
     return policy_from_json(row.body)

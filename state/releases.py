@@ -1,4 +1,4 @@
-"""Releases, assembled from runs in the ledger and from the registry and measurements of their tables."""
+"""Releases, assembled from runs in the ledger and from the versions and measurements of their tables."""
 
 import json
 from collections.abc import Iterable, MutableMapping
@@ -42,7 +42,6 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
 
 
 def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
-    """Return whether a run lets any of the replaced versions `old` catch up so that it can serve again."""
     return any(step.do == StepKind.CATCH_UP and (step.table, step.version) in old for step in run.steps)
 
 

@@ -1,4 +1,4 @@
-"""Retention: how long each table of the ledger keeps its rows; every round removes a bounded number of rows.
+"""Retention: how long rows stay in each table of the ledger; every round removes a bounded number of rows.
 
 Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
 every table, whose number is not reused. Audit entries are moved into files next to the ledger (`state.audit_chain`);
@@ -24,10 +24,12 @@ PLAN_TEXTS_D = 7
 PLANS_D = 30
 """Days after expiry until a plan without a run is removed; other plans are removed with their run."""
 VERSIONS_D = 90
-"""Days until a version with purged files, and an operator command on a version that no longer exists, is removed."""
+"""Days after which a version with purged files is removed, as is an operator command on a version that no longer
+exists.
+"""
 STAGED_D = 90
 AUDIT_D = 400
-"""Days until audit entries are archived, so that the ledger holds the complete last year."""
+"""Days after which audit entries are archived; the ledger thus always has those of the last year."""
 AUDIT_KEPT = 100_000
 """Maximum number of audit entries kept in the ledger, even if they are younger than `AUDIT_D` days."""
 AUDIT_PART = 10_000
@@ -104,7 +106,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Age in days (0 if irrelevant), rows per transaction, and the SQL that removes rows of more than this age."""
+"""Rules as (age in days, 0 if irrelevant; rows per transaction; SQL that removes rows of more than that age)."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)

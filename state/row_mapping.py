@@ -1,6 +1,6 @@
 """Mapping between row dataclasses and SQLite values: each field is a column, and compound values are JSON.
 
-On reading, a field without a column gets its default.
+When a row is read, a field without a column gets its default.
 """
 
 import json
@@ -36,7 +36,7 @@ def sqlite_value(value: object) -> Value:
 
 
 def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, Value]:
-    """Return the SQLite values of a row by column name, except the fields in `without`."""
+    """Return the SQLite values of a row by column name, omitting the fields in `without`."""
     left_out = frozenset(without)
     return {name: sqlite_value(getattr(row, name)) for name in field_names(type(row)) if name not in left_out}
 
@@ -54,7 +54,7 @@ def row_from_values(kind: type[Row], columns: Sequence[str], values: Sequence[An
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """List the field names of a row class, in order."""
+    """Return the field names of a row class, in order."""
     return tuple(_decoders(kind))
 
 

@@ -23,7 +23,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """An event, or a group of `count` exceptions with the same fingerprint, from `first_at` to `at`."""
+    """An event, or a group of `count` events with the same fingerprint, from `first_at` to `at`."""
 
     id: int
     at: float
@@ -47,7 +47,7 @@ class EventRow:
 
     @property
     def about(self) -> str:
-        """Label such as `orders v2`: only the table if it is external, empty if the event has no table."""
+        """A label such as `orders v2`: only the table if it is external, empty if the event has no table."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -78,7 +78,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """A login's approval of a plan, at most one per login."""
+    """A user's approval of a plan; there is at most one per uid."""
 
     plan_hash: str
     uid: int
@@ -190,7 +190,7 @@ class ClockCheck:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRow:
-    """The environment's row: its identity, agent, Spark pool and the time of the last heartbeat."""
+    """The environment: its identity, agent, pool and doubts, in a single row."""
 
     ledger_id: str
     project_id: str
@@ -211,8 +211,9 @@ class EnvironmentRow:
     epoch: int = 1
     """Epoch of the ledger; increases with each adoption and each restore, and is recorded in owner files too."""
     mark: int = 0
-    """Advances with the mark in the data folder while an agent runs, so that an older copy of the ledger or mark is
-    noticed.
+    """A counter that advances together with the one in the data folder while an agent runs.
+
+    If they differ, the ledger or the data folder is an older copy.
     """
     doubt: str = ""
     """Why the environment may not be the one in the ledger; nothing starts until it is adopted."""

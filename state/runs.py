@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Base-32 digits that cannot be confused with each other."""
 _NO_EVIDENCE = "{}"
-"""Value of a column that nothing reads any more."""
+"""Value of a column that is no longer read."""
 
 
 def draw_run_id(plan_hash: str) -> str:
     """Return a new run id: four characters of the plan's hash and 25 random bits.
 
-    Neither a clock nor a counter would do, since clocks are set back and ledgers are restored.
+    Neither a time nor a counter would be unique, since clocks are set back and ledgers are restored.
     """
     return f"{plan_hash[:4]}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
@@ -49,7 +49,7 @@ _RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 @dataclass(frozen=True, slots=True)
 class RunCommandRow:
-    """A pending operator action on a run: one that the run has not carried out yet."""
+    """An operator action on a run that is pending, that is, not yet carried out."""
 
     serial: int
     """Increases in the order of acceptance; never reused."""
@@ -60,7 +60,7 @@ class RunCommandRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial of the latest command on a statement (`state.operator_commands`) at the last request of this action.
+    """Serial of the latest command on a statement (`state.operator_commands`) when this action was last requested.
 
     That command may not be in the ledger yet, as a start waits for its version to be free.
     """
@@ -89,9 +89,10 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 def put_pending_action(
     connection: sqlite3.Connection, run_id: str, control: OperatorControl, at: float, drawn: int = 0
 ) -> None:
-    """Write an operator action on a run within the caller's transaction; repeating the latest action only updates it.
+    """Write an operator action on a run within the caller's transaction; a repetition of the latest action only updates
+    it.
 
-    `drawn` is the latest serial of a command on a statement; that command may not be in the ledger yet.
+    `drawn` is the latest serial given to a command on a statement; that command may not be in the ledger yet.
     """
     ((recorded,),) = connection.execute(NEWEST_SERIAL)
     statement_serial = max(recorded, drawn)
@@ -115,7 +116,7 @@ class RunReads(LedgerReads):
         return found[0] if found else None
 
     def run_ids(self, prefix: str, limit: int = 10) -> tuple[str, ...]:
-        """List the ids of runs that start with a prefix, newest first; a full match is returned alone."""
+        """Return the ids of runs that start with a prefix, newest first; a full match is returned alone."""
         sql = "SELECT id FROM run WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, started_at DESC LIMIT ?2"
         found = tuple(str(id) for (id,) in self._values(sql, (prefix, limit)))
         return found[:1] if found[:1] == (prefix,) else found
@@ -149,7 +150,9 @@ class RunReads(LedgerReads):
         )
 
     def observed_runs(self) -> tuple[str, ...]:
-        """List the ids of runs that activated a table's serving version while another version has a scheduled stop."""
+        """Return the ids of runs whose new version of a table serves while the stop of another version is still
+        scheduled.
+        """
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
@@ -181,7 +184,7 @@ class RunReads(LedgerReads):
         )
 
     def unclosed_tickets(self) -> tuple[MigrationTicket, ...]:
-        """List the migration tickets that are not closed, sorted by table and reader."""
+        """Return the migration tickets that are not closed, sorted by table and reader."""
         sql = 'SELECT * FROM migration_ticket WHERE closed_at IS NULL ORDER BY "table", reader, run_id'
         return self._rows(MigrationTicket, sql)
 
@@ -194,7 +197,7 @@ class RunReads(LedgerReads):
         )
 
     def uncompared_tables(self, run_id: str) -> tuple[TableName, ...]:
-        """List, sorted by name, the tables of a run whose rows were not compared because the check was skipped."""
+        """Return, sorted by name, the tables of a run whose rows were not compared because a check was skipped."""
         sql = "SELECT DISTINCT \"table\" FROM check_result WHERE run_id = ? AND verdict = 'skipped' ORDER BY 1"
         return tuple(table for (table,) in self._values(sql, (run_id,)))
 
@@ -203,10 +206,10 @@ class RunWrites(RunReads, LedgerWrites):
     """Methods that write runs, tickets and check results."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
-        """Set the state of a run.
+        """Set the state of a run, and its end time or None if it is open.
 
-        If `ended_at` is given, the run releases its tables. If it is None, the run leases them again; raises Refused if
-        another run has a conflicting lease or continues this run.
+        A finished run releases its tables. An open run leases them again; raises Refused if another run has a
+        conflicting lease or continues this run.
         """
         with self._transaction() as connection:
             if ended_at is None:
@@ -259,7 +262,7 @@ class RunWrites(RunReads, LedgerWrites):
             return True
 
     def put_run_command(self, run_id: str, control: OperatorControl, *, at: float, drawn: int = 0) -> None:
-        """Store an operator action until its run has carried it out; `drawn` is as in `put_pending_action`.
+        """Store an operator action until the run has carried it out; `drawn` is as in `put_pending_action`.
 
         Raises UsageError if the action is not possible in the run's state or a cancel is pending, Refused if another
         run continues this one.
@@ -278,10 +281,10 @@ class RunWrites(RunReads, LedgerWrites):
     def retry_run(self, run_id: str, *, serial: int, skipping: int = 0, by: str = "", at: float = 0.0) -> None:
         """Record the retry of a run, or the skip of its failed step, so that it takes effect even if the agent dies.
 
-        Failed and blocked steps wait again, and a finished run leases its tables again. After a retry with `serial`,
-        earlier stop commands no longer bind the run. Operator actions that were pending when the run failed are
-        dropped. Raises Refused if another run has a conflicting lease or continues this one, UsageError if a cancel is
-        pending or the action is not possible.
+        Failed and blocked steps wait again, and a finished run leases its tables again. A retry sets the run's
+        `serial`, so that earlier stop commands no longer affect it. Operator actions that were pending when the run
+        failed are dropped. Raises Refused if another run has a conflicting lease or continues this one, UsageError if a
+        cancel is pending or the action is not possible.
         """
         control = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -341,7 +344,7 @@ class RunWrites(RunReads, LedgerWrites):
         return closed
 
     def put_check_results(self, run_id: str, table: TableName, results: Iterable[CheckResultRow]) -> None:
-        """Write the check results of one table, replacing those of an earlier comparison in the same run."""
+        """Write the check results of a table, replacing those of an earlier comparison in the same run."""
         with self._transaction() as connection:
             connection.execute('DELETE FROM check_result WHERE run_id = ? AND "table" = ?', (run_id, table))
             for result in results:
@@ -353,8 +356,8 @@ def insert_run(
 ) -> None:
     """Write a run with its steps and leases, within the caller's transaction.
 
-    Raises Refused if another open run changes a table that this run changes or reads, or reads a table that this run
-    changes; also if this run is to continue a run that cannot be continued. Raises RunIdTaken if the id is in use.
+    Raises Refused if another open run changes a table that this run changes or reads, if it reads a table that this run
+    changes, or if the run to be continued cannot be continued. Raises RunIdTaken if the id is in use.
     """
     if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
         raise RunIdTaken(run.id)
@@ -391,7 +394,10 @@ def _refuse_not_continuable(connection: sqlite3.Connection, run_id: str) -> None
 
 
 def refuse_continued(run_id: str, continued_by: str) -> None:
-    """Raise Refused if another run, `continued_by`, has continued this one and so taken over its versions."""
+    """Raise Refused if another run has continued this one and thereby taken over its versions.
+
+    `continued_by` is the id of the other run, or empty if there is none.
+    """
     if continued_by:
         raise Refused(f"run {run_id} was continued by run {continued_by}", remedy=f"headgate runs {continued_by}")
 
@@ -402,16 +408,15 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _refuse_not_reopenable(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise Refused if a run cannot be reopened because another run continues it or has a conflicting lease."""
+    """Raise Refused if another run continues this one or has a conflicting lease."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
-    """Raise Refused if leases conflict with those of another open run.
-
-    `leases` maps each table to whether the run only reads it.
+    """Raise Refused if leases conflict with those of another open run; a value in `leases` is True if the run only
+    reads.
     """
     for table, only_reads in leases.items():
         held = connection.execute(

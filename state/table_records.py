@@ -12,7 +12,7 @@ from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """The ledger's rows about one table; each kind is sorted newest first."""
+    """The ledger's rows about a table; each kind is sorted newest first."""
 
     table: TableName
     events: tuple[EventRow, ...] = ()
@@ -52,7 +52,6 @@ def _newest_first(events: Iterable[EventRow]) -> tuple[EventRow, ...]:
 
 
 def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
-    """List all tables, direct and indirect, upstream of a table's serving version, sorted by name."""
     found: set[TableName] = set()
     open_ = [table]
     while open_:
@@ -64,7 +63,7 @@ def _upstream(reader: LedgerReader, table: TableName) -> tuple[TableName, ...]:
 
 
 def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:
-    """List the subjects under which logs mention a table: its name, the ids of its runs, its plans' short hashes."""
+    """Return the subjects under which logs mention a table: its name, its runs' ids and its plans' short hashes."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
     # Commands name plans by their first twelve letters, and runs by their whole ids.

@@ -1,6 +1,7 @@
 """Base classes for reading and writing the ledger, and the conversion of SQLite errors to Headgate errors.
 
-Every writing method is one transaction under one lock; every reading method is one statement, fetched completely.
+Every writing method is one transaction under one lock; every reading method is one statement whose rows are all
+fetched.
 """
 
 import sqlite3
@@ -86,14 +87,16 @@ def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavai
 
 NEWEST_CHANGE = """SELECT max((SELECT coalesce(max(changed), 0) FROM deployment),
   (SELECT coalesce(max(changed), 0) FROM measurement))"""
-"""The number of the last change to deployments or measurements."""
+"""SQL for the number of the latest change to deployments or measurements."""
 
 MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
 """States in which a query may exist, as an SQL list."""
 
 
 def while_it_may_run(figure: str) -> str:
-    """Return SQL for a column of `measurement` that yields NULL, not an outdated value, if no query may be running."""
+    """Return SQL for a column of `measurement` that is NULL if no query can be running, so that no outdated value is
+    shown.
+    """
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 
@@ -124,7 +127,7 @@ class LedgerReads(ABC):
         """Lend the connection to one thread at a time; SQLite errors are raised as LedgerUnavailable."""
 
     def check_integrity(self) -> None:
-        """Check the integrity of the whole file; raises LedgerUnavailable if it is damaged."""
+        """Check the integrity of the whole file; raise LedgerUnavailable if it is damaged."""
         found = [str(line) for (line,) in self._values("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise LedgerUnavailable(f"the ledger {self.path} is damaged: {found[0]}", remedy=RESTORE_REMEDY)
@@ -176,7 +179,7 @@ class LedgerWrites(LedgerReads):
                 raise
 
     def _next_change(self) -> int:
-        """Return the next change number, which consoles use to find changed rows; to be called within a transaction."""
+        """Return the next change number, by which consoles find changed rows; to be called within a transaction."""
         self._changed += 1
         return self._changed
 
