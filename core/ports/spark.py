@@ -77,7 +77,7 @@ class ReportedQuery:
     """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 
 
-def unheard() -> None:
+def ignore_stop_request() -> None:
     """Do nothing; the default callback of `Queries.stop`."""
 
 
@@ -95,7 +95,7 @@ class Queries(Protocol):
         been started with an equal `start`. Raises AnotherQuery if a different query runs under that name.
         """
 
-    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+    def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
         """Stop a query and wait until it is gone from the pool; `calling` is called before each stop request to Spark.
 
         With `upserts`, also wait until all writes of the query's last batch have ended.
@@ -104,20 +104,20 @@ class Queries(Protocol):
     def active(self) -> tuple[ReportedQuery, ...]:
         """Return all active queries of this session with their last progress."""
 
-    def look(self, query: ReportedQuery) -> ReportedQuery:
+    def refresh(self, query: ReportedQuery) -> ReportedQuery:
         """Return a query with its progress, status message and trigger activity refreshed from Spark."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
         """Return the queries that have ended without a stop request since the previous call, with their errors."""
 
-    def expect(self, name: str, id: str, run_id: str) -> None:
+    def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that `ended` will report its end."""
 
-    def other_python(self) -> Sentence | None:
+    def python_mismatch(self) -> Sentence | None:
         """Return why the pool's Python cannot run upserts; None if it can."""
 
 
-def unnoticed(view: str) -> None:
+def ignore_view(view: str) -> None:
     """Do nothing; the default callback of `Tables.swap`."""
 
 
@@ -201,7 +201,7 @@ class Tables(Protocol):
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         """Create missing views in one request and return their names; raise EngineRefused like `create_together`."""
 
-    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = ignore_view) -> float:
         """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.
 
         Everything that Spark could refuse is checked before the first view is changed. `before` is called with the name

@@ -93,7 +93,7 @@ class Reconciler:
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
-                pool.queries.expect(name, deployment.query_id, deployment.run_id)
+                pool.queries.register_running(name, deployment.query_id, deployment.run_id)
         self.catalog.restore(pool)
 
     def apply_emergencies(self) -> None:
@@ -393,7 +393,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
     if not in_batch:
         try:
             pool = agent.pool.connection()
-            query = pool.call(READ_CALL_S, pool.queries.look, query)
+            query = pool.call(READ_CALL_S, pool.queries.refresh, query)
         except EngineRefused:
             return None
         in_batch = query.trigger_active

@@ -18,7 +18,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.table_formats import is_wider, table_format
-from core.ports.spark import CatalogTable, FileView, Pointer, unnoticed
+from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
 from core.sql.kafka_topics import row_expressions, source_options
 from core.sql.statement import TableDdl
 from core.text.escaping import backquoted, escape_glob, quoted_string_literal
@@ -227,7 +227,7 @@ class SparkTables:
         """
         self.swap(((view, targets, columns),))
 
-    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = ignore_view) -> float:
         """Repoint all views in one tight loop. Returns its duration in seconds.
 
         During the loop, readers may see tables of both releases, but get no errors. All views are checked before the
@@ -472,7 +472,7 @@ class SparkUpkeep:
 
     def _run(self, sql: str, tag: str) -> None:
         # The tag in the table's log identifies the commit, whatever its timestamp.
-        session = self._session.beside(str(uuid.uuid4()), conf={**_MAINTENANCE_CONF, _MARK: tag})
+        session = self._session.another_session(str(uuid.uuid4()), conf={**_MAINTENANCE_CONF, _MARK: tag})
         with self._lock:
             self._open[tag] = session
         try:

@@ -115,7 +115,7 @@ class Session:
             self._refuse_if_stopped(error)
             raise
 
-    def prove(self) -> None:
+    def run_test_statement(self) -> None:
         """Prove that Spark can run a minimal statement. Unlike `ping`, this needs a SparkContext, but no free core."""
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
@@ -123,7 +123,7 @@ class Session:
         # Without this check, a server that is shutting down or overloaded would make a valid statement fail.
         try:
             with spark_errors():
-                call_deadlines.call(PROOF_S, self.prove)
+                call_deadlines.call(PROOF_S, self.run_test_statement)
         except MaybeStopped:
             raise EngineStopped(
                 "the pool answers but cannot run anything: its SparkContext has stopped",
@@ -140,7 +140,7 @@ class Session:
         session_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
         return Session(self.url, self._token, session_id, conf=_READER_CONF)
 
-    def beside(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
+    def another_session(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
         """Return another session on the same pool, with its own connection and circuit breaker."""
         return Session(self.url, self._token, session_id, conf=conf)
 

@@ -226,7 +226,7 @@ class SparkAnalysis:
     def _opened(self) -> ScratchDatabases:
         if self._scratch is None:
             # A temporary session: whatever Spark caches for its questions is released with it.
-            self._scratch = ScratchDatabases(self._operating.beside(str(uuid.uuid4())), self._prefix)
+            self._scratch = ScratchDatabases(self._operating.another_session(str(uuid.uuid4())), self._prefix)
         return self._scratch
 
     def _close(self) -> None:

@@ -13,13 +13,13 @@ from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
-from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
 from core.text.sentence import Sentence
 from pipelines.spark_connect.call_deadlines import lingering
 from pipelines.spark_connect.error_translation import error_class, failure_of, first_line
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.session import Session, spark_errors
-from pipelines.spark_connect.upsert_writers import OpenBatches, upsert_writer, why_other_python
+from pipelines.spark_connect.upsert_writers import OpenBatches, find_python_mismatch, upsert_writer
 
 STOP_S = 30.0
 """Longest wait, in seconds, for a stopped query to disappear, if the caller has no deadline."""
@@ -28,7 +28,7 @@ LINGER_S = 60.0
 """Extra seconds for which a start waits for its answer after its caller's deadline. Without the answer, the SQL and
 checkpoint of the new query would be unknown."""
 
-_DEAF_S = 5.0
+_SUSPENDED_S = 5.0
 """If two listings are more seconds apart than this, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
@@ -126,7 +126,7 @@ class SparkQueries:
             query: StreamingQuery = writer.toTable(start.target)
         return query
 
-    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+    def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
         """Stop a query, if it exists, and wait until it is gone.
 
         `calling` is called before each stop request to Spark. With `upserts`, for a query that replaces rows by key,
@@ -152,7 +152,7 @@ class SparkQueries:
         with spark_errors():
             listed = self._manager.active
             now = time.monotonic()
-            if now - self._answered_at > _DEAF_S:
+            if now - self._answered_at > _SUSPENDED_S:
                 self._events.forgive()
             self._answered_at = now
             self._events.listen(alone=not listed)
@@ -166,10 +166,10 @@ class SparkQueries:
             self._started = {run: start for run, start in self._started.items() if run in run_ids or run not in started}
             self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
         for run_id, (name, id) in gone.items():
-            self._mourn(name, id, run_id)
+            self._record_end(name, id, run_id)
         return found
 
-    def look(self, query: ReportedQuery) -> ReportedQuery:
+    def refresh(self, query: ReportedQuery) -> ReportedQuery:
         """Request a query's last progress, status message and trigger activity. Returns the query with them."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
@@ -196,20 +196,20 @@ class SparkQueries:
             failed = any(query.error for query in self._ended)
         if failed:
             with spark_errors():
-                self._session.prove()
+                self._session.run_test_statement()
         with self._lock:
             ended, self._ended = tuple(self._ended), []
         return ended
 
-    def expect(self, name: str, id: str, run_id: str) -> None:
+    def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent started, so that its end is noticed and its reason reported."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
-    def other_python(self) -> Sentence | None:
+    def python_mismatch(self) -> Sentence | None:
         """Explain why the pool's Python cannot run writers of keyed tables; None if it can. Only None is cached."""
         if not self._python_fits:
-            why = why_other_python(self._session)
+            why = find_python_mismatch(self._session)
             self._python_fits = not why
             return why
         return None
@@ -232,7 +232,7 @@ class SparkQueries:
     def _described(self, query: StreamingQuery) -> ReportedQuery:
         progress = self._events.progress(query.runId)
         message, trigger_active = "", False
-        if progress is None and self._due(query.runId):
+        if progress is None and self._is_request_due(query.runId):
             last = query.lastProgress
             if last is not None:
                 progress = _as_json(last)
@@ -252,7 +252,7 @@ class SparkQueries:
             silent_s=self._events.silence_s(query.runId),
         )
 
-    def _due(self, run_id: str) -> bool:
+    def _is_request_due(self, run_id: str) -> bool:
         """True if a run's progress must be requested: at first, then rarely, because the listener delivers progress."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
@@ -260,7 +260,7 @@ class SparkQueries:
         self._asked[run_id] = now
         return True
 
-    def _mourn(self, name: str, id: str, run_id: str) -> None:
+    def _record_end(self, name: str, id: str, run_id: str) -> None:
         """Record that a query has ended, and why. The server keeps the reason for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():

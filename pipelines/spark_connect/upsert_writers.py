@@ -181,7 +181,7 @@ NEEDED = ("pandas", "pyarrow", "grpc", "grpc_status", "google")
 _MISMATCH = "PYTHON_VERSION_MISMATCH"
 
 
-def why_other_python(session: Session) -> Sentence | None:
+def find_python_mismatch(session: Session) -> Sentence | None:
     """Explain why the pool's Python cannot run a writer; None if it can. Runs a Spark job."""
     needed = NEEDED
 
@@ -199,10 +199,10 @@ def why_other_python(session: Session) -> Sentence | None:
             return Sentence(error.summary)
         raise
     major, minor, missing = json.loads(rows[0][0])
-    return other_python((major, minor), missing)
+    return describe_python_mismatch((major, minor), missing)
 
 
-def other_python(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
+def describe_python_mismatch(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
     """Explain why a Python with this version and these missing packages cannot run a writer; None if it can."""
     ours = sys.version_info[:2]
     if version != ours:

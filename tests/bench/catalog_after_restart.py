@@ -138,7 +138,7 @@ class Lake:
     def attached(self) -> SparkConnection:
         session = Session(self.pool.url, self.pool.token, str(uuid.uuid4()))
         session.attach()
-        session.prove()
+        session.run_test_statement()
         return SparkConnection(session)
 
     def filled(self, way: "Way") -> "Filled":

@@ -9,7 +9,7 @@ from modelled_server import Handle, Server, progress_of
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import TryAgain
-from core.ports.spark import CatalogTable, FileView, Pointer, QueryStart, unnoticed
+from core.ports.spark import CatalogTable, FileView, Pointer, QueryStart, ignore_view
 from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.session import Session
 from pipelines.spark_connect.streaming_queries import SparkQueries
@@ -34,7 +34,7 @@ class ModelledSession(Session):
 
         self._ask("attach", attached)
 
-    def prove(self) -> None:
+    def run_test_statement(self) -> None:
         self._ask("prove", lambda: None)
 
     def ping(self) -> None:
@@ -162,7 +162,7 @@ class ModelledTables:
 
         return self._ask("point", ",".join(view for view, _, _ in pointers), pointed)  # type: ignore[no-any-return]  # As above.
 
-    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = ignore_view) -> float:
         self._ask("look", "", lambda: None)
         for view, targets, columns in pointers:
             before(view)

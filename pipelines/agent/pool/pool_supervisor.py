@@ -122,7 +122,7 @@ class PoolSupervisor:
                     _sentence("", self._last_words),
                 )
                 self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
-            self._prove()
+            self._run_test_statement()
             if self._open is None:
                 self._bring_up()
             if self._restored is None:
@@ -184,7 +184,7 @@ class PoolSupervisor:
             self._local.end()
         self._say("off", "")
 
-    def _prove(self) -> None:
+    def _run_test_statement(self) -> None:
         """End a local server whose SparkContext has stopped; keep an unresponsive one, because it may recover."""
         if self._open is None or self._monotonic() < self._prove_at:
             return
@@ -193,7 +193,7 @@ class PoolSupervisor:
         try:
             # A refusal for any other reason proves that the server works.
             with suppress(EngineRefused):
-                session.call(READ_CALL_S, session.prove)
+                session.call(READ_CALL_S, session.run_test_statement)
         except EngineStopped as error:
             self._found_stopped(error)
             return

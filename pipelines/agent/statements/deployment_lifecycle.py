@@ -25,7 +25,7 @@ from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
-from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, unheard
+from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
 from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
@@ -152,7 +152,7 @@ def stop(
     deployment: Deployment,
     *,
     seconds: float = WRITE_CALL_S,
-    calling: Callable[[], object] = unheard,
+    calling: Callable[[], object] = ignore_stop_request,
 ) -> None:
     """Stop a deployment's query, and wait until it has ended and its last batch is written.
 
@@ -254,7 +254,7 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
-    if why := pool.call(PYTHON_CALL_S, pool.queries.other_python):
+    if why := pool.call(PYTHON_CALL_S, pool.queries.python_mismatch):
         name = query_name(deployment.table, deployment.version)
         raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
 

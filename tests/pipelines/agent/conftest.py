@@ -31,8 +31,8 @@ from core.ports.spark import (
     ReportedQuery,
     Tables,
     TableUpkeep,
-    unheard,
-    unnoticed,
+    ignore_stop_request,
+    ignore_view,
 )
 from core.ports.storage import (
     CheckpointState,
@@ -87,7 +87,7 @@ class ScriptedPool:
     """Returns once Spark has analysed a statement."""
     cleared: int = 0
     engine: str = "4.2.0"
-    other_python: str = ""
+    python_mismatch: str = ""
     told: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
@@ -222,7 +222,7 @@ class _Queries:
             # `spark.sql.streaming.stopActiveRunOnRestart` is false in the operating session.
             raise EngineRefused("another query with same id is already active", error_class="CONCURRENT_QUERY")
 
-    def stop(self, name: str, calling: Callable[[], object] = unheard, *, upserts: bool = False) -> None:
+    def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
         calling()
         calling()
         if name in self.pool.refuse_stop:
@@ -236,13 +236,13 @@ class _Queries:
     def ended(self) -> tuple[ReportedQuery, ...]:
         return ()
 
-    def expect(self, name: str, id: str, run_id: str) -> None:
+    def register_running(self, name: str, id: str, run_id: str) -> None:
         return
 
-    def other_python(self) -> str:
-        return self.pool.other_python
+    def python_mismatch(self) -> str:
+        return self.pool.python_mismatch
 
-    def look(self, query: ReportedQuery) -> ReportedQuery:
+    def refresh(self, query: ReportedQuery) -> ReportedQuery:
         self.pool.looks.append(query.name)
         return replace(query, **self.pool.shown)
 
@@ -299,7 +299,7 @@ class _Tables:
                 raise EngineRefused(f"{target} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")
         self.pool.views[view] = " + ".join(targets)
 
-    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = ignore_view) -> float:
         for view, targets, columns in pointers:
             before(view)
             self.point(view, targets, columns)

@@ -86,7 +86,7 @@ def test_a_reader_of_changes_is_not_compared_in_a_release_and_says_so(agent: Age
 def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_stays(
     agent: AgentContext, pool: Any
 ) -> None:
-    pool.other_python = "the pool runs Python 3.9, and Headgate 3.11"
+    pool.python_mismatch = "the pool runs Python 3.9, and Headgate 3.11"
     assert deploy(agent, pool, keyed()) == "done", "a pool of ours has our own"
     found = agent.ledger.deployment(T("a"), 1)
     assert found is not None
@@ -99,7 +99,7 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
     assert pool.stops == stops and "a@v1" in pool.running, "a restart is refused before its stop"
     with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
         deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
-    pool.other_python = ""
+    pool.python_mismatch = ""
     deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
 
 

@@ -19,7 +19,7 @@ from core.model.act_outcomes import UNCONFIRMED
 from core.model.errors import EngineRefused, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
 from core.observed.versions import Deployment
-from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.ports.spark import QueryStart, ReportedQuery, ignore_stop_request
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.lag_collector import LagCollector
@@ -371,7 +371,7 @@ class FrozenQueries:
     def __init__(self) -> None:
         self.threads: list[int] = []
 
-    def stop(self, name: str, calling: Any = unheard, *, upserts: bool = False) -> None:
+    def stop(self, name: str, calling: Any = ignore_stop_request, *, upserts: bool = False) -> None:
         calling()
         self.hang()
 

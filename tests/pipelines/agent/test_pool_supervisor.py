@@ -91,7 +91,7 @@ class FakeSession(Session):
     def reader(self) -> "FakeSession":
         return FakeSession(self.machine, f"reader of {self.session_id}", lambda _: None)
 
-    def prove(self) -> None:
+    def run_test_statement(self) -> None:
         self.machine.act("prove")
 
     def idle_limit_s(self) -> float | None:

@@ -158,7 +158,7 @@ def test_declaration_that_spark_cannot_make_is_no_opinion(analysis: SparkAnalysi
 
 def test_nothing_is_started_and_nothing_is_left(session: Session) -> None:
     # In a separate session, because the names of created objects derive from it.
-    analysis = SparkAnalysis(session.beside(str(uuid.uuid4())))
+    analysis = SparkAnalysis(session.another_session(str(uuid.uuid4())))
     before = databases(session)
     analysis.ask(AnalysisQuestion(side("SELECT i FROM STREAM a"), AnalysedRevision("SELECT 1 AS i", ())))
     made = {name: folder for name, folder in databases(session).items() if name not in before}

@@ -84,7 +84,7 @@ def test_a_parent_moved_away_leaves_its_child_active_and_its_lag_missing(ground:
     ground.queries.stop(ground.query("parent"))
     ground.tables.forget(f"parent_{ground.mark}__v1")
     # A query that is listing the folder at that moment would fail.
-    ground.until(lambda: ground.queries.look(child).waits)
+    ground.until(lambda: ground.queries.refresh(child).waits)
     os.rename(ground.place("parent"), f"{ground.folder}/trash")
     assert ground.lag("child", source)[0].missing
     assert ground.query("child") in ground.mine() and ground.queries.ended() == ()

@@ -48,9 +48,9 @@ def test_an_idle_query_is_reported_although_it_commits_nothing(ground: Any) -> N
     ground.until(is_heard_again)
     found = ground.mine()[name]
     assert found.progress["batchId"] == batch
-    assert ground.queries.look(found).progress["runId"] == found.run_id
+    assert ground.queries.refresh(found).progress["runId"] == found.run_id
     # It looks for new files now and then, and waits in between.
-    ground.until(lambda: ground.queries.look(found).waits)
+    ground.until(lambda: ground.queries.refresh(found).waits)
 
 
 def test_a_second_start_by_name_finds_the_first(ground: Any) -> None:
@@ -190,6 +190,6 @@ def test_a_query_that_failed_while_nobody_looked_is_known_by_its_run(ground: Any
     query = ground.start("bad", f"SELECT 10 DIV (a - 7) AS a, b FROM STREAM {ground.source}")
     ground.until(lambda: query.name not in ground.mine())
     later = SparkQueries(ground.session)
-    later.expect(query.name, query.id, query.run_id)
+    later.register_running(query.name, query.id, query.run_id)
     later.active()
     assert [(q.name, q.error_class) for q in later.ended()] == [(query.name, "DIVIDE_BY_ZERO")]

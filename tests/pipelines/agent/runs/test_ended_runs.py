@@ -143,7 +143,7 @@ def test_a_cancel_given_before_a_run_was_ended_is_carried_out(agent: AgentContex
 def let_words_be_read(agent: AgentContext, patch: pytest.MonkeyPatch, *, times: int) -> None:
     """Fail a run that polls for commands more than `times` times, which it might do forever."""
     read, looks = agent.ledger.run_commands, iter(range(times))
-    patch.setattr(type(agent.ledger), "run_words", lambda _, of: (next(looks), read(of))[1])
+    patch.setattr(type(agent.ledger), "run_commands", lambda _, of: (next(looks), read(of))[1])
 
 
 def test_an_ended_run_refuses_the_skip_of_a_begun_start(

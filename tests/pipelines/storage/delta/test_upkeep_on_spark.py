@@ -57,12 +57,12 @@ def test_the_log_records_the_results_of_optimize_and_vacuum(lake: Any) -> None:
 def test_a_limit_of_rows_per_file_that_a_pool_has_for_its_streams_does_not_hold_for_optimize(
     lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, beside = many_files(lake, "p", 1), lake.session.beside
+    name, beside = many_files(lake, "p", 1), lake.session.another_session
 
     def limited(session_id: str, *, conf: Any) -> Any:
         return beside(session_id, conf={"spark.sql.files.maxRecordsPerFile": "1", **conf})
 
-    monkeypatch.setattr(lake.session, "beside", limited)
+    monkeypatch.setattr(lake.session, "another_session", limited)
     lake.upkeep.optimize(name, "t")
     assert lake.files.upkeep(f"{lake.place('p')}/delta", "OPTIMIZE", "t") == Upkeep(2, 1)
 
