@@ -1,4 +1,4 @@
-"""Plans as JSON and back, and a plan's hash over its canonical JSON: sorted keys, no spaces, ASCII only."""
+"""Plans as JSON and back, and a plan's hash over its canonical JSON (sorted keys, no spaces, ASCII only)."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan as the JSON object of `--json`, with null for unknown numbers; the inverse of `plan_from_json`."""
+    """Return a plan as the JSON object that `--json` prints; unknown numbers are null."""
     data = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _PLAN_FIELDS}
     data |= {name: [_flat(each) for each in data[name]] for name in ("steps", *_KIND_BY_LIST)}
     data["request"] = request_as_json(plan.request)
@@ -72,7 +72,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Return a request as a JSON object; most fields are omitted when empty."""
+    """Return a request as a JSON object; most fields are omitted if empty."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
@@ -93,16 +93,16 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
-    """Return a JSON object as a string that is identical in every process."""
+    """Return an object as canonical JSON, which is identical in every process."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256 of a plan in hex, over its canonical JSON without the parts that may change without an edit.
+    """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
 
-    Excluded are measured figures and costs, explanations (evidence, the sentences of guards, undo), the warning about
-    the pool's load, the exact state of an existing table, indirect readers of a table that is left behind, and whether
-    Spark was asked, which never makes a change milder. The kind of a change is included as its code (`row`).
+    Excluded are measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
+    pool's load, the exact state of an existing table, indirect readers that are left behind, and whether Spark was
+    asked, because that never makes a change milder. The kind of a change is included as its code (`row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -120,7 +120,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def _hashed(value: Any) -> dict[str, Any]:
-    """Return those fields of a plan's part, such as a node, that are included in the hash, sorted by name."""
+    """Return the hashed fields of a part of a plan, such as a node, sorted by name."""
     kind = type(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
@@ -132,7 +132,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return the verdict to hash; a warning about the pool's load is hashed as ok, because it comes and goes."""
+    """Return the verdict to hash; a warning about the pool's load comes and goes, so it is hashed as ok."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -169,7 +169,6 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a field's value as JSON: an enumeration as a plain string, a tuple as a list."""
     if isinstance(value, str):
         return str(value)
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value
@@ -184,11 +183,11 @@ _KIND_BY_LIST: Mapping[str, type] = {
     "left_behind": LeftBehind, "guards": Guard, "refusals": PlanRefusal, "warnings": PlanWarning,
     "readers": Exposure, "undo": Undo,
 }  # fmt: skip
-"""Fields of a plan that hold lists of flat objects, each with the class of the objects."""
+"""Fields of a plan that hold lists of flat objects, and the class of these objects."""
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
-"""Properties that are written to the JSON in addition to a class's fields."""
+"""Properties written to the JSON in addition to the fields of a class."""
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
@@ -197,7 +196,7 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     )
 }  # fmt: skip
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
-"""For each dataclass, its field names and one call that reads all fields: a plan of 3,000 tables has 20,000 objects."""
+"""Field names of each dataclass, and one call that reads all fields; a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
     kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
     for kind, names in ((Plan, _PLAN_FIELDS), *_NAMES_BY_KIND.items())

@@ -1,4 +1,4 @@
-"""The string that an operator types to confirm an action; it is the same in console, command line and agent.
+"""The text that an operator types to confirm an action, the same in console, command line and agent.
 
 This module does not import the planner, so that a stop can be confirmed without delay.
 """
@@ -11,19 +11,19 @@ from core.model.names import TableName
 from core.plan.model import Plan
 
 LARGEST_SET = 20
-"""The largest number of statements that can be confirmed by typing the number."""
+"""Largest number of statements that can be confirmed by typing their number."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
 """Operator actions that change nothing but the user's own list."""
 
 OF_A_RUN = frozenset(("cancel", "skip"))
-"""Operator actions on a run; their confirmation contains the id of the run."""
+"""Operator actions on a run, confirmed by typing the start of its id."""
 
 OF_A_PLAN = "approve"
-"""The only operator action on a plan apart from applying it; its confirmation contains the hash of the plan."""
+"""Operator action on a plan, confirmed by typing the start of the plan's hash."""
 
 SHORT = 4
-"""How many characters of a run's id or a plan's hash have to be typed."""
+"""Number of characters of a run id or plan hash that must be typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Confirmation:
 
 
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
-    """Return the confirmation required to stop, start or restart tables, or for a similar operator action.
+    """Return the confirmation required for an operator action on tables, such as a stop, start or restart.
 
     For an action on a run or a plan, `tables` contains the run's id or the plan's hash instead.
     """
@@ -60,7 +60,7 @@ def confirmation_for_swap(run_id: str, *, environment: str) -> Confirmation:
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Return the confirmation required to record a policy (`apply`), or to approve a policy that awaits approval."""
+    """Return the confirmation required to record (`apply`) or approve (`approve`) a policy."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
@@ -72,10 +72,10 @@ def confirmation_for_adoption(environment: str) -> Confirmation:
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Return the confirmation required to apply a plan; external tables are not counted as statements.
+    """Return the confirmation required to apply a plan; external tables do not count as statements.
 
-    The plan's hash must be typed if the plan is destructive, must be acknowledged or acts on many statements (C3),
-    or if it needs an approval (C4).
+    The plan's hash must be typed if the plan is destructive, must be acknowledged or acts on more than `LARGEST_SET`
+    statements (C3), or if it needs an approval (C4).
     """
     if plan.approvals:
         return Confirmation("C4", f"{plan.environment} {plan.hash[:SHORT]}")

@@ -1,4 +1,4 @@
-"""User-facing text for a plan's nodes, steps and evidence; the only module that turns edits into sentences."""
+"""User-facing text for the nodes, steps and evidence of a plan; only this module turns edits into sentences."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ GLYPH_BY_ACTION = {
     Action.VACUUM: "-",
     Action.KEEP: "=",
 }
-"""The character before each table of a plan, on every screen and in every printout."""
+"""The character shown before each table of a plan, on every screen and in every printout."""
 
 _CHANGE_BY_REASON = {
     Reason.READS_OLD_VERSION: "upstream moved on",
@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return the content of column CHANGE: an edit that may change the number of rows, then the kind of change."""
+    """Return the text of column CHANGE: an edit that may change the number of rows, then the kind of change."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -103,7 +103,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def reason_words(node: PlanNode) -> str:
-    """Return the content of column WHY: a node's evidence, or else its reason and the tables that caused it."""
+    """Return the text of column WHY: the node's evidence, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -114,16 +114,16 @@ def reason_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Return the number of rows that a node reads again, for example `81 M`; `?` if unknown, `-` if none."""
+    """Return how many rows a node reads again, for example `81 M`; `?` if unknown, `-` if none."""
     if not _has_cost(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
 
 
 def eta_words(node: PlanNode) -> str:
-    """Return when the last step of a node ends, counted from the start of the run, such as `< 40 s`.
+    """Return when the last step of a node ends, counted from the start of the run, for example `< 40 s`.
 
-    The result is `?` if the time is unknown, and `-` if the table is kept.
+    `?` if unknown, `-` if the table is kept.
     """
     return "-" if node.action is Action.KEEP else range_words(node)
 
@@ -136,12 +136,12 @@ def range_words(of: PlanNode | Step | Undo | Plan) -> str:
 
 
 def undo_words(node: PlanNode) -> str:
-    """Return the label of a node's undo: `none` if no command undoes it, `-` if there is nothing to undo."""
+    """Return a node's label for column UNDO: `none` if no command undoes it, `-` if there is nothing to undo."""
     return node.undo or "-"
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, empty if there is none; RUN is a placeholder for plans that no agent has."""
+    """Return the command of an undo, or empty if it has none; RUN is a placeholder if no agent has the plan."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -159,14 +159,14 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return a clause on how the strategy chosen for a node does less than the default."""
+    """Return a clause on how a node's strategy does less than the default."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
 
 
 def spark_words(node: PlanNode) -> str:
-    """Return the sentence on whether Spark confirmed a node's new or changed statement; empty for any other node."""
+    """Return a sentence on whether Spark confirmed a node's new or changed statement; empty for other nodes."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
@@ -178,14 +178,14 @@ def spark_word(confirmed: bool | None) -> str:
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
     """Return a line for each strategy allowed for a node, with costs and losses.
 
-    Strategies that no agent can execute yet are left out unless chosen; `every` includes all strategies.
+    Without `every`, strategies that no agent can execute yet are left out unless chosen.
     """
     shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return the explanation of one table: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
+    """Return an explanation of one table: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -220,7 +220,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
 
 
 def number_and_unit(text: str) -> str:
-    """Return a formatted number with a space before the unit: `81M` becomes `81 M`."""
+    """Insert a space before the unit of a formatted number: `81M` becomes `81 M`."""
     return _NUMBER_AND_UNIT.sub(" ", text)
 
 
@@ -238,17 +238,16 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
 
 
 def _has_cost(node: PlanNode) -> bool:
-    """Return whether a node starts or rebuilds a statement, and so has a cost."""
     return node.action in _REPLAYS and node.version > 0
 
 
 def step_line(step: Step) -> str:
-    """Return a line with a step's number, its action and object, and the steps that must come first."""
+    """Return a line with a step's number, action, object and prerequisite steps."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
 def step_words(step: Step) -> str:
-    """Return the action of a step and its object: a physical table, a query or pointers."""
+    """Return the action and object of a step; the object is a physical table, a query or pointers."""
     match step.do:
         case StepKind.SWAP | StepKind.HOLD:
             return f"{act_words(step.do)} {' '.join(step.tables)}"
@@ -371,7 +370,7 @@ def evidence_words(seen: Evidence) -> str:
 
 
 def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return evidence as lines; similar edits share one line, which states how many there are."""
+    """Return evidence as lines; similar edits share one line, with their number."""
     found: dict[str, list[str]] = {}
     for seen in evidence:
         head, text = _parts(seen) if isinstance(seen, Edit) else (str(seen), "")
@@ -390,12 +389,12 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return one line with the edits of the statement itself that affect rows or values."""
+    """Return one line with the statement's own edits that affect rows or values."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 
 def evidence_as_json(seen: Evidence) -> dict[str, Any]:
-    """Return evidence as a JSON object: kind, fields, and a sentence in which long expressions are truncated.
+    """Return evidence as a JSON object: kind, fields, and a sentence with long expressions truncated.
 
     `model.evidence.evidence_from_json` reads the object.
     """
@@ -407,7 +406,7 @@ def evidence_as_json(seen: Evidence) -> dict[str, Any]:
 
 
 def is_of_columns(seen: Evidence) -> bool:
-    """Return whether the evidence is an edit of columns that lies neither before nor after a stateful operator."""
+    """True if the evidence is an edit of columns that is neither before nor after a stateful operator."""
     return isinstance(seen, Edit) and seen.kind in OF_COLUMNS and seen.place is EditPlace.QUERY
 
 
@@ -418,7 +417,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return an edit's label, and the edited SQL; the SQL is empty for edits that are never grouped on one line."""
+    """Return an edit's label and the edited SQL; the SQL is empty for edits that are never grouped on one line."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)

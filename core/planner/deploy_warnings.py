@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about the state of a table and the risks of the decision on it; refuse a change that breaks a reader."""
+    """Warn about the state of a table and the risks of its decision; refuse a change that breaks a reader."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents whose earlier rows are available only through the pointer, which statements do not read."""
+    """Warn about parents whose earlier rows only the pointer serves, because statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -95,7 +95,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
     """Warn that a stream of an upserted table reads all changes, or only the first row of each key.
 
-    Which of the two applies may not be obvious from the SQL.
+    The SQL may not show which of the two applies.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)
@@ -107,7 +107,6 @@ def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
 
 
 def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:
-    """Warn about deployed readers that are bound to a version that no longer exists."""
     seen = walk.context.observed.deployment(table)
     existing = {seen.version, *seen.kept, *seen.retained, *(orphan.version for orphan in seen.orphan_versions)}
     if not walk.context.observed.is_deployed(table):
@@ -163,7 +162,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
 
 
 def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
-    """Warn about streaming exposures that Spark ends when the table is altered; Headgate does not start them again."""
+    """Warn about streaming exposures that Spark ends when the table is altered; Headgate does not restart them."""
     declared = walk.context.declared.tables[table]
     names = tuple(sorted({name for name, _ in declared.settings.outside_readers}))
     if names and table_format(declared.parsed_ddl.format).added_column_stops_readers:
@@ -191,7 +190,7 @@ _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn about requested or moved tables that read old versions, because a reader upstream of them is left behind.
+    """Warn about requested or moved tables that still read old versions through a reader that is left behind.
 
     For each reader left behind, time is linear in the reads upstream of these tables.
     """
@@ -222,10 +221,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """Return the warning about which versions of a re-created table reach a downstream table.
-
-    `by` are the parents through which the new version reaches it, `between` the readers that stay on old versions.
-    """
+    """`by` are the parents through which the new version arrives, `between` the readers that stay on old versions."""
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
         return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)
@@ -235,7 +231,7 @@ def _versions_seen(
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
-    """Return the readers, after the plan, of every table upstream of the given tables."""
+    """Return the readers, after the plan, of every table upstream of `tables`."""
     readers: dict[TableName, list[TableName]] = {}
     waiting = sorted(tables)
     known = set(waiting)
@@ -250,7 +246,7 @@ def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByT
 
 
 def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents of a table after the plan: the declared parents if its new SQL will run."""
+    """Return the parents that a table reads after the plan."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
     declared = begins and walk.context.declared.tables.get(table) is not None
@@ -265,12 +261,12 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 def _below(
     readers: _ReadersByTable, start: TableName, follows: Callable[[TableName, TableName], bool] = lambda *_: True
 ) -> frozenset[TableName]:
-    """Return the tables downstream of `start`, excluding `start`, along the edges that `follows` accepts."""
+    """Return the tables downstream of `start`, without `start`, along the edges that `follows` accepts."""
     return reach((start,), lambda parent: (child for child in readers.get(parent, ()) if follows(child, parent)))
 
 
 def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether a reader is bound to its parent's latest version after the plan."""
+    """True if a reader is bound to its parent's latest version after the plan."""
     above, known = walk.found.by_table.get(parent), walk.found.by_table.get(child)
     if above is None or above.outcome < DownstreamOutcome.CHAINED:
         return True
@@ -285,11 +281,11 @@ _NO_DUPLICATES = re.compile(
     r"having\s+count\s*\(\s*(?:\*|1)\s*\)\s*(?:>\s*1|>=\s*2|<>\s*1)\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches the SQL of a check that returns a row for each duplicated key."""
+"""Matches a check that returns a row for each duplicated key."""
 
 
 def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
-    """Warn about each edit that may produce more rows per input row, unless a declared key rules that out."""
+    """Warn about each edit that may produce more rows per input row, unless a declared key rules it out."""
     compared = walk.context.changes.compared(table)
     if compared is None or compared[0].parsed is None or compared[1].parsed is None:
         return
@@ -322,7 +318,7 @@ def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str
 
 
 def _declared_keys(table: Table) -> Iterator[frozenset[str]]:
-    """Yield the sets of columns, in lower case, that the table's yml declares as unique."""
+    """Yield the sets of columns, in lower case, that the YAML declares as unique."""
     if table.settings.key:
         yield frozenset(name.lower() for name in table.settings.key)
     for _, sql in table.settings.checks:

@@ -1,4 +1,4 @@
-"""The decision on a single table, based on its own change, state, checkpoint and bindings."""
+"""The decision about a single table, based on its own change, state, checkpoint and bindings."""
 
 from dataclasses import replace
 
@@ -20,9 +20,9 @@ from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningK
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
-    """Return the decision on a table that was requested or is in the plan because of its own change.
+    """Return the decision about a table that was requested, or that is in the plan because of its own change.
 
-    An undeclared table is refused, and the result is None.
+    An undeclared table is refused; the result is then None.
     """
     context = walk.context
     if context.declared.tables.get(table) is None:
@@ -39,9 +39,9 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether the plan may create a new version of a declared table instead of changing its only version.
+    """True if the plan may create a new version of a declared table instead of changing its only version.
 
-    The existing version must have different SQL or YAML, must never have run, and must have no readers.
+    That version must have different SQL or YAML, must never have run, and must have no readers.
     """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
@@ -49,29 +49,29 @@ def may_start_anew(context: PlanningContext, table: TableName) -> bool:
 
 
 def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
-    """Return whether an external table is in the catalog: it was observed there, or a deployed statement reads it."""
+    """True if an external table is in the catalog: it was observed there, or a deployed statement reads it."""
     return observed.is_deployed(table) or bool(bindings.readers(table))
 
 
 def start_anew(
     observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
-    """Return the decision to start a new version of a table whose only version has other SQL or YAML and never ran."""
+    """Return the decision to start a new version of a table whose only version never ran."""
     evidence = (Notice.NEVER_RAN.of(version=observed.deployment(table).version),)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Return whether an operator stopped a table that the request does not name; only a reader makes it start."""
+    """True if an operator stopped a table that the request does not name; only a reader can make it start."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
 
 def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """Return whether Spark ends the running query of a reader when the parent is altered.
+    """True if Spark ends the running query of a reader when the parent is altered.
 
-    An added column ends queries that stream the table; a wider type also ends queries that join the table as a static
-    side. The result is False for an external table, because it was altered before the plan was made.
+    An added column ends queries that stream the table; a wider type also ends queries that join it as a static side.
+    False for external tables, which were altered before the plan was made.
     """
     above = walk.context.declared.tables.get(parent)
     if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
@@ -82,9 +82,9 @@ def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision if the statement can continue from its checkpoint; otherwise refuse the table and keep it.
+    """Return the decision if the statement can continue from its checkpoint; otherwise refuse and keep the table.
 
-    The checkpoint must be intact, and all parents must still be deployed.
+    The checkpoint must be intact, and all bound parents must still be deployed.
     """
     deleted = [
         b
@@ -108,14 +108,14 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return a CHECKPOINT_LOST change whose evidence is a notice of the loss, followed by the evidence of `change`."""
+    """Return a CHECKPOINT_LOST change; its evidence is a notice of the loss, then the evidence of `change`."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Return the decision to rebuild a deployed table on request, whether or not anything changed."""
+    """Return the decision to rebuild a deployed table on request, even if nothing changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -125,7 +125,7 @@ def rebuild_as_asked(
 
 
 def rebuild_reason(change: Change) -> Reason:
-    """Return the reason for a rebuild that the table's own change requires; UNPROVEN if the change is unknown."""
+    """Return why the table's own change requires a rebuild; UNPROVEN if the change is unknown."""
     return change.kind.definition.reason if change.classified else Reason.UNPROVEN
 
 
@@ -173,8 +173,7 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
     """Return the decision to bind a table to the serving versions of its parents.
 
-    The table is rebuilt if it streams one of the parents that have a new version, or has lost its checkpoint; otherwise
-    it is restarted.
+    It is rebuilt if it streams a stale parent or lost its checkpoint; otherwise it is restarted.
     """
     serving = walk.context.observed.serving_version
     evidence = tuple(
@@ -193,9 +192,9 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Return the decision on an external table; a plan can register only its declaration or its added columns.
+    """Return the decision about an external table; a plan can only register its declaration or its added columns.
 
-    Any other change is refused if the table was requested, and otherwise reported as a warning.
+    Any other change is refused if the table was requested; otherwise it causes a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):
@@ -218,11 +217,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """Return whether an external table can be registered again with its changed declaration.
-
-    It can if it has a transaction log and keeps its format and location; the declared columns are compared with the log
-    before it is registered.
-    """
+    """The step compares the declared columns with the transaction log before it registers the table."""
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is None or not table_format(new.format).transaction_log:

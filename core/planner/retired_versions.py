@@ -1,4 +1,4 @@
-"""Versions that a plan replaces: which ones it stops, and which keep running because something still reads them."""
+"""Versions that a plan replaces: which of them stop, and which keep running for their readers."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class RetiredVersion:
-    """An old version of a table that does not serve after the plan."""
+    """An old version that does not serve after the plan."""
 
     table: TableName
     version: int
@@ -29,9 +29,8 @@ def retired_versions(
 ) -> tuple[RetiredVersion, ...]:
     """Return the old versions that the plan stops or keeps for their readers, sinks first.
 
-    `bindings_then` gives the bindings of the plan's tables after the plan; all other tables keep their current
-    bindings. The bindings of older versions are not observed, so these versions are treated as readers of every old
-    version of their parents.
+    `bindings_then` has the bindings of the plan's tables after the plan; all other tables keep their current ones. The
+    bindings of older versions are unknown, so an older version counts as a reader of every old version of its parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
 
@@ -43,9 +42,9 @@ class _Retirement:
     deleted: Set[TableName]
     bindings_then: Mapping[TableName, tuple[Binding, ...]]
     kept: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions found so far that keep running."""
+    """Old versions that keep running, as found so far."""
     ended: dict[TableName, set[int]] = field(default_factory=dict)
-    """Old versions found so far that this plan stops."""
+    """Old versions that this plan stops, as found so far."""
 
     def judged(self) -> tuple[RetiredVersion, ...]:
         bindings = self.context.bindings
@@ -66,7 +65,6 @@ class _Retirement:
         return tuple(found)
 
     def _candidates(self) -> dict[TableName, tuple[int, ...]]:
-        """Return the old versions of each table, latest first, except for deleted tables."""
         observed, bindings = self.context.observed, self.context.bindings
         candidates: dict[TableName, tuple[int, ...]] = {}
         for table in observed.tables():
@@ -81,9 +79,9 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Return the given tables and their downstream tables, each reader before the tables that it reads.
+        """Return tables and everything downstream of them, readers before the tables that they read.
 
-        The walk starts with the plan's own tables, by name, so that tables outside the plan do not affect their order.
+        The walk starts with the plan's own tables, so that tables outside the plan do not affect their order.
         """
         inside = {*self.rebuilt, *self.deleted, *self.bindings_then}
         done: list[TableName] = []
@@ -101,7 +99,7 @@ class _Retirement:
         return done
 
     def _stays_bound(self, reader: TableName, old: Version) -> bool:
-        """Return whether a reader, in its serving or an older version, still reads `old` after the plan."""
+        """True if a reader, in its serving or an older version, still reads `old` after the plan."""
         if reader in self.deleted:
             return False
         now = self.context.bindings.of(reader)
@@ -113,7 +111,7 @@ class _Retirement:
         return is_bound or bool(stays - {serving})
 
     def _loses_its_last_reader(self, old: Version, moved: Set[TableName]) -> bool:
-        """Return whether this plan, and not an earlier one, removes the last reader of an old version."""
+        """True if this plan, not an earlier one, removes the last reader of an old version."""
         observed, bindings = self.context.observed, self.context.bindings
         return any(
             (reader in moved and reads_any(bindings.of(reader), {old}))
@@ -123,5 +121,5 @@ class _Retirement:
 
 
 def reads_any(bindings: Iterable[Binding], versions: Set[Version]) -> bool:
-    """Return whether any of the bindings refers to any of the versions."""
+    """True if any of the bindings refers to one of the versions."""
     return any((binding.parent, binding.version) in versions for binding in bindings)

@@ -1,8 +1,8 @@
-"""Whether a keyed table may be rewritten in place from the earliest row, and which of its old rows would remain.
+"""Rewrite of a keyed table in place: whether it is allowed, and which old rows would remain.
 
-Writing replaces a row with a row that has the same key and the same or a later sequence. If the old and the new SQL
-produce the same keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild
-would not produce.
+A written row replaces the row with the same key and the same or an earlier sequence. If the old and the new SQL produce
+the same keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not
+produce.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""Tags in YAML: `compatible` allows upserting the table's rows again, `tolerant` marks a reader that accepts that."""
+"""YAML tags: `compatible` allows upserting the table's rows again; `tolerant` marks a reader that accepts that."""
 
 
 def not_keyed(
@@ -42,7 +42,7 @@ def not_keyed(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return the notice about the old rows and recorded deletions that a rewrite in place leaves in the table."""
+    """Return the notice of which old rows and recorded deletions a rewrite in place leaves in the table."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -50,9 +50,9 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 
 
 def keys_stay(context: PlanningContext, table: Table) -> bool:
-    """Return whether a rewrite in place may leave rows whose keys the new SQL does not produce.
+    """True if a rewrite in place may leave rows whose keys the new SQL does not produce.
 
-    No such row is left if the edit changes only values and the statement makes each row from a single input row.
+    No such row is left if the edit changes only values and each output row is made from a single input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -66,7 +66,6 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 
 
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
-    """Return why the existing table cannot hold the rows of the edited statement; None if it can."""
     if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
     compared = context.changes.compared(table.name)
@@ -76,7 +75,6 @@ def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[S
 
 
 def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return the refusal if the table lacks the tag `compatible` or a reader lacks `tolerant`, otherwise None."""
     if COMPATIBLE not in table.settings.tags:
         return StrategyRefusal.NOT_COMPATIBLE.of(tag=COMPATIBLE)
     for reader in context.bindings.readers(table.name):
@@ -119,7 +117,7 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
 
 
 def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
-    """Return the output columns, in lower case, that an edit computes differently; None if they are unknown."""
+    """Return the output columns, in lower case, that an edit computes differently; None if unknown."""
     if old.canonical == new.canonical:
         return frozenset()
     if any(" UNION " in each.canonical.upper() for each in (old, new)):
@@ -134,7 +132,7 @@ def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether an edited statement still produces output for every input row that produced some before."""
+    """True if the edited statement still produces output for every input row that produced some before."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both
@@ -146,5 +144,5 @@ def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
 
 
 def columns_of(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
-    """Return the names and types of the columns in lower case, for comparing two tables."""
+    """Return the column names and types in lower case, for comparing two tables."""
     return tuple((column.name.lower(), column.type.lower()) for column in ddl.columns)

@@ -1,6 +1,6 @@
-"""Rollback and undelete, which resume versions that served before.
+"""Rollback and undelete, which resume former versions.
 
-A rollback reverses the whole release that made the table's current version, or else nothing. An undelete takes a table
+A rollback reverses the whole release that created the table's current version, or nothing. An undelete takes a table
 out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
 """
 
@@ -27,15 +27,15 @@ from core.text.sentence import Fact
 
 @dataclass(slots=True)
 class FormerVersions(WarningsAndRefusals):
-    """The former versions that will serve again, collected while a rollback or undelete is decided."""
+    """The former versions that a rollback or undelete resumes, with refusals and warnings so far."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
-    """Maps each table that is included because of its release to the requested table of that release."""
+    """For each table that is included because of its release, the requested table of that release."""
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a rollback: former versions resume and catch up, all pointers move back, and the current versions stop.
+    """Draft a rollback: former versions resume and catch up, pointers move back, and current versions stop.
 
     A current version that is read by tables outside the release keeps running, and so do its inputs.
     """
@@ -66,7 +66,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft an undelete: restore the files, resume the statements from their checkpoints, and recreate the pointers."""
+    """Draft an undelete: restore files, resume statements from their checkpoints, and recreate pointers."""
     found = FormerVersions()
     for table in scope.requested:
         seen = context.observed.deployment(table)
@@ -89,7 +89,7 @@ def blocked_former_versions(
 ) -> dict[TableName, tuple[Binding, ...]]:
     """Return the tables whose former version cannot resume, each with its bindings to versions that get no more rows.
 
-    `former` gives the bindings of each table's former version; `then` returns whether a version will get rows.
+    `former` has the bindings of each table's former version; `then` returns True if a version will get rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -99,7 +99,7 @@ def blocked_former_versions(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table and all tables whose serving versions were swapped in by the same run, or refuse the table."""
+    """Add a table and all tables that the same run swapped in, or refuse the table."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
@@ -143,7 +143,6 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
 def _way_forward(
     observed: ObservedTables, table: TableName, lacks: Sequence[Binding], found: FormerVersions
 ) -> Fact[WayForward]:
-    """Return the remedy for a table whose inputs get no more rows: undelete the inputs, or deploy its SQL again."""
     deleted, trash = not observed.is_deployed(table), {b: observed.deployment(b.parent).in_trash for b in lacks}
     if all(b.parent not in found.by_table and v is not None and v.version == b.version for b, v in trash.items()):
         together = {*(binding.parent for binding in lacks), *(found.by_table if deleted else ())}
@@ -152,7 +151,7 @@ def _way_forward(
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
-    """Return whether a version will get rows, because it will serve or keeps running for its readers."""
+    """True if a version will get rows, because it will serve or keeps running for its readers."""
     seen = observed.deployment(table)
     if table in found.by_table:
         return found.by_table[table].version == version
@@ -160,7 +159,6 @@ def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName
 
 
 def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
-    """Yield the readers outside a release that read a version created by it."""
     for table, version in sorted(now.items()):
         for reader in context.bindings.readers(table):
             if reader not in now and any(
@@ -199,7 +197,6 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
 def _resumed_nodes_and_steps(
     context: PlanningContext, found: FormerVersions, action: Action, reason: Reason
 ) -> tuple[tuple[PlanNode, ...], StepBuilder]:
-    """Return the nodes of the versions that resume, and the steps that resume them."""
     nodes, steps = _nodes(context, found, action, reason), StepBuilder()
     for node in nodes:
         steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
@@ -207,7 +204,7 @@ def _resumed_nodes_and_steps(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each former version, sources first, and a kept node for each other table that these read."""
+    """Return a node for each former version, sources first, and kept nodes for the other tables that these read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
@@ -240,7 +237,7 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that a rollback returns to an older version because the versions that served later are gone."""
+    """Warn that an older version comes out of the trash, because the versions that served later are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
@@ -266,11 +263,11 @@ UPKEEP_WAYS = {
 """Why OPTIMIZE and VACUUM have no undo, by verb."""
 
 TO_FORMER = ("rollback", "undelete", "delete")
-"""Commands that undo a plan by resuming former versions or by deleting, without planning the old SQL."""
+"""Undo commands that resume former versions or delete tables, without planning the old SQL."""
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback that undoes a plan's swap; None if there is no swap or a replaced version cannot resume."""
+    """Return the rollback that undoes a plan's swap; None without a swap, or if a replaced version cannot resume."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -285,7 +282,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the commands that undo a plan other than a deploy; an entry without a command gives the reason."""
+    """Return the commands that undo a plan other than a deploy; an entry without a command states the reason."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -318,7 +315,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """Return whether a version serves and can resume from its checkpoint; a failed version would only fail again."""
+    """True if a version serves and can resume from its checkpoint; a failed version would only fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 

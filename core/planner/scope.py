@@ -15,47 +15,47 @@ from core.project.model import Layer, Project, Table
 from core.text.wording import did_you_mean
 
 ROOT = "."
-"""The project folder as a folder in a request; it selects every table."""
+"""The project folder in a request; it selects every table."""
 
 SUGGESTED = 3
-"""Number of unknown names for which a similar name is suggested; each takes 0.2 s to find among 3,000 names."""
+"""Number of unknown names that get a suggestion; finding one takes 0.2 s among 3,000 names."""
 
 Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """A request resolved to the project's tables, with the readers that the plan may change."""
+    """A request resolved to tables of the project, and the readers that the plan may change."""
 
     request: PlanRequest
     requested: Mapping[TableName, None]
-    """The requested tables and their statement sets, without excluded tables; a sorted mapping, for fast lookup."""
+    """Requested tables and their statement sets, without excluded tables; sorted, as a mapping for fast lookup."""
     named: frozenset[TableName]
     """Tables that the request names and does not exclude; not those selected by product, folder or Git reference.
 
-    They start even if they were stopped on purpose. A delete that cannot include all of them is refused.
+    They start even if an operator stopped them. A delete that cannot include all of them is refused.
     """
     upstream: frozenset[TableName]
-    """Tables upstream of a pipeline: a delete includes them only if nothing else reads them."""
+    """Tables upstream of a requested pipeline; a delete includes them only if nothing else reads them."""
     because_of: dict[TableName, TableName]
-    """Maps each table that is included because of its statement set to the requested table of that set."""
+    """For each table that is included because of its statement set, the requested table of that set."""
     excluded: frozenset[TableName]
     products: frozenset[str]
-    """Products whose tables may be rebuilt, or deleted, as readers of a requested table."""
+    """Products whose tables may be rebuilt or deleted as readers of a requested table."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
     holds: bool = False
-    """Whether the swap waits for an operator, as requested or as the policy requires."""
+    """True if the swap waits for an operator, as requested or as the policy requires."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """Return whether the plan may change a reader: it is requested or in an accepted product, and not excluded."""
+        """True if the plan may change a reader: it is requested or in an accepted product, and not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Return a request in normal form, sorted and without duplicates, so that equivalent requests are equal."""
+    """Return the request sorted, without duplicates and with defaults, so that equivalent requests are equal."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,
@@ -73,7 +73,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a request in normal form; unknown names are refused, with the most similar known name as a suggestion."""
+    """Resolve a request in normal form; unknown names are refused, and the most similar known name is suggested."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -108,7 +108,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Yield a refusal for each mistake in a request in normal form; `known` are the table names that it may use."""
+    """Yield a refusal for each mistake in a request in normal form; `known` has the table names that it may use."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -170,7 +170,7 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 
 
 def _is_below(table: Table, folder: str) -> bool:
-    """Return whether a table's folder equals `folder`, or one of the two contains the other.
+    """True if a table's folder equals `folder`, contains it or is contained in it.
 
     The folder `sql-scripts` inside a table's folder therefore selects the table.
     """
@@ -180,12 +180,11 @@ def _is_below(table: Table, folder: str) -> bool:
 
 
 def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> frozenset[TableName]:
-    """Return every deployed table upstream of any of the sinks."""
     return reach(sinks, lambda t: (b.parent for b in bindings.of(t) if observed.is_deployed(b.parent)))
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Return the other tables in the statement sets of the named tables, each with the first named table of its set."""
+    """Return the other tables of the statement sets, each with the first named table of its set."""
     found: dict[TableName, TableName] = {}
     for name in sorted(named):
         for other in declared.statement_set(name):
@@ -195,7 +194,7 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Return the products in which readers may be changed: those of the requested tables, and those in `--children`."""
+    """Return the products whose readers may be changed: those of the requested tables, and those in `--children`."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -203,7 +202,7 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
 
 
 def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
-    """Warn about each excluded table that is also requested, or that the request would not affect anyway."""
+    """Warn about excluded tables that are also requested, or that the request would not affect anyway."""
     if not request.exclude:
         return
     graph = _graph(context)
@@ -217,7 +216,7 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
 
 
 def _graph(context: PlanningContext) -> TableGraph:
-    """Return the graph of all reads, both declared and deployed."""
+    """Return the graph of all reads, declared and deployed."""
     declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
@@ -239,7 +238,7 @@ def _warnings_of_gone(
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
-    """Warn about changed settings that no plan applies: the agent must be restarted, or the policy recorded again."""
+    """Warn about changed settings that no plan applies: restart the agent, or record the policy again."""
     since = request.changed_since
     for part in ("pool", "policy", "place"):
         keys = tuple(key.partition(".")[2] for key in request.settings if key.startswith(f"{part}."))

@@ -23,27 +23,27 @@ from core.text.sentence import Fact
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
-"""The hidden column of file sources; it is not available in a query that is filtered by a start position."""
+"""Hidden column of file sources; not available in a query that is filtered by a start position."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The columns that contain the event time of a statement's rows, and the statement's windows over that time."""
+    """The event-time columns of a statement's inputs, and the statement's windows over event time."""
 
     columns: tuple[tuple[TableName, str], ...]
-    """Streamed parents, each with the column or expression that holds the event time."""
+    """Streamed parents, each with its event-time column or expression."""
     slide: timedelta = timedelta(0)
-    """Distance between the starts of two windows; zero without windows."""
+    """Distance between the starts of consecutive windows; zero without windows."""
     length: timedelta = timedelta(0)
     """Length of a window; zero without windows."""
     offset: timedelta = timedelta(0)
-    """Start of the first window after 1970-01-01 00:00 UTC; Spark counts windows from there."""
+    """Offset of the window starts from 1970-01-01 00:00 UTC."""
     zoneless: frozenset[TableName] = frozenset()
-    """Parents whose column has no time zone; Spark would interpret it in the session's time zone when comparing."""
+    """Parents whose column has no time zone; Spark would compare it in the time zone of the session."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window at or after a time; an earlier window would lack some of its rows."""
+        """Return the start of the first window at or after a time; an earlier window would lack some rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -51,7 +51,7 @@ class EventTime:
         return _written(moment + self.slide - behind if behind else moment)
 
     def conditions(self, at: str) -> dict[TableName, str]:
-        """Return, for each streamed parent, the SQL condition that excludes rows from before a time."""
+        """Return, for each streamed parent, the SQL condition that excludes rows before a time."""
         return {
             table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
             if table in self.zoneless
@@ -61,7 +61,10 @@ class EventTime:
 
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
-    """Return the event time of a statement: from watermarks, a window, or the only timestamp of its only parent."""
+    """Return the event time of a statement; None if unknown.
+
+    It is taken from watermarks, from a window, or from the only timestamp column of the only streamed parent.
+    """
     statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
     if statement is None or not streamed:
@@ -97,25 +100,24 @@ def _columns(
 
 
 def _type_of(column: str, table: TableName, tables: Mapping[TableName, Table]) -> str:
-    """Return the declared type of a table's column; empty if the table has no such column."""
     declared = tables[table].parsed_ddl.columns if table in tables else ()
     wanted = column.lower()
     return next((each.type for each in declared if quoted_name(each.name).lower() == wanted), "")
 
 
 def is_time(at: str) -> bool:
-    """Return whether a start position is an event time."""
+    """True if a start position is an event time."""
     return _moment(at) is not None
 
 
 def epoch_of(at: str) -> float | None:
-    """Return an event time in epoch seconds; None for any other start position."""
+    """Return an event time in epoch seconds; None for other start positions."""
     moment = _moment(at)
     return moment.timestamp() if moment is not None else None
 
 
 def partition_of(at: str) -> tuple[str, str] | None:
-    """Return the column and value of a start position `column=value`; None for any other start position."""
+    """Return the column and value of a start position `column=value`; None for other start positions."""
     found = _PARTITION.match(at)
     return (found[1], found[2]) if found else None
 
@@ -128,7 +130,7 @@ def _steps(found: "re.Match[str]") -> tuple[timedelta | None, timedelta, timedel
 
 
 def _span(text: str) -> timedelta | None:
-    """Return the length of an interval such as `5 minutes`; None if its length varies, as with months."""
+    """Return the length of an interval such as `5 minutes`; None if it varies, as with months."""
     parts = _SPAN.findall(text.lower())
     if not parts or _SPAN.sub("", text.lower()).strip():
         return None
@@ -153,22 +155,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Histories = Callable[[TableName], LogHistory | None]
-"""Function that returns the known history of the transaction log of a table's serving version."""
+"""Function that returns the log history of a table's serving version; None if unknown."""
 
 
 def is_log_start(at: str) -> bool:
-    """Return whether a start position is a version or a commit time."""
+    """True if a start position is a version or a commit time."""
     return whole_number(at) is not None or at.startswith(COMMITTED)
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
-    """Return, for each stream of a statement, the position in its table's log at which the stream starts."""
+    """Return the log position at which each stream of a statement starts."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
     return tuple(LogStart(name, option, value) for name in _streamed(table))
 
 
 def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether every stream of a statement can start at a version of its log."""
+    """True if every stream of a statement can start at a version of its table's log."""
     streamed = _streamed(table)
     return bool(streamed) and all(
         n in tables and table_format(tables[n].parsed_ddl.format).starts_at_versions for n in streamed
@@ -194,9 +196,9 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
 
 
 def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return the refusal if a table's log lacks commits after the start position, or ends before it.
+    """Return why a log does not cover the start position: later commits are missing, or the log ends before it.
 
-    None if neither is the case, or if the log is unknown.
+    None if neither applies, or if the log is unknown.
     """
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
@@ -209,7 +211,7 @@ def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRe
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return how many rows a statement would read from a start position on; None if a log does not give the number."""
+    """Return how many rows a statement reads from a start position on; None if a log does not record the number."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -259,7 +261,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield the strategy PARTIAL with a note on the supported start positions; yield nothing if there are none."""
+    """Yield the strategy PARTIAL with a note on its supported start positions, or nothing if there are none."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -282,7 +284,7 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """Return whether a statement can start at an event time or a partition, rather than only at a log position."""
+    """True if a statement can start at an event time or a partition, not only at a log position."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 

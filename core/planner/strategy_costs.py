@@ -1,6 +1,6 @@
 """The cost of each strategy: rows to read again, time, disk space and losses.
 
-All costs are based on measurements; a cost is None if any figure that it depends on is unknown.
+Costs are based on measurements; a cost is None if any figure that it depends on is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return pairs of a table whose change no agent can execute yet and its strategy or `another pool`, sorted."""
+    """Return the changes that no agent can execute yet, as sorted pairs of table and strategy or `another pool`."""
     return _not_executable(plan.nodes)
 
 
@@ -58,7 +58,7 @@ def refuse_not_executable(plan: Plan) -> None:
 
 
 def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
-    """Return a warning for each table with a change that no agent can execute yet, for plans that are made offline."""
+    """Return a warning for each table with a change that no agent can execute yet."""
     kind = PlanWarningKind.NOT_EXECUTABLE
     return tuple(PlanWarning.of(table, kind.of(what=what)) for table, what in _not_executable(nodes))
 
@@ -83,8 +83,6 @@ class CostedOffers:
 
 @dataclass(frozen=True, slots=True)
 class _CostedStatement:
-    """A statement as it will be after the plan, with the size of its input; the basis of its costs."""
-
     table: TableName
     decision: TableDecision
     bindings: tuple[Binding, ...]
@@ -92,7 +90,7 @@ class _CostedStatement:
     rows: int | None
     bytes: int | None
     wait_s: float | None
-    """Seconds until the slowest parent in the same plan has caught up; None if unknown."""
+    """Seconds until the slowest parent in the plan has caught up; None if unknown."""
 
 
 class StrategyCosts:
@@ -108,10 +106,10 @@ class StrategyCosts:
         self._other: set[TableName] = set()
         """Tables whose rows will differ from the current ones."""
         self._cut: set[TableName] = set()
-        """Tables that lose earlier rows, including those rebuilt from such a table."""
+        """Tables that lose earlier rows, including tables rebuilt from them."""
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
-        """Return the costs of the strategies that are allowed for a table.
+        """Return the costs of the strategies allowed for a table.
 
         None if the table is external, or if the plan does not start, restart or rebuild it.
         """
@@ -169,7 +167,7 @@ class StrategyCosts:
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
 
     def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
-        """Return whether a strategy omits the earliest rows, because it starts later or because a parent lacks them."""
+        """True if a strategy omits the earliest rows, because it starts later or because a parent lacks them."""
         if strategy in _BEGINS_LATER:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
@@ -177,7 +175,7 @@ class StrategyCosts:
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
         """Return the changes that a rebuild cannot read again, because its first batch is a snapshot of the source.
 
-        The result is empty for a table that keeps one row per key, because it ends up with the same rows.
+        Empty for a table with one row per key, which ends up with the same rows.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:
@@ -211,7 +209,7 @@ class StrategyCosts:
         return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
-        """Return the seconds until a replay has been read, including the time to wait for parents; None if unknown."""
+        """Return the seconds until a replay is read, including the wait for parents; None if unknown."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
         rate = self._context.observed.statistics(statement.table).rate_rows_s
@@ -255,7 +253,6 @@ class StrategyCosts:
 
 
 def _begins_in_log(read: TableRead) -> bool:
-    """Return whether the SQL of a stream sets a start version or start time."""
     return any(name.lower() in ("startingversion", "startingtimestamp") for name, _ in read.options)
 
 

@@ -1,6 +1,6 @@
-"""Maintenance of table files: OPTIMIZE merges many small files into few large ones, VACUUM deletes old ones.
+"""Maintenance of table files: OPTIMIZE merges small files into large ones, VACUUM deletes old files.
 
-Whether a statement still needs old files can change within minutes, so the vacuum step checks this, not the planner.
+Whether a statement still needs old files can change within minutes, so the vacuum step checks it, not the planner.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft the maintenance of each requested table's serving version; no step waits for another."""
+    """Draft the maintenance of each requested table's serving version; the steps do not depend on each other."""
     request, found, steps = scope.request, WarningsAndRefusals(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _accept_for_maintenance(context, table, found)]
@@ -43,7 +43,7 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _accept_for_maintenance(context: PlanningContext, table: TableName, found: WarningsAndRefusals) -> bool:
-    """Return whether Headgate writes a table in a format that supports maintenance; if not, record a refusal."""
+    """True if the table supports maintenance; otherwise a refusal is recorded."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
         found.refuse(table, PlanRefusalKind.NOT_STARTED.of())
@@ -55,7 +55,6 @@ def _accept_for_maintenance(context: PlanningContext, table: TableName, found: W
 
 
 def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: WarningsAndRefusals) -> PlanNode:
-    """Return the node of a table to vacuum; refuse a retention time that is shorter than the table requires."""
     kept_h = _kept_h(context, node.table)
     if retain_h and kept_h is not None and float(retain_h) < kept_h:
         setting = _format(context, node.table).retention_property
@@ -68,7 +67,7 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Wa
 
 
 def _kept_h(context: PlanningContext, table: TableName) -> float | None:
-    """Return how many hours a table retains files, according to its observed log, or else its DDL; None if unknown."""
+    """Return for how many hours a table retains files, from its log or else its DDL; None if unknown."""
     if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
         return measured.kept_h
     revision = _revision(context, table)
@@ -88,7 +87,6 @@ def _format(context: PlanningContext, table: TableName) -> TableFormat:
 
 
 def _revision(context: PlanningContext, table: TableName) -> Revision | None:
-    """Return the deployed revision of a table, or else the declared one; None if neither is known."""
     deployed = context.revisions.deployed(table)
     if deployed is None and table in context.declared.tables:
         return context.revisions.declared(table)

@@ -1,4 +1,4 @@
-"""The undo of a plan: deploys the old SQL and YAML to the environment as the plan leaves it."""
+"""The undo of a plan: deploys the old SQL and YAML onto the state that the plan leaves."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -37,14 +37,14 @@ _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
 def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
-    """Return the nodes whose SQL or YAML a plan changes and whose old SQL and YAML are known."""
+    """Return the nodes whose SQL or YAML the plan changes, if their old SQL and YAML are known."""
     return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
 
 
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request to deploy the old SQL and YAML of edited tables; readers are included as in `request`."""
+    """Return the request to deploy the old SQL and YAML of edited tables, with the readers that `request` includes."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -64,7 +64,7 @@ def undos_of(
     engine: str,
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[Undo, ...]:
-    """Return the ways to undo a plan after its execution; tables that cannot be undone get an entry without a command.
+    """Return the ways to undo an executed plan; a table that cannot be undone has an entry without a command.
 
     Readers that the plan merely pauses have no entry.
     """
@@ -89,7 +89,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes, each with its label for column UNDO, such as `back` or `none`; kept nodes get no label."""
+    """Return the nodes with their labels for column UNDO, such as `back` or `none`; kept nodes get no label."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
@@ -104,7 +104,7 @@ _AFTER = attrgetter(*_PARTS[_PARTS.index("undo") + 1 :])
 
 
 def _with_undo(node: PlanNode, word: str) -> PlanNode:
-    """Return `replace(node, undo=word)` in a third of the time, which matters because a plan may have 10,000 nodes."""
+    """Return `replace(node, undo=word)` in a third of the time; a plan may have 10,000 nodes."""
     parts: list[Any] = [*_BEFORE(node), word, *_AFTER(node)]
     return PlanNode(*parts)
 
@@ -135,7 +135,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Return the undos that deploy the old SQL and YAML; an undo has no command if its plan would be refused."""
+    """Return the undos that deploy the old SQL and YAML; without a command if planning them would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -160,10 +160,7 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Return the undo with the total of the rows that its nodes read again, and the time until the last node finishes.
-
-    A total or time is None if it is unknown for any of the nodes.
-    """
+    """Add the rows that all nodes read again, and the time until the last node ends; None if any is unknown."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]
@@ -182,7 +179,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Return a clause on what the undo does to one table; `went` is that table's node in the plan to be undone."""
+    """`went` is the table's node in the plan to be undone."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:
@@ -215,7 +212,6 @@ def _planned(
     engine: str,
     durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], PlanRefusal | None]:
-    """Plan a request for a different project and observations; return the nodes and the first refusal, if any."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope, with_steps=bool(durations))
@@ -248,7 +244,7 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observations as they will be after the plan, once everything that it starts is running."""
+    """Return the observations after the plan, once everything that it starts is running."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

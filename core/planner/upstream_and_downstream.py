@@ -1,8 +1,8 @@
-"""Decisions on the readers and parents of tables that already have a decision.
+"""Decisions about the readers and parents of tables that already have a decision.
 
-The downstream walk is breadth-first. The most severe outcome among its parents determines what happens to a reader. A
-reader is visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is
-depth-first, and ends at tables that are running.
+The downstream walk is breadth-first. The most severe outcome among its parents decides about a reader. A reader is
+visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first, and
+ends at running tables.
 """
 
 import re
@@ -35,11 +35,11 @@ from core.sql.statement import selects_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
-"""Severity of an action; a table that starts reads the newest versions of all its parents anyway."""
+"""START is the most severe, because a table that starts reads the newest versions of all its parents anyway."""
 
 
 def decide_downstream(walk: DeployWalk) -> None:
-    """Decide what happens to the readers of changed tables; readers outside the scope are left alone."""
+    """Decide about the readers of changed tables, at any depth; readers outside the scope are left alone."""
     found = walk.found
     waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
     for table in [*waiting]:
@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _decide_reader(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide on a reader, given a parent's outcome; return True if the reader's own outcome becomes more severe."""
+    """Decide about a reader, given a parent's outcome; True if the reader's own outcome becomes more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision on a reader that its parent's outcome requires, with evidence; None if it requires none."""
+    """Return the decision about a reader that a parent's outcome requires, with evidence; None if it requires none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -101,7 +101,7 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Return the decision to rebuild a reader; if its own change requires a rebuild too, that is the reason."""
+    """The reader's own change is the reason if it requires a rebuild, too."""
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
@@ -127,10 +127,7 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision on a reader whose parent gets new columns or wider types, with the evidence.
-
-    The decision is None if the reader is not affected.
-    """
+    """Return the decision about a reader of an altered parent, with evidence; None if the reader is not affected."""
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
@@ -151,7 +148,7 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Return the decision on a reader whose new SQL, or a star in it, uses a changed column of its parent."""
+    """Return the decision about a reader that uses an added or widened column of its parent."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -165,9 +162,9 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader that does not use the change after its parent has been altered.
+    """Return the decision to resume a reader that does not use the change after its parent is altered.
 
-    The reader's own new SQL is included only if it was requested and merely has to be recorded.
+    Its own new SQL is included only if it was requested and merely has to be recorded.
     """
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
@@ -178,7 +175,6 @@ def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecis
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of how a reader uses a column added to one of its parents; None if it uses no added column."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -194,7 +190,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of the added parent columns that a star of the reader includes, at any level, or None."""
+    """Return a notice of added parent columns that a star of the reader includes, at any nesting level, or None."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -202,7 +198,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the other tables of a rebuilt table's statement set, because they swap together; return these tables."""
+    """Rebuild the rest of a rebuilt table's statement set, because the set swaps together; return these tables."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -230,9 +226,9 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Decide on the tables upstream of a table in the plan, and start those that it needs.
+    """Decide about the tables upstream of a table in the plan, and start those that it needs.
 
-    No table is started for a reader that is merely paused.
+    A reader that is merely paused starts no table.
     """
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:
@@ -250,7 +246,7 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents that a table reads after the plan, including the declared ones if its new SQL will run."""
+    """Return the parents of a table after the plan, including the declared ones if its new SQL will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
@@ -261,7 +257,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _resume_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a parent stopped by an operator if a starting table reads it; return whether the upstream walk goes on."""
+    """Resume a stopped parent that a starting table reads; True if the upstream walk continues there."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -280,7 +276,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _decide_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide on a parent that was not requested; return True if the walk continues with the parent's own parents."""
+    """Decide about a parent that was not requested; True if the walk continues with the parent's own parents."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _decide_excluded_parent(walk, parent, child)
@@ -311,7 +307,6 @@ def _decide_parent(walk: DeployWalk, parent: TableName, child: TableName) -> boo
 
 
 def _not_requested(change: Change) -> Fact[PlanWarningKind]:
-    """Return the warning that a changed parent keeps its deployed revision, because it was not requested."""
     if change.kind.definition.is_of_the_environment:
         return PlanWarningKind.ENVIRONMENT_CHANGED.of(change=change.kind.definition.reason.clause)
     return PlanWarningKind.CHANGED_ON_DISK.of()

@@ -150,11 +150,11 @@ class JoinCause(FactKind):
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
     NO_KEY_DECLARED = "as many as {joined} has rows for each {columns}, and no key of {joined} is declared"
     OF_EDIT = "{outcome}"
-    """The result of comparing the old and the new SQL."""
+    """Filled with the result of comparing the old and the new SQL."""
 
 
 class PlanRefusalKind(FactKind):
-    """A reason why a request cannot be planned: a full sentence and a remedy; `{table}` is the refused table."""
+    """A reason why a request cannot be planned, as a full sentence and a remedy; `{table}` is the refused name."""
 
     # About the request.
     UNKNOWN_NAME = "there is no {noun} {table}", "see the {noun}s with `headgate ls`"
@@ -284,7 +284,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """A remedy for a table if none of its former versions can resume."""
+    """A remedy for a table without a former version that can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
@@ -295,7 +295,7 @@ class WayForward(FactKind):
 class GuardFinding(FactKind):
     """A finding of a guard, with a remedy if the guard denies the plan.
 
-    Some findings occur only inside the sentences of others: amounts, limits, and reasons for an approval.
+    Amounts, limits and reasons for an approval occur only inside the sentences of other findings.
     """
 
     CHECKPOINTS_NEW = "every new checkpoint has a new table"
