@@ -57,7 +57,7 @@ STOP_ALL = 7001
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
-    """Ask whether to keep everything running (Enter) or to stop everything (`stop`); esc stays in the console."""
+    """Ask whether to keep everything running (Enter) or stop it (`stop`); esc stays in the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
         body=(
@@ -94,7 +94,7 @@ class WorkFinished(Message):
 
 
 class ConsoleApp(App[int | str], inherit_bindings=False):
-    """The console for one environment."""
+    """The console for one environment, as a Textual application."""
 
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
@@ -137,7 +137,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._fetched: ScreenDataRead | None = None
         """Data read for a screen but not shown yet, for example while the display is frozen."""
         self._holding = opening is not None and opening.shadow is not None
-        """Whether the first picture stays on screen until Home has drawn its rows."""
+        """True while the first picture stays on screen, which is until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
         self._poller = Poller(backend, self.state.view, self.post_message)
         self._reloading: StatusMessage | None = None
@@ -183,14 +183,14 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.quit()
 
     def quit(self) -> None:
-        """Leave the console; if anything may be running, first ask whether to stop it, provided stopping is offered."""
+        """Leave the console; if anything may be running and stopping is offered, first ask whether to stop it."""
         if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
             ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
 
     def _anything_runs(self) -> bool:
-        """Return whether an agent or a statement may be running; True until the ledger has been read."""
+        """True if an agent or a statement may be running, or if the ledger has not been read yet."""
         snapshot = self.state.view.snapshot
         if snapshot.facts is None or self.state.freshness.agent:
             return True
@@ -210,7 +210,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
-        """Hand the terminal to an editor for this file until it exits; return whether the editor could be started."""
+        """Open a file in the user's editor and wait until the editor exits; False if it could not be started."""
         with self.suspend():
             problem = _run_editor(self.environ, path)
         if problem:
@@ -220,7 +220,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Reading.
 
     def read_now(self, *, progress: str = "") -> None:
-        """Reread all data now, and show the message `progress` until it has been read."""
+        """Reread all data now, showing the message `progress` until the data has been read."""
         if progress:
             self._reloading = self.state.notify(progress, Tone.DIM)
         self._poller.read_now()
@@ -252,7 +252,6 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the latest data on the screen in front, in one frame, unless the display is frozen."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return
@@ -271,7 +270,6 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.call_after_refresh(self._release)
 
     def _tell_failed(self, view: LedgerView) -> None:
-        """Show a message for each newly failed run, whichever screen is in front."""
         known = {run.id for run in self.state.view.snapshot.failed_runs}
         seen_before = self.state.view.snapshot.facts is not None
         for run in view.snapshot.failed_runs:
@@ -285,7 +283,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Work.
 
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run `work` in a daemon thread, which cannot delay the console's exit, and pass its result to `then`."""
+        """Run `work` in a daemon thread, which cannot delay the exit; pass its result to `then` on the event loop."""
         message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
@@ -313,7 +311,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Frames.
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        """Send only the changed cells to the terminal; Textual would send whole dirty regions with full styles."""
+        """Send only the changed cells; Textual would send whole dirty regions with full styles."""
         driver = self._driver
         if not isinstance(renderable, ChopsUpdate | LayoutUpdate) or self.is_headless:
             super()._display(screen, renderable)  # type: ignore[arg-type]  # Rich renderables have no one type
@@ -336,7 +334,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
-    """Run $VISUAL, else $EDITOR, else vi, until it exits; return "", or why the editor could not be started."""
+    """Run $VISUAL, $EDITOR or vi until it exits; return why it could not be started, empty if it could."""
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)

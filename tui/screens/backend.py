@@ -1,6 +1,6 @@
-"""The console's requests to `tui.services`: slow reads, and operator actions. They raise HeadgateErrors.
+"""Sends the console's requests to `tui.services`: slow reads and operator actions, which raise HeadgateErrors.
 
-They are made in threads, never on the event loop. A read is repeated only if the data has changed.
+Requests are made in threads, never on the event loop. A read is repeated only if the data has changed.
 """
 
 import time
@@ -56,7 +56,7 @@ class PlanView:
     row: PlanRow
     approvals: tuple[ApprovalRow, ...] = ()
     frozen: str | None = None
-    """Describes the current freeze of the policy, with its end; None outside a freeze."""
+    """Description of the policy's current freeze, including its end; None outside a freeze."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ConsoleBackend:
         self._service = service
         self._clock = clock
         self.agent = service.agent
-        """Sends actions; only its `confirmation`, which is quick and does no I/O, is called on the event loop."""
+        """Sends actions; only its `confirmation`, which is quick and does no I/O, may be called on the event loop."""
         self.snapshot = service.last_known
         self.started_environments = partial(started_environments, service.place, service.environ)
         self._plans: dict[str, Plan] = {}
@@ -136,7 +136,7 @@ class ConsoleBackend:
         return ColumnDetails(names, chosen, up, down)
 
     def plan(self, hash_prefix: str) -> PlanView | None:
-        """Return the only plan whose hash begins with `hash_prefix`, else None; each plan is decoded only once."""
+        """Return the plan whose hash begins with `hash_prefix`, decoded only once; None if no plan or several match."""
         try:
             row = with_edits(find_plan_row(self.reader, hash_prefix), self._service.place)
         except UsageError:
@@ -149,7 +149,10 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Request a plan's execution; raise Stale if it is outdated, even by file edits that the agent cannot see."""
+        """Execute a plan and return the run's id.
+
+        Raise Stale if it is outdated, even by edits that the agent cannot see.
+        """
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
@@ -171,13 +174,16 @@ class ConsoleBackend:
             return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
-        """Resolve selectors typed after `:` to tables: declared ones if `act` stages a deploy, else deployed ones."""
+        """Resolve selectors typed after `:`: to declared tables if `act` stages a deploy, else to deployed ones."""
         if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's DML or else DDL file; raise UsageError if no file declares the table."""
+        """Return the path of a table's DML file, else of its DDL file.
+
+        Raise UsageError if no file declares the table.
+        """
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:
@@ -261,9 +267,9 @@ class ConsoleBackend:
     # Plans.
 
     def submit(self, actor: str) -> str:
-        """Submit a plan for the tables that a user has staged in this folder; return its hash.
+        """Submit a plan for the tables that a user has staged in this folder, and return the plan's hash.
 
-        Raise Refused if nothing is staged, if both deploys and deletes are, or if nothing needs to be done.
+        Raise Refused if nothing is staged, if both deploys and deletes are staged, or if nothing needs to be done.
         """
         folder = self._service.place.folder
         marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
@@ -302,7 +308,7 @@ class ConsoleBackend:
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
-        """Submit a plan that continues a failed run with edited files; return its hash, or "" if no file was edited."""
+        """Submit a plan that continues a failed run with edited files; return its hash, empty if no file was edited."""
         found = self._service.continuation(run_id)
         if found is None:
             return ""

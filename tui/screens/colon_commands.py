@@ -117,7 +117,7 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
-    """Plan a vacuum of the named or else the selected tables; `--retain` overrides the retention of each."""
+    """Plan a vacuum of the named or else the selected tables; `--retain` gives the retention in hours."""
     named, option, hours = rest.partition(RETAIN)
     before, after = named.split(), hours.split()
     if option and not after:
@@ -137,7 +137,7 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...],
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:
-    """Return the run id of the held release, else of the latest open release; empty if no release is open."""
+    """Return the run of the held release, else of the latest open release; empty if no release is open."""
     found = screen.state.view.snapshot.releases
     return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
 
@@ -168,7 +168,6 @@ def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: st
 
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
-    """Acknowledge the named failed run, or all failed runs if none is named."""
     every = [run.id for run in screen.state.view.snapshot.failed_runs]
     failed = [rest] if rest in every else [run_id for run_id in every if run_id.startswith(rest)]
     if rest and len(failed) > 1:
@@ -209,7 +208,6 @@ def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[
 
 
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
-    """Perform an action on named tables instead of those under the cursor."""
     view = screen.state.view
     versions = {query_name(one.table, one.version) for one in view.snapshot.statements}
     known = versions if action.id in OF_A_VERSION else frozenset()

@@ -37,11 +37,11 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""How long, in seconds, to show the message about a key press that did nothing."""
+"""For this many seconds, the message about a key press without effect is shown."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
-"""How long, in seconds, rows keep their positions after a key press."""
+"""For this many seconds after a key press, rows keep their positions."""
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
@@ -122,17 +122,17 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def is_in_front(self) -> bool:
-        """Return whether this screen is on top; unlike Textual's `is_current`, False below a transparent screen."""
+        """True if this screen is on top; unlike Textual's `is_current`, False below a transparent screen."""
         return bool(self.app.screen_stack) and self.app.screen is self
 
     @property
     def is_free(self) -> bool:
-        """Return whether another screen may open over this one: it is on top, with no dialog or typed line."""
+        """True if another screen may open over this one: it is on top, and no dialog or input line is open."""
         return self.is_in_front and self.question.dialog is None and self.typed.entry is None
 
     @property
     def holds_order(self) -> bool:
-        """Return whether rows must keep their positions: a dialog is open, or a key was just pressed."""
+        """True if rows must keep their positions, because a dialog is open or a key was just pressed."""
         return self.question.dialog is not None or self.state.monotonic() - self.key_at < SETTLES_S
 
     def redraw(self) -> None:
@@ -210,7 +210,6 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
-        """Show `no change` if an action that only changes the display had no visible effect."""
         if action.level is ConfirmationLevel.LOOK and action.id not in _LEAVE_ALIKE and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()
@@ -261,7 +260,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier or, if the user is busy by now, show the message `otherwise`."""
+        """Open a screen that was requested earlier.
+
+        If the user is busy by now, show the message `otherwise` instead.
+        """
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:

@@ -23,7 +23,7 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The part of the application that its screens use, declared here so that they need not import it."""
+    """The part of the application that screens use; declared here so that screens need not import the application."""
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -70,11 +70,10 @@ class ConsoleState:
     frozen: bool = False
     read_only: str = ""
     histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Lines typed after `:` and after `/`, oldest first."""
+    """Lines typed earlier, oldest first, by the sign before them (`:` or `/`)."""
 
     @property
     def freshness(self) -> Freshness:
-        """The current freshness of the view."""
         return freshness(self.view.snapshot, self.clock())
 
     def replace_view(self, view: LedgerView) -> None:
@@ -94,7 +93,7 @@ class ConsoleState:
 
 
 HISTORY = 50
-"""Maximum number of remembered lines of each kind."""
+"""Maximum number of lines remembered for each sign."""
 
 
 class TypedLine:
@@ -155,7 +154,7 @@ DIALOG_WIDTH = 100
 
 
 class QuestionBox(FixedLines):
-    """Shows at most one confirmation dialog, and returns the function to call once it is answered."""
+    """Shows at most one confirmation dialog; `press` returns the function to call once the dialog is answered."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state.painter, id="dialog", band=True)

@@ -28,7 +28,7 @@ from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import RowTable, ScrollingLines, with_gutter
 
 RESTS_S = 0.4
-"""Seconds without a key press after which the inspector follows the cursor, to save output on a slow line."""
+"""The inspector follows the cursor after this many seconds without a key press, to save output on slow lines."""
 
 
 class HomeScreen(StatementListScreen):
@@ -43,7 +43,7 @@ class HomeScreen(StatementListScreen):
         self.entries: dict[str, TreeRow] = {}
         self._held: dict[str, TreeRow] = {}
         self._made_of: tuple[LedgerView, Hashable] | None = None
-        """The view and shape from which the rows were computed; a change of either has the rows computed again."""
+        """The view and shape from which the rows were computed; if either changes, the rows are computed again."""
         self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
@@ -123,7 +123,7 @@ class HomeScreen(StatementListScreen):
         return row.partition("@v")[0]
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Return the tree entry of a row, or its last entry if the row has vanished but still keeps its position."""
+        """Return the tree entry of a row; for a vanished row that is still shown, return its last entry."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ class HomeScreen(StatementListScreen):
 
 
 def _branches_above(entry: TreeRow | None) -> tuple[str, ...]:
-    """Return the branches of the product tree that contain a row, outermost first."""
+    """Return the ids of the product tree's branches that contain a row, outermost first."""
     if entry is None or entry.kind == "product":
         return ()
     if entry.statement is None:

@@ -29,7 +29,7 @@ class LedgerRead(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """The reason why a screen's data could not be read; the same reason is not shown twice in a row."""
+    """Why a screen's data could not be read; the same failure is not shown twice in a row."""
 
     words: str
 

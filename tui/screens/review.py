@@ -32,7 +32,7 @@ from tui.screens.table_screen import SplitScreen
 from tui.widgets.line_widgets import GrowingLines
 
 COPIED = 100
-"""Width of the text that is copied from a plan."""
+"""Width of the text that is copied from a plan, in characters."""
 
 
 class ReviewScreen(SplitScreen):
@@ -78,7 +78,10 @@ class ReviewScreen(SplitScreen):
         return node_row(self.by_table[row], self._widths(width))
 
     def _widths(self, width: int) -> ColumnWidths:
-        """Return the column widths for a screen width; cached, as all rows need them and nodes never change."""
+        """Return the column widths for a screen width.
+
+        They are cached, because every row needs them and the plan never changes.
+        """
         if self.shared is None or self.shared[0] != width:
             self.shared = (width, column_widths(tuple(self.by_table.values()), width - 1))
         return self.shared[1]

@@ -37,7 +37,7 @@ from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
 CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
-"""Maps an action on a run to the action whose confirmation applies."""
+"""Maps an action on a run to the action that requires the same confirmation."""
 
 
 class RunScreen(SplitScreen):
@@ -74,7 +74,7 @@ class RunScreen(SplitScreen):
             self.missing = True
 
     def _acknowledge(self, run: RunRow) -> None:
-        """Acknowledge a failed run the first time it is shown; a read-only console does not acknowledge it."""
+        """Acknowledge a failed run the first time it is shown, unless the console is read-only."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
             self.acknowledged.add(run.id)
             acknowledge(self.state, run.id)
@@ -122,7 +122,6 @@ class RunScreen(SplitScreen):
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:
-        """Render the version pairs of a run's release; empty if the run replaces no versions."""
         release = self.run_view.release if self.run_view else None
         if release is None:
             return ()

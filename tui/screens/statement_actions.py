@@ -89,7 +89,6 @@ class StatementActionsScreen(ConsoleScreen):
         )
 
     def _ask(self, verb: str, key: str) -> None:
-        """Ask for confirmation before statements are stopped, started or restarted."""
         targets, state, identity = self.acted_on(), self.state, self.state.identity
         # `:` runs it on any screen, and the keymap of the tree has all actions on statements.
         action = find_action(verb, "home")
@@ -215,7 +214,7 @@ class StatementActionsScreen(ConsoleScreen):
 
 
 def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
-    """Return the targets whose new versions can be released and held; raise Refused with the reason if none can."""
+    """Return the targets that have a new version to hold; raise Refused if there are targets, but none can be held."""
     known = {name: state.view.statement(name) for name in targets}
     external = [name for name, found in known.items() if found is not None and found.external]
     wanted = [name for name in targets if name not in external and name not in unchanged]
@@ -231,7 +230,7 @@ def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequenc
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:
-    """Raise UsageError if a table is neither deployed nor declared in the project folder."""
+    """Raise UsageError if any of the `undeployed` tables is not declared in the project folder either."""
     declared = project.declared | {one.table for one in project.drift}
     unknown = [name for name in undeployed if name not in declared]
     if unknown:

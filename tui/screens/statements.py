@@ -30,7 +30,7 @@ class StatementListScreen(StatementTableScreen):
         return self._filter
 
     def shows(self, statement: StatementView) -> bool:
-        """Return whether a statement passes the filter and, in faults-only mode, is faulty."""
+        """True if a statement passes the filter and, in faults-only mode, is faulty."""
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:

@@ -57,11 +57,11 @@ class TableScreen(StatementActionsScreen):
         return (line((" nothing here yet", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
-        """Return whether the object that a row shows no longer exists, rather than just being filtered out."""
+        """True if the object that a row shows no longer exists, rather than just being filtered out."""
         return False
 
     def successor(self, row: str) -> str:
-        """Return the row to which the cursor moves when its row disappears; the row itself means the nearest one."""
+        """Return the row to which the cursor moves if `row` disappears; `row` itself stands for the nearest row."""
         return row
 
     def last_line(self, row: str) -> Line:
@@ -69,7 +69,7 @@ class TableScreen(StatementActionsScreen):
         return self._old_pictures.get(row, EMPTY)
 
     def is_marked(self, row: str) -> bool:
-        """Return whether a row is marked by the user."""
+        """True if the user has marked the row."""
         return False
 
     # Shared by all tables.
@@ -153,7 +153,7 @@ class TableScreen(StatementActionsScreen):
 
 
 class SplitScreen(TableScreen):
-    """A screen with a table, and a pane about the selected row that the page keys scroll."""
+    """A screen with a table and, for the selected row, a pane that the page keys scroll."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -163,7 +163,7 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Make the table as high as its rows, up to `most` lines, or as the screen if the pane is next to it."""
+        """Fit the table's height to its rows, up to `most` lines; next to the pane, it is as high as the screen."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def with_below(self, counts: str = "") -> str:

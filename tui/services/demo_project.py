@@ -27,7 +27,7 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 CHILD_S = 120.0
 
 GENERATOR_S = 60.0
-"""Timeout for the generator's start, in seconds; 1 s is usual, but on a very busy machine 10 s were too short."""
+"""Timeout for the generator's start, in seconds; 1 s is usual, but 10 s were too short on a busy machine."""
 
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
@@ -40,7 +40,7 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round of closing events that all statements have processed; these advance watermarks past open windows."""
+    """A round of closing events, which advance watermarks past open windows; all statements have processed it."""
 
     number: int
     took_s: float
@@ -48,9 +48,9 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Return the demo folder that contains `cwd`, or else the path of a new one.
+    """Return the demo folder that contains `cwd`, or else the path of a new demo folder.
 
-    That is `headgate-demo` in `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
+    A new folder is `headgate-demo` in `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
     """
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
@@ -69,7 +69,7 @@ def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") ->
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` with the given arguments, and return its JSON answer; raises the error that it reports."""
+    """Run `pipelines.demo` with the given arguments and return its JSON answer; raises the error that it reports."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -85,7 +85,7 @@ def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: flo
 
 
 def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
-    """Start the generator unless it is running, and return whether this call started it.
+    """Start the generator; returns False if it was already running.
 
     Raises HeadgateError if the generator exits immediately, or does not start in time.
     """
@@ -115,7 +115,7 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until all `expected` tables have processed rows, passing each to `tell` once.
+    """Wait until all `expected` tables have processed rows, calling `tell` once for each of them.
 
     Raises HeadgateError if a statement fails or the time is up.
     """
@@ -144,12 +144,12 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """Return whether a running statement has committed a batch; Spark commits none before there are input rows."""
+    """True if a running statement has committed a batch; Spark commits none before there are input rows."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
 def rounds_of(project: "Project") -> int:
-    """Return the number of closing rounds for a project: one more than the most stateful statements in any chain."""
+    """Return the number of closing rounds: one more than the maximum number of stateful statements in a chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:
@@ -225,7 +225,7 @@ def wait_for_quiet(
 
 
 def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
-    """Return the stateful statements whose watermark is below `reached`, and whose state may still contain events."""
+    """Return the stateful statements whose watermark is below `reached`, so that their windows may still be open."""
     measured = {(m.table, m.version): m for m in operations.reader.measurements()}
     found = []
     for d in operations.reader.deployments():
@@ -242,7 +242,7 @@ def longest_trigger_s(operations: EnvironmentService) -> float:
 
 
 def is_demo_folder(folder: str) -> bool:
-    """Return whether a folder contains a copy of the demo."""
+    """True if a folder contains a copy of the demo."""
     return os.path.isfile(os.path.join(folder, DEMO_FILE))
 
 

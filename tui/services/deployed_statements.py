@@ -1,4 +1,4 @@
-"""Statements and releases as recorded in the ledger: what is deployed, its health, and how the files differ from it."""
+"""Statements and releases as recorded in the ledger: what is deployed, its health, and how the files differ."""
 
 import time
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui.presentation.reports.table_history import HistoryEntry
 
 SAMPLES_S = 900.0
-"""Maximum age of the samples that are read for one statement."""
+"""Maximum age of the samples that are read for one statement, in seconds."""
 EVENTS = 50
 """Maximum number of events that are read for one statement."""
 
@@ -42,7 +42,7 @@ class ProjectDrift:
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """All tables that differ, sorted."""
+        """All tables that differ, sorted by name."""
         return tuple(sorted({*self.changed, *self.new, *self.gone}))
 
 
@@ -58,7 +58,7 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
     """Return a statement's details, with the samples taken after `since` (epoch seconds; default: 15 minutes ago).
 
-    A table that was never deployed has no versions.
+    The result has no versions if the table was never deployed.
     """
     with reader.frame():
         return _details(reader, table, time.time() - SAMPLES_S if since is None else since)
@@ -116,7 +116,7 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a table that is not deployed; its remedy suggests the most similar deployed table."""
+    """Return the error for a table that is not deployed; the remedy suggests the most similar name in `known`."""
     from core.text.wording import did_you_mean
 
     return UsageError(
@@ -125,7 +125,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the summary lines of the given tables, or all lines if none are given; raises UsageError."""
+    """Return the lines of the given tables, or all lines without names; raises UsageError if a table has no line."""
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
@@ -136,7 +136,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
-    A deleted table whose files have not changed since is not reported as a difference.
+    A deleted table whose files have not changed since its deletion is not reported as a difference.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
@@ -165,7 +165,7 @@ NEWEST = 50
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
-    """Return the releases among the latest runs, and older ones that serve or have open tickets, latest first."""
+    """Return the releases among the latest runs, and older releases that serve or have open tickets, latest first."""
     from state.releases import releases
 
     with reader.frame():

@@ -1,6 +1,6 @@
 """The checks of `headgate doctor` and `headgate demo`; every failed check has a remedy.
 
-A check returns its result and never raises an error, because it must work on a broken machine.
+A check returns its result and never raises an error, so that it works on a broken machine.
 """
 
 import json
@@ -38,7 +38,7 @@ class DoctorCheck:
     summary: str
     remedy: str = ""
     warning: bool = False
-    """Whether the verdict is only a warning: worth knowing, but not a failure."""
+    """True if the check did not fail, but found something worth knowing."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that external tables with a transaction log are as declared, and that the topics of others exist."""
+    """Check that external tables with a transaction log match their declaration, and that declared topics exist."""
     from core.model.table_formats import table_format
 
     formats = (
@@ -228,7 +228,7 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that the agent answers; no running agent is a warning, but an agent that does not answer is a failure."""
+    """Check that the agent answers; it is a warning if no agent runs, and a failure if a running agent is silent."""
     try:
         hello = client.hello()
         client.call("status")
@@ -260,7 +260,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool's state that was last recorded in the ledger."""
+    """Check the pool's last state recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
@@ -298,7 +298,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return a path if it exists, or else its nearest existing parent."""
+    """Return the path itself if it exists, or else its nearest existing parent."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

@@ -74,7 +74,7 @@ class EnvironmentService:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger's reader, opened on first use."""
+        """The ledger's reader; it is opened at the first use."""
         return self._opened()[0]
 
     def _opened(self) -> "tuple[LedgerReader, SnapshotCache]":
@@ -87,11 +87,11 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Return a snapshot of the environment, which is the same object until the ledger changes."""
+        """Return a snapshot of the environment; the same object is returned until the ledger changes."""
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
-        """Return a snapshot; if the ledger cannot be read, return the previous snapshot with the reason added."""
+        """Return a snapshot or, if the ledger cannot be read, the previous snapshot with the reason added."""
         from state.ledger_snapshot import LedgerSnapshot
 
         try:
@@ -105,7 +105,7 @@ class EnvironmentService:
     def statement(self, name: str) -> "tuple[StatementDetails, LedgerSnapshot]":
         """Return the details of a statement, or of a version such as `orders@v2`, and a snapshot of all statements.
 
-        Both come from the same state of the ledger. Raises UsageError if the statement was never deployed.
+        Both describe the same state of the ledger. Raises UsageError if the statement was never deployed.
         """
         asked = parse_statement_name(name)
         table, version = split_query(asked) or (parse_table_name(asked), None)
@@ -125,8 +125,8 @@ class EnvironmentService:
     ) -> "PlanRequest":
         """Return a plan request for tables given by name; rollback and retire also accept the id of a run.
 
-        Runs are looked up in the ledger, or in the `observed` document if it is given. Raises BadName, UsageError, and
-        Refused if no version from the given run still serves.
+        Runs are looked up in the ledger, or in `observed` if it is given. Raises BadName, UsageError, and Refused if no
+        version that the run swapped in still serves.
         """
         from core.plan.request import PlanRequest, parse_retention
         from core.planner.scope import normal_request
@@ -170,7 +170,7 @@ class EnvironmentService:
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
         """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables.
 
-        Selectors apply to the deployed tables, or with `declared` to the declared ones. Raises BadName, UsageError, and
+        Selectors apply to the deployed tables or, if `declared`, to the declared ones. Raises BadName, UsageError, and
         InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
@@ -179,7 +179,7 @@ class EnvironmentService:
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
         """Resolve names and selectors to the tables of an operator action; raises UsageError.
 
-        External tables have no statement, and are included only if they are given by name.
+        An external table has no statement, so it is included only if it is given by name.
         """
         from core.lineage.selectors import is_selector
 
@@ -195,7 +195,7 @@ class EnvironmentService:
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List all declared or deployed tables, sorted by name; before the first start, none is deployed."""
+        """List all declared or deployed tables, sorted by name; before the first start, no table is deployed."""
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
@@ -212,7 +212,7 @@ class EnvironmentService:
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of the given tables whose DDL or statement differs from the deployed one, sorted."""
+        """Return those of the given tables whose DDL or DML differs from the deployed one, sorted by name."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -232,7 +232,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Yield the project and its shared lineage tracer, which analyses each statement only once."""
+        """Yield the project and its lineage tracer, which is shared so that each statement is analysed only once."""
         from core.lineage.column_lineage import LineageTracer
 
         project = self.project()
@@ -242,7 +242,7 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the planner's input from the ledger; it is empty before the environment is first started."""
+        """Return the planner's input from the ledger; it is empty before the environment's first start."""
         from core.observed.planner_input import PlannerInput
         from tui.services.planner_input_reader import planner_input
 
@@ -268,8 +268,8 @@ class EnvironmentService:
     ) -> "SubmittedPlan":
         """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
 
-        With `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
-        computed for the same request, with its input. `declared` replaces the project's files.
+        If `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
+        computed for the same request, together with its input. `declared` replaces the project's files.
         """
         from tui.services.plan_submission import submit
 
@@ -338,7 +338,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run swapped in, according to `observed`; empty if no run's id starts with `word`.
+    """Return the tables that a run swapped in according to `observed`; empty if no run's id starts with `word`.
 
     Raises UsageError if several runs match.
     """
@@ -354,10 +354,10 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Resolve names and selectors to tables; files and ledger are read only if there is a selector.
+    """Resolve names and selectors to tables; files and ledger are read only for selectors.
 
-    Deployed tables are connected by the versions that they read, others by the project's statements. Raises BadName,
-    UsageError, and InvalidProject if a tag is used and the files are invalid.
+    Deployed tables are connected by the versions that they read, other tables by the project's statements. Raises
+    BadName, UsageError, and InvalidProject if a tag is used and the files are invalid.
     """
     from core.lineage.selectors import is_selector, select_tables
 
@@ -391,7 +391,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column` to a declared table or column, or to a table that is only deployed.
+    """Resolve `table` or `table.column`; a whole table may also be deployed but no longer declared.
 
     Raises UsageError for an unknown table or column.
     """
@@ -410,10 +410,7 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
 
 
 def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column` to a declared table or column, ignoring case and backticks.
-
-    Raises UsageError if it is not declared.
-    """
+    """Resolve `table` or `table.column` among the declared tables, ignoring case and backticks; raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, _, column = (part.strip().strip("`") for part in words.partition("."))

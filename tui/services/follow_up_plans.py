@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """The request that undoes a plan, and the project with which the request is planned."""
+    """The request that undoes a plan, and the project from which that request must be planned."""
 
     request: PlanRequest
     declared: ProjectDeclaration
-    """The project with the affected tables' earlier texts; the files on disk are not modified."""
+    """The project in which the affected tables have their earlier texts; the files on disk are not modified."""
 
 
 def find_undo(
@@ -44,7 +44,7 @@ def find_undo(
     children: str | None,
     rebuild: bool,
 ) -> PlannedUndo:
-    """Find the undo of a plan, given the start of the plan's hash or its run's id; the SQL is not parsed yet.
+    """Find the undo of a plan, given the start of the plan's hash or of its run's id; no SQL is parsed.
 
     Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has changed since.
     """
@@ -59,7 +59,7 @@ def find_undo(
 
 
 def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's files by path, with those of the tables in `nodes` as deployed before the plan."""
+    """Return the project's files by path; the tables in `nodes` have the files that were deployed before the plan."""
     texts = dict(declared.texts)
     for node in nodes:
         table = declared.project.tables[node.table]
@@ -76,7 +76,7 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
 
 
 def _executed(reader: LedgerReader, word: str) -> Plan:
-    """Return the plan given by the start of its hash or by its run's id; raises Refused unless its run has finished."""
+    """Return the plan with this hash prefix or run id; raises Refused unless its run has ended."""
     row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
     if row.status != "applied":
         raise Refused(
@@ -115,7 +115,7 @@ ENDED_BADLY = ("failed", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class EditedTable:
-    """A table whose declared SQL or YAML differs from that in the plan of a run."""
+    """A table whose declared SQL or YAML differs from the plan of the failed run."""
 
     table: TableName
     before: RevisionTexts
@@ -145,7 +145,7 @@ class RunContinuation:
 
 
 def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
-    """Return whether the project's files are exactly those from which a plan was computed."""
+    """True if the project's files are exactly those from which the plan was computed."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
     except ValueError:
@@ -153,7 +153,7 @@ def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
 
 
 def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTable, ...]:
-    """Return the edits of a run's failed or blocked tables, and of the tables upstream of these in the plan."""
+    """Return the edits of a run's failed or blocked tables, and of all tables upstream of them in the plan."""
     from core.project_reader.revision_reader import revision_of
 
     found = []
@@ -168,12 +168,12 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return a request that continues a run; it contains the run's id, which makes the plan unique."""
+    """Return a request that continues a run; the run's id in it makes the plan unique."""
     return replace(plan.request, nonce="", continues=run.id)
 
 
 def refuse_running(run: "RunRow") -> None:
-    """Raise Refused if a run cannot be continued: it is done, was cancelled, or was already continued."""
+    """Raise Refused if a run is done, cancelled or already continued, so that it cannot be continued."""
     if run.continued_by:
         raise Refused(
             f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"

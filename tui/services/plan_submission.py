@@ -1,4 +1,4 @@
-"""Plans: computed from files and ledger, submitted to the agent, which recomputes them, and looked up."""
+"""Computes plans from files and ledger, submits them to the agent, which recomputes them, and looks them up."""
 
 import json
 import os
@@ -41,22 +41,23 @@ if TYPE_CHECKING:
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
-"""How long, in seconds, planning waits for Spark to analyse the plan's statements."""
+"""Maximum time that planning waits for Spark to analyse the plan's statements, in seconds."""
 
 MEASURING_S = 3.0
-"""How long a plan waits for measurements of its costs: a folder of thousands of files takes a second."""
+"""Maximum time to wait for measurements of costs, in seconds; a folder of thousands of files takes 1 s."""
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 SETTLING_S = 15.0
-"""How long, in seconds, a plan is recomputed while its input keeps changing: after a pool starts, statements start one
-by one, and each start may remove a step from the plan.
+"""Maximum time to recompute a plan while its input keeps changing, in seconds.
+
+After a pool has started, statements start one by one, and each start may remove a step from the plan.
 """
 
 _TRIES = 3
-"""Number of times that the same plan may be refused as stale before the refusal is reported."""
+"""Number of times that the same plan is submitted before its refusal as stale is reported."""
 
 _SHORTEST = 4
-"""Minimum length of a hash prefix that names a plan."""
+"""Minimum length of a hash prefix that identifies a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,8 @@ def raise_refusals(plan: Plan) -> None:
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
     """Add a nonce to a request, because a plan is identified by its hash and executed only once.
 
-    If the same request is already open, its nonce is used, so that the same files give the same plan. A continuation
-    needs no nonce, because the id of its run makes the plan unique.
+    If an open plan has the same request, its nonce is reused, so that the same files yield the same plan. A
+    continuation needs no nonce, because the id of its run makes the plan unique.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -152,12 +153,12 @@ def submit(
     first: tuple[Plan, PlannerInput] | None = None,
     asks_spark: bool = True,
 ) -> SubmittedPlan:
-    """Compute a plan and submit it to the agent, and retry if its input has changed; raises Refused and Stale.
+    """Compute a plan and submit it to the agent, retrying if its input has changed; raises Refused and Stale.
 
-    With `asks_spark`, Spark first analyses every new or changed statement, through the agent. Statements without an
-    answer in time are planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
-    computed for the same request, with its input. The plan determines which statements are analysed and which tables
-    are measured, and is computed again only if this changes its input.
+    If `asks_spark`, Spark first analyses every new or changed statement, through the agent. A statement that is not
+    analysed in time is planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
+    computed for the same request, together with its input; it determines which statements are analysed and which tables
+    are measured. The plan is computed again only if this has changed the input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -219,7 +220,7 @@ def ask_spark(
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
     """Have Spark analyse statements, through the agent.
 
-    Returns Spark's answer or None for each statement, and the reason why any answers are missing.
+    Returns one answer per statement, None where Spark gave none, and why answers are missing; empty if none is.
     """
     from core.changes.spark_analysis import answer_from_json
 
@@ -246,7 +247,7 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Return a plan's request and the tables that it acts on, without decoding the rest of the plan.
+    """Return a plan's request and the tables that it acts on, without decoding the whole plan.
 
     The request is None if it cannot be decoded.
     """
@@ -271,7 +272,7 @@ def plan_of_row(row: "PlanRow") -> Plan:
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:
-    """Return whether the planner's input has changed in a way that may change the plan.
+    """True if the planner's input has changed in a way that may change the plan.
 
     The load of disk and pool is ignored, because it changes constantly.
     """
@@ -294,7 +295,7 @@ def _read_again(plan: Plan) -> list[TableName]:
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
     """Have the agent measure tables now, instead of within ten minutes.
 
-    If that fails, the plan uses older figures. Raises AgentUnreachable.
+    If that fails, the plan uses older figures; only AgentUnreachable is raised.
     """
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
@@ -313,9 +314,9 @@ def _measure_and_ask(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure the tables of a plan, and have Spark analyse its new or changed statements.
+    """Have the agent measure the tables of a plan, and have Spark analyse new or changed statements.
 
-    Returns the reason why Spark did not answer for all of them; empty if it did.
+    Returns why Spark did not analyse all of them; empty if it did.
     """
     from core.planner.planner import questions_of
 
@@ -339,7 +340,7 @@ def _silent(wait: WaitProgress) -> None:
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
     """Return a plan's row, marked as superseded if the plan is open and a file of its tables has changed since.
 
-    Files are compared only in the folder where the plan was made; the files of another checkout prove nothing.
+    Only the folder in which the plan was made is compared, because the files of another checkout prove nothing.
     """
     folder = row.folder
     if row.status != "open" or folder != place.folder or not os.path.isfile(os.path.join(folder, PROJECT_FILE)):
@@ -357,7 +358,7 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the files that declare a table, including a settings file that may have been added later."""
+    """Yield the paths of the files that declare a table, including settings files that do not exist yet."""
     ddl = next((path for path in texts if path.endswith(f"/sql-scripts/ddl.{table}.sql")), "")
     if not ddl:
         return
@@ -373,12 +374,12 @@ def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
-    """Return the paths of all statement files in a `sql-scripts` folder; each file may write several tables."""
+    """Return the paths of all DML files in a `sql-scripts` folder; each file may write several tables."""
     return [path for path in texts if path.startswith(f"{scripts}/dml.")]
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return the content and the modification time of a file.
+    """Return the content and modification time of a file.
 
     The content is None if the file does not exist, and empty if it cannot be read.
     """

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
-"""How long, in seconds, to wait for the agent's first round, which takes 1 or 2 s once the pool answers."""
+"""Maximum time to wait for the agent's first round, in seconds; it takes 1 to 2 s once the pool answers."""
 
 
 STARTED_S = 5.0
-"""How long, in seconds, to wait for the restart of statements that ended with their pool; some may never restart."""
+"""Maximum time to wait for the restart of statements that ended with their pool, in seconds; some never restart."""
 
 
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
@@ -47,7 +47,7 @@ def planner_input(reader: "LedgerReader") -> PlannerInput:
 
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
-    """Return the deployments that the ledger of an environment describes, computed by the agent's own function."""
+    """Return the deployments in the ledger as the planner sees them, computed by the agent's own function."""
     from state.planner_input_from_registry import observe as observe_deployments
 
     return observe_deployments(
@@ -65,8 +65,8 @@ def wait_until_statements_observed(
 ) -> None:
     """Wait until the agent has checked every statement that should be running; raises TryAgain.
 
-    A new agent does not know what is running until its first round: a plan made before that would resume statements
-    that are already running. There is no wait unless the pool is up or starting, because nothing runs without a pool.
+    A new agent does not know what is running until its first round: a plan made before would resume statements that are
+    already running. Nothing is waited for unless the pool is up or starting, because nothing runs without a pool.
     """
     began = time.monotonic()
     while reader.facts().pool_state in ("up", "starting"):
@@ -102,7 +102,7 @@ class ObservedDocument:
         observed: Mapping[TableName, ObservedDeployment],
         facts: "ParseCache",
     ) -> None:
-        """Raise InvalidProject if the document is contradictory, with a Problem and its line for each contradiction.
+        """Raise InvalidProject if the document contradicts itself, with a Problem and its line for each contradiction.
 
         `observed` contains the document's deployments, completed with SQL and YAML from a git commit.
         """

@@ -29,24 +29,24 @@ class RecordedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicies:
-    """A snapshot of an environment's policies: the declared one, the effective one, and one awaiting approval."""
+    """An environment's policies: the declared one, the one in force, and the one that awaits approval."""
 
     declared: Policy | None
-    """The policy that the files declare; None if they were not read."""
+    """The policy that the files declare; None if the files were not read."""
     in_force: RecordedPolicy | None
-    """The recorded policy that applies; None if no agent has recorded one yet."""
+    """The recorded policy in force; None if no agent has recorded one yet."""
     waits: RecordedPolicy | None
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """Keys of the rules that differ between the declared and the effective policy."""
+        """Keys of the rules that differ between the declared policy and the one in force."""
         return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
     """Return the declared policy and the files from which it was read; raises UsageError and InvalidProject.
 
-    Only YAML is parsed. Of SQL files, only the paths are used, so an invalid statement does no harm.
+    Only YAML is parsed, so an invalid SQL statement does no harm. SQL files are returned without their content.
     """
     from core.project_reader.manifest import declared_policy
 
@@ -65,7 +65,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
 
 def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
-    """Return the declared policy with the policies recorded in the ledger; without a ledger, none are recorded."""
+    """Combine the declared policy with the policies recorded in the ledger; without a ledger, none is recorded."""
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
@@ -78,14 +78,14 @@ def apply(
 ) -> dict[str, object]:
     """Have the agent record the declared policy.
 
-    The answer contains `policy` (its digest), `state` (`in force` or `waits`) and `changed`.
+    The result contains `policy` (the digest), `state` (`in force` or `waits`) and `changed`.
     """
     args = {"texts": dict(texts), "id": declared.digest}
     return client.call("policy_apply", args, confirm=confirm, line=equivalent_command(place, "policy", "apply"))
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Have the agent put a policy that awaits approval into effect; the answer has the same keys as for `apply`."""
+    """Have the agent put a policy that awaits approval in force; the result has the same keys as that of `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 
@@ -107,7 +107,7 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a table that compares policies; each row has a rule's key and its value in each policy.
+    """Return a table that compares policies: each row has a rule's key and the rule's value in each policy.
 
     Rules that no policy sets are left out.
     """

@@ -1,4 +1,4 @@
-"""Spark's analysis of SQL that need not be deployed, requested through the agent of its project."""
+"""Spark's analysis of SQL that need not be deployed, requested through the agent of a project."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,32 +18,32 @@ from tui.services.environment_service import EnvironmentService
 from tui.services.plan_submission import ask_spark
 
 ASKED_S = 20.0
-"""Seconds that Spark may take for all statements of a command."""
+"""Maximum time that Spark may take for all statements of a command, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatementCrossCheck:
-    """Spark's analysis of a statement, and the differences from Headgate's own analysis."""
+    """Spark's analysis of a statement, compared with Headgate's own analysis."""
 
     engine: str
     disagreements: tuple[Fact[Notice], ...]
-    """Differences from Headgate's own analysis; empty if there are none."""
+    """Differences from Headgate's analysis; empty if there are none."""
     answer: AnalysisAnswer
 
     @property
     def words(self) -> tuple[str, ...]:
-        """One line for each disagreement, or the single line `agrees`."""
+        """One line per disagreement, or the single line `agrees`."""
         return tuple(f"disagrees: {found}" for found in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Return Spark's answer, with the disagreements added, as a JSON object."""
+        """Return Spark's answer and the disagreements as one JSON object."""
         return self.answer.as_json() | {"disagreements": [found.as_json() for found in self.disagreements]}
 
 
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Have Spark analyse statements, and compare its answers with Headgate's own analysis.
+    """Have Spark analyse statements, and compare its answers with Headgate's analysis.
 
     Raises TryAgain if Spark does not answer.
     """
@@ -67,9 +67,9 @@ def cross_check_changes(
     old: Mapping[TableName, Revision],
     new: Mapping[TableName, Revision],
 ) -> dict[TableName, Change]:
-    """Return the changes after checking each against Spark's analysis; raises TryAgain if Spark does not answer.
+    """Check changes against Spark's analysis; raises TryAgain if Spark does not answer.
 
-    A change that does not affect the SQL needs no answer and stays unconfirmed.
+    Returns the checked changes. A change that does not affect the SQL is not checked and stays unconfirmed.
     """
     ddl_of = _declared(operations)
     only = next(iter(old.values())) if len(old) == len(new) == 1 else None

@@ -1,4 +1,4 @@
-"""Test cases of a project: selected and read here, and run in a child process with its own Spark server."""
+"""Test cases of a project: selected and read here, run in a child process with its own Spark server."""
 
 import json
 import os
@@ -38,7 +38,7 @@ from tui.services.environment_service import EnvironmentService
 RUNNER = "pipelines.statement_tests"
 
 DEPLOYED = "deployed"
-"""Word that replaces a git reference if the old revisions are to be taken from the ledger."""
+"""Word that stands for the deployed revisions in the ledger, where otherwise a git reference is given."""
 
 START_S = 180.0
 """Time allowed for the start of Spark, in seconds, in addition to the time for the cases."""
@@ -52,7 +52,7 @@ class SelectedCases:
 
     cases: tuple[StatementCase, ...]
     chosen: frozenset[TableName]
-    """The requested tables, with or without cases."""
+    """The requested tables, whether or not they have test cases."""
     texts: Mapping[str, str]
     tests: Mapping[str, str]
     tables: Mapping[TableName, Table]
@@ -60,7 +60,7 @@ class SelectedCases:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUpgrade:
-    """The tables whose SQL or YAML has changed, and the planner's classification of each change."""
+    """The old SQL and YAML of the tables that have changed, and the planner's classification of each change."""
 
     old: Mapping[TableName, RevisionTexts]
     changes: Mapping[TableName, Change]
@@ -83,12 +83,12 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
-    """Return the selection with only the test cases of tables that an upgrade changes."""
+    """Return the selection, reduced to the test cases of tables that the upgrade changes."""
     return replace(selected, cases=tuple(case for case in selected.cases if case.table in upgrade.old))
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError if a named table has no test case, or if no test case is selected.
+    """Raise UsageError if a table in `words` has no test case, or if no test case is selected.
 
     A test run without test cases must not pass.
     """
@@ -107,7 +107,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def parquet_note(selected: SelectedCases) -> str:
-    """Return a note that lists the tables tested over Parquet instead of their own format; empty if there are none."""
+    """List the tables that are tested over Parquet instead of their own format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)
@@ -122,7 +122,10 @@ def parquet_note(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return a request for the child process to run the selected test cases."""
+    """Return the request that makes the child process run the selected test cases; `case_s` is the time per case.
+
+    `old` contains the old SQL and YAML of upgraded tables.
+    """
     names = {case.table for case in selected.cases}
     texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
     return CaseRequest(
@@ -136,7 +139,10 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Return the changes since a git commit or since the last deployment; raises UsageError."""
+    """Return the changes since a git commit, or since the last deployment if `since` is `DEPLOYED`.
+
+    Raises UsageError.
+    """
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
@@ -150,7 +156,7 @@ def report_failed_upgrades(
 ) -> str:
     """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as a sentence.
 
-    The sentence is empty if no upgrade is known to have failed.
+    The sentence is empty if no upgrade failed.
     """
     shown = {}
     for each in results:
@@ -196,8 +202,8 @@ def write_first_case(
 def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
     """Yield the answers of a child process until it finishes, then remove its Spark server and its folder.
 
-    The child runs `trials` trials of up to `request.case_s` seconds each, and is killed if it does not even report a
-    timeout. Raises HeadgateError if it fails.
+    The child runs `trials` trials of up to `request.case_s` seconds each. It is killed if it does not even report a
+    timeout. Raises HeadgateError if the child fails.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")
@@ -253,9 +259,9 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child process, and its Spark server, and delete its folder.
+    """End the child process and its Spark server, and delete its folder.
 
-    The child is asked to end by closing its input, and killed if it does not end in time.
+    Closing its input asks the child to end; it is killed if it does not end in time.
     """
     if process.stdin is not None:
         with suppress(OSError):

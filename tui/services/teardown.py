@@ -1,9 +1,9 @@
-"""Ending of the processes of an environment, and deletion of the files that Headgate created for it.
+"""Ends the processes of an environment, and deletes the files that Headgate created for it.
 
 Generator, agent and pool are each proven to belong to the environment, and proven to have ended. A purge deletes only
 files that are proven to belong to the environment: the folder of a version contains the owner file of this ledger or is
-listed in a record, and files of the home and of a demo are known by name. Everything else stays, with its folders.
-Links are never followed.
+listed in a record; files of the home and of a demo are known by name. Everything else is kept, with its folders. Links
+are never followed.
 """
 
 import fcntl
@@ -36,7 +36,8 @@ def end_all(
 ) -> list[str]:
     """End the generator, the agent and the pool, and return the names and pids of those that were running.
 
-    Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the project that they serve.
+    Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the project folder that the
+    agent serves.
     """
     # Without access to the home, "nothing was running" would be a guess.
     has_ledger(place)
@@ -95,7 +96,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the demo's generator for this environment, or None if it is not running.
+    """Return the demo's generator for this environment; None if it is not running.
 
     The generator is the process that holds the lock in the data folder.
     """
@@ -111,7 +112,7 @@ AT_ONCE = 16
 """Number of folders emptied in parallel; on a slow virtual disk, this deletes 30,000 files in 3 s instead of 56 s."""
 
 OWNER_FILE = "_headgate_owner"
-"""File in the folder of a table or checkpoint that names the ledger owning it."""
+"""File in the folder of a table or checkpoint that identifies the ledger that owns the folder."""
 NOTE_FILE = "_headgate.json"
 """File next to the owner file that contains the table's name and version."""
 WORLD_FILE = "_headgate_world"
@@ -137,11 +138,11 @@ class OwnedPlace:
 
     path: str
     parts: tuple[str, ...] = ()
-    """The paths to delete, after which an empty folder is removed; if there are none, `path` is deleted whole."""
+    """The paths to delete; once emptied, the folder `path` is removed too. If empty, `path` is deleted whole."""
 
 
 def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything that a purge may delete: versions, records, marks, the home, and demo files.
+    """List everything that a purge deletes: versions, records, marks, the home, and demo files.
 
     All of it is proven to belong to this environment.
     """
@@ -159,10 +160,10 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
 
 
 def keeps_home(place: SelectedEnvironment) -> str | None:
-    """Return why a purge keeps the home folder of an environment, or None if it deletes that folder.
+    """Explain why a purge keeps the environment's home folder; None if it deletes the folder.
 
-    The home is kept if its ledger does not match the mark in the data folder, because the folder was copied or the mark
-    deleted.
+    The home is kept if its ledger does not match the mark in the data folder, because the data folder was copied or the
+    mark deleted.
     """
     ledger = _ledger_id(place)
     if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
@@ -207,7 +208,6 @@ def _delete(path: Path) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether a Spark server still holds the given lock file of a data folder."""
     with suppress(FileNotFoundError), open(path, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,7 +217,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, ends: set[str]) -> None:
-    """Remove a folder and its parents as long as they are empty; the paths in `ends` are the last to be removed."""
+    """Remove a folder and its parents while they are empty; a path in `ends` is the last to be removed."""
     with suppress(OSError):
         os.rmdir(folder)
         if str(folder) not in ends:
@@ -225,9 +225,9 @@ def _remove_empty(folder: Path, ends: set[str]) -> None:
 
 
 def is_owned(folder: Path, ledger: str) -> bool:
-    """Return whether a folder is a version that a ledger owns, judging by its owner file, its note and its name.
+    """True if a folder is a version that the ledger owns, judging by its owner file, its note and its name.
 
-    A folder copied by hand contains both files but has another name. A link is never owned, and an unknown ledger owns
+    A folder copied by hand contains both files, but has another name. A link is never owned, and an unknown ledger owns
     nothing.
     """
     if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
@@ -238,10 +238,10 @@ def is_owned(folder: Path, ledger: str) -> bool:
 
 
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
-    """Delete a folder with its contents; links are removed but never followed.
+    """Delete a folder with its contents; links are removed, but never followed.
 
-    `told` is called from this thread with the number of files deleted so far. Whatever cannot be deleted is kept
-    without an error; the owner file is deleted last, so that a partly deleted folder is still recognized.
+    `told` is called from this thread with the number of files deleted so far. What cannot be deleted is kept without an
+    error. The owner file is deleted last, so that a partly deleted folder is still recognized.
     """
     folders = [folder for folder, _, _ in os.walk(root)]
     gone = 0
@@ -257,7 +257,7 @@ def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
 
 
 def _empty(folder: str, is_root: bool) -> int:
-    """Delete the files in a folder, and return their number; a link that has replaced the folder is not followed."""
+    """Delete the files in a folder and return their number; a link that has replaced the folder is not followed."""
     gone = 0
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -276,7 +276,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, or else the id in the data folder's mark; empty if there is none."""
+    """Return the id of the environment's ledger, else the id in the data folder's mark; empty if both are missing."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -302,7 +302,6 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Return the paths in a folder, sorted; empty if the folder does not exist or cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -314,7 +313,7 @@ def _is_of(file: Path, ledger: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if the file contains none or is a link."""
+    """Return the JSON object in a file; empty if there is none or the file is a link."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):
@@ -377,7 +376,6 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
 
 
 def _walked(root: str, without: set[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk a folder tree like `os.walk`, skipping the folders in `without`."""
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if os.path.join(folder, name) not in without]
         yield folder, folders, files
