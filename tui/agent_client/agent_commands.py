@@ -1,4 +1,4 @@
-"""Sends operator actions to the agent, with the user's confirmation and the equivalent command line."""
+"""Sends operator actions to the agent, each with the user's confirmation and an equivalent command line."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -28,72 +28,75 @@ class AgentCommands:
         self._client = client
 
     def confirmation(self, act: str, tables: Iterable[str]) -> "Confirmation":
-        """Compute how an operator action on these tables must be confirmed; the agent computes it again to verify."""
+        """Compute the confirmation required for an operator action on these tables. The agent computes it again."""
         from core.plan.confirmation import confirmation_for_act
 
         place = self._place
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
     def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
-        """Stop, start or restart statements, which continue from their checkpoints; return the outcome of each."""
+        """Stop, start or restart statements, and return the outcome for each. They continue from their checkpoints."""
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
         return tuple(map(ActOutcome.from_json, found)) if isinstance(found, list) else ()
 
     def stage(self, tables: Sequence[str], *, verb: str) -> None:
-        """Stage tables for this user's next plan in this project folder; `verb` is deploy, hold or delete.
+        """Stage tables for this user's next plan in this project folder. `verb` is deploy, hold or delete.
 
-        Staging is available only in the console, so the console command is recorded.
+        Staging exists only in the console, so the console's command is recorded.
         """
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names, "verb": verb}
         self._client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
     def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
-        """Remove tables from those that this user has staged in this folder; returns the removed ones."""
+        """Unstage tables that this user has staged in this folder. Returns those that were staged."""
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names}
         found = self._client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
         return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Start executing a submitted plan, and return the run's id; raises Stale if the plan's scope has changed."""
+        """Execute a submitted plan and return the run's id. Raises Stale if the plan's scope has changed."""
         line = equivalent_command(self._place, "apply", plan_hash[:12], "--confirm", confirm)
         return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a submitted plan; returns the number of approvals not by its author, and the number required."""
+        """Approve a submitted plan. Returns (approvals by users other than its author, approvals required)."""
         line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
         answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
         return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
-        """Pause, resume, cancel or retry a run, or skip a `step`; cancel and skip are confirmed by the short run id."""
+        """Pause, resume, cancel or retry a run, or skip a `step`. To cancel or skip, `confirm` is the short run id."""
         words = [verb, run_id, *(["--step", str(step)] if step else [])]
         args = {"id": run_id, "act": verb, "step": step}
         line = equivalent_command(self._place, "runs", *words)
         self._client.call("run", args, confirm=confirm or None, line=line)
 
     def confirmation_of_swap(self, run_id: str) -> "Confirmation":
-        """Compute how the swap of a held run must be confirmed; the agent computes it again to verify."""
+        """Compute the confirmation required for the swap of a held run. The agent computes it again."""
         from core.plan.confirmation import confirmation_for_swap
 
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Request the swap of a held run; raise Refused if the run is not held, or if another user must request it."""
+        """Request the swap of a held run. Raises Refused if it is not held, or if another user must request it."""
         words = ("release", "swap", run_id, "--confirm", confirm)
         line = equivalent_command(self._place, *words)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Record that a reader has moved to the serving version; raises Refused if the reader has no open ticket."""
+        """Record that a reader has moved to the serving version. Raises Refused if it has no open ticket."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 
     def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Return the column names and at most `limit` rows of a table, with plain JSON values."""
+        """Return column names and at most `limit` rows of a table, with plain JSON values.
+
+        `version` is None for the serving version.
+        """
         args: dict[str, Any] = {"table": table, "limit": limit}
         if version is not None:
             args["version"] = version
@@ -101,12 +104,12 @@ class AgentCommands:
         return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
 
     def actor(self) -> str:
-        """Return the name by which the agent knows this user."""
+        """Return the name under which the agent knows this user."""
         return str(self._client.call("status").get("actor", ""))
 
 
 def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
-    """Return the run whose id starts with the prefix; raise UsageError if no run or several runs match."""
+    """Return the run whose id starts with `id_prefix`. Raises UsageError if no run or several runs match."""
     # Every id starts with an empty text, but an unset variable names no run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()
     if len(ids) > 1:
@@ -118,12 +121,12 @@ def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
 
 
 def equivalent_command(place: SelectedEnvironment, *words: str) -> str:
-    """Return the command line for these words, with the project and environment options, for use in any folder."""
+    """Return a `headgate` command line for these words that works in any folder."""
     return shlex.join(["headgate", *words, "--project", place.folder, "--env", place.environment])
 
 
 def plan_command(place: SelectedEnvironment, request: "PlanRequest") -> str:
-    """Return the command line that is equivalent to a plan request."""
+    """Return the command line that makes the same plan request."""
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)
     from core.plan.request import command_words

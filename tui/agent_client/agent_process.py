@@ -1,4 +1,4 @@
-"""Finds, starts and ends the agent's process; the agent of a protected environment is never started automatically.
+"""Finds, starts and stops the agent's process. A protected environment's agent never starts automatically.
 
 The local pool is the process recorded in pool.json, as long as it is still the same process.
 """
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the process of the local pool recorded in pool.json; None if it is no longer running.
+    """Return the local pool's process, as recorded in pool.json; None if it has exited.
 
-    If pool.json was copied from another home, the pool belongs to that home and is not returned.
+    A pool.json copied from another home refers to that home's pool, which is not returned.
     """
     return find_server(place.where.home, place.where.pool_file)
 
 
 def find_server(home: str, pool_file: str) -> OsProcess | None:
-    """Return the process of the Spark server that a home records; None if it is no longer running.
+    """Return the Spark server's process that a home records; None if it has exited.
 
-    It is identified by its start time, or by the marker in its arguments if no start time was recorded.
+    The process is identified by its start time or, if none was recorded, by the marker in its arguments.
     """
     try:
         server = json.loads(Path(pool_file).read_text("utf-8"))
@@ -65,7 +65,7 @@ def find_server(home: str, pool_file: str) -> OsProcess | None:
 
 
 def is_pool_gone(place: SelectedEnvironment) -> bool:
-    """Return whether a local pool was started in this environment and its process no longer exists."""
+    """True if this environment has started a local pool whose process no longer exists."""
     return Path(place.where.pool_file).exists() and find_pool_process(place) is None
 
 
@@ -73,21 +73,21 @@ AGENT = "pipelines.agent"
 
 AGENT_USUAL_S = 3.0
 POOL_USUAL_S = 15.0
-"""Typical start times of agent and pool on 2 cores, in seconds, shown beside the elapsed time."""
+"""Typical start times of agent and pool on 2 cores, in seconds, displayed with the elapsed time."""
 
 AGENT_S = 60.0
 POOL_S = 240.0
-"""Timeouts for the start of agent and pool, in seconds; the first start of Spark on a cold disk is slow."""
+"""Timeouts for the start of agent and pool, in seconds. Spark's first start from a cold disk is slow."""
 
 LOOKS_S = 10.0
-"""How long, in seconds, an agent may take to check its pool."""
+"""Seconds within which a new agent has checked its pool."""
 
 END_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """The progress of an operation that the user is waiting for, for display."""
+    """Progress of an operation that the user is waiting for."""
 
     what: str
     elapsed_s: float
@@ -99,7 +99,7 @@ ProgressCallback = Callable[[WaitProgress], None]
 
 
 def is_listening(client: AgentClient) -> bool:
-    """Return whether an agent of any version is listening on the client's socket."""
+    """True if an agent of any version answers on the client's socket."""
     try:
         client.hello()
     except AgentUnreachable:
@@ -111,7 +111,7 @@ def is_listening(client: AgentClient) -> bool:
 
 @contextmanager
 def no_agent(place: SelectedEnvironment) -> Iterator[None]:
-    """Prevent the agent, and so its pool, from starting within the block; raises Refused if either is running."""
+    """Prevent agent and pool from starting within the block. Raises Refused if either is running."""
     make_home(place)
     with open(place.where.lock, "a+", encoding="ascii") as lock:
         try:
@@ -134,10 +134,10 @@ def ensure_running(
     progress: ProgressCallback,
     by_hand: bool = False,
 ) -> bool:
-    """Start the agent if none is running, then wait for the pool; return whether this call started the agent.
+    """Start the agent if none is running, and wait for the pool. Returns True if this call started the agent.
 
-    Raises Refused if the agent would have to be started in a protected environment (unless `by_hand`), HeadgateError
-    with the agent's last message if the agent exits, and PoolUnreachable if the pool cannot be started.
+    Raises Refused if an agent would have to be started in a protected environment (unless `by_hand`), HeadgateError
+    with the agent's last message if it exits, and PoolUnreachable if the pool cannot be started.
     """
     if is_listening(client):
         wait_for_pool(place, progress)
@@ -157,12 +157,11 @@ def ensure_running(
 
 
 def agent_command(place: SelectedEnvironment) -> list[str]:
-    """Return the command line that starts the agent of an environment."""
     return os_processes.module_command(AGENT, "--project", place.folder, "--env", place.environment)
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Create the environment's home folder with its permissions; raise HeadgateError if that fails."""
+    """Create the environment's home folder with its permissions. Raises HeadgateError if that fails."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:
@@ -173,7 +172,7 @@ def make_home(place: SelectedEnvironment) -> None:
 
 
 def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
-    """Wait until the pool is up; raises PoolUnreachable, with the reason, if it fails or does not start in time."""
+    """Wait until the pool is up. Raises PoolUnreachable with the reason if it fails, or after `seconds`."""
     began = time.monotonic()
     while True:
         facts = read_environment_row(place)
@@ -195,7 +194,7 @@ def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, sec
 
 
 def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
-    """Return the environment's row in the ledger; None if the ledger cannot be read."""
+    """Return the environment's row of the ledger; None if the ledger cannot be read."""
     from state.ledger import LedgerReader
 
     try:
@@ -206,9 +205,9 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the agent's process, found by the lock file in the home; None if no agent is running.
+    """Return the process that holds the home's lock file if it is an agent; None otherwise.
 
-    This works even if the project folder was moved. A restore, which holds the same lock, is not returned.
+    A restore holds the same lock. This works even if the project folder was moved.
     """
     found = os_processes.lock_holder(place.where.lock)
     return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
@@ -217,9 +216,9 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 def end_agent(
     place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
 ) -> bool:
-    """Stop the agent, and with `pool` also its pool; return whether an agent was running.
+    """Stop the agent and, with `pool`, its pool. Returns True if an agent was running.
 
-    Raises HeadgateError if the agent refuses to stop or cannot be stopped.
+    Raises HeadgateError if the agent refuses or cannot be stopped.
     """
     found = find_agent_process(place)
     if is_listening(client):
@@ -242,7 +241,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Return the last `lines` lines of a log after offset `start`, at most 256 kB; empty if the log cannot be read."""
+    """Return the last `lines` lines of a log after byte `start`, at most 256 kB. Empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -282,7 +281,7 @@ def _wait_for_socket(
 
 
 _KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
-"""Error class by the agent's exit code; the command ends with the same exit code."""
+"""Error to raise, by the exit code of an agent that exited at its start. The command exits with the same code."""
 
 
 def _size(path: str) -> int:

@@ -1,4 +1,4 @@
-"""Starts child processes isolated from the terminal, the current folder and PYTHONPATH; finds and ends processes.
+"""Starts child processes isolated from terminal, folder and PYTHONPATH; finds and ends processes.
 
 A process is signalled only if both its pid and its start time match the recorded ones, because pids are reused.
 """
@@ -20,32 +20,32 @@ UMASK = 0o027
 
 @dataclass(frozen=True, slots=True)
 class OsProcess:
-    """A process on this machine, identified by its pid and start time."""
+    """A process on this machine, identified by pid and start time."""
 
     pid: int
     started: str
-    """Start time and boot, as recorded by the pool; only compared, never parsed."""
+    """Boot id and start time, as recorded by the pool. Only compared, never parsed."""
 
     @property
     def alive(self) -> bool:
-        """Return whether this very process is still running; a zombie is treated as gone."""
+        """True if this very process is still running. A zombie counts as gone."""
         return bool(self.started) and started(self.pid) == self.started
 
 
 def module_command(module: str, *words: str) -> list[str]:
-    """Return the command that runs a module in a child process, isolated from PYTHONPATH and the current folder."""
+    """Return the command that runs a module in a child process, isolated from PYTHONPATH and current folder."""
     return [sys.executable, "-I", "-m", module, *words]
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for a child process: `environ` without those that affect Python's imports."""
+    """Return `environ` without the variables that affect Python's imports."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
 def run_module(
     module: str, words: Sequence[str], environ: Mapping[str, str], *, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Headgate module in a child process, and return its exit code and output; raises TimeoutExpired."""
+    """Run a Headgate module in a child process until it exits. Raises TimeoutExpired after `seconds`."""
     return subprocess.run(
         module_command(module, *words),
         cwd="/",
@@ -59,7 +59,7 @@ def run_module(
 
 
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
-    """Start a daemon in its own session with its output appended to `log`; raise HeadgateError if that fails."""
+    """Start a daemon in its own session, and append its output to `log`. Raises HeadgateError if that fails."""
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:
@@ -85,7 +85,7 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str)
 
 
 def identify(pid: int | None) -> OsProcess | None:
-    """Return the running process that has a pid; None if there is none."""
+    """Return the running process with this pid; None if there is none."""
     if not pid or pid <= 1:
         return None
     found = started(pid)
@@ -93,7 +93,7 @@ def identify(pid: int | None) -> OsProcess | None:
 
 
 def started(pid: int) -> str:
-    """Return a process's boot and start time for comparison; empty if the process has exited or is a zombie."""
+    """Return boot and start time of a process, for comparison. Empty if it has exited or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -114,7 +114,7 @@ def _boot() -> str:
 
 
 def arguments_of(pid: int) -> tuple[str, ...]:
-    """Return a process's arguments, split at blanks on systems without /proc; empty if the process is gone."""
+    """Return a process's arguments. Empty if it has exited. Without /proc, they are split at blanks."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -123,7 +123,7 @@ def arguments_of(pid: int) -> tuple[str, ...]:
 
 
 def lock_holder(path: str) -> OsProcess | None:
-    """Return the process that holds the flock(2) on a file, by the kernel's list of locks; None if there is none.
+    """Return the process that holds the flock(2) on a file, from the kernel's list of locks; None if there is none.
 
     On systems without such a list, return the process whose pid is written in the file, if it is still running.
     """
@@ -142,7 +142,7 @@ def lock_holder(path: str) -> OsProcess | None:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Return whether a process has a file open; True for another user's process, whose descriptors are hidden.
+    """True if a process has a file open, or if it belongs to another user, which hides its open files.
 
     The device numbers in the kernel's list of locks do not identify the file: on btrfs and overlayfs they differ from
     stat(2).
@@ -161,7 +161,7 @@ def _has_open(pid: int, file: os.stat_result) -> bool:
 
 
 def written_pid(path: Path) -> int | None:
-    """Read the pid written in a file; None if the file is missing or does not contain a pid."""
+    """Read the pid from a file; None if the file is missing or contains no pid."""
     try:
         return int(path.read_text("ascii").strip())
     except (OSError, ValueError):
@@ -169,7 +169,7 @@ def written_pid(path: Path) -> int | None:
 
 
 def end_process(process: OsProcess, *, patience_s: float) -> bool:
-    """Terminate a process, and kill it if it does not exit within `patience_s`; return whether it has exited."""
+    """Terminate a process, and kill it after `patience_s` seconds. Returns True once it has exited."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not process.alive:
             return True
@@ -185,7 +185,7 @@ def end_process(process: OsProcess, *, patience_s: float) -> bool:
 
 
 def wait_gone(process: OsProcess, seconds: float) -> bool:
-    """Wait up to `seconds` for a process to end; returns whether it has ended."""
+    """Wait up to `seconds` for a process to exit. Returns True if it has."""
     ends_at = time.monotonic() + seconds
     while process.alive:
         if time.monotonic() >= ends_at:
@@ -196,7 +196,7 @@ def wait_gone(process: OsProcess, seconds: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Reap a child process that has ended, which would otherwise remain a zombie."""
+    """Reap a child process that has exited and would otherwise remain a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

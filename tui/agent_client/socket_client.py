@@ -1,6 +1,6 @@
 """The client's side of the agent's socket: one connection per call, with a deadline.
 
-The agent does not trust the client: the kernel identifies the user, and the agent computes confirmation levels itself.
+The agent does not trust the client: the kernel identifies the user, and the agent computes confirmations itself.
 """
 
 import os
@@ -32,15 +32,15 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Deadlines of operations, in seconds; 30 for those not listed. The ledger shows the outcome of slower operations."""
+"""Deadline of each operation in seconds; 30 for unlisted operations. The ledger shows the outcome of slower ones."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
-"""Operations that a newer program may send to an older agent, because both understand them in the same way."""
+"""Operations that a newer program may send to an older agent, because their meaning has not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentVersions:
-    """Versions of the program, protocol and ledger that an agent reports."""
+    """The versions that an agent reports: of its program, its protocol and its ledger."""
 
     program: str
     protocol: int
@@ -48,10 +48,14 @@ class AgentVersions:
 
 
 class AgentClient:
-    """Sends one command at a time to one environment's agent; safe to share between threads."""
+    """Sends commands to one environment's agent, one connection per command. Thread-safe."""
 
     def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
-        """Prepare calls to the socket at `path`; `owner` is the agent's user id, by default that of this user."""
+        """Prepare calls to the socket at `path`.
+
+        `ledger` is the newest ledger version that this program understands. `owner` is the agent's user id, by default
+        this user's.
+        """
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
@@ -60,9 +64,9 @@ class AgentClient:
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
     ) -> dict[str, Any]:
-        """Send a command to the agent and return its result; raise the agent's error if the agent refuses the command.
+        """Send a command to the agent and return its result. Raises the agent's error if it refuses the command.
 
-        `confirm` is the typed confirmation; `line` is the equivalent command line. Also raises AgentUnreachable,
+        `confirm` is the typed confirmation, `line` the equivalent command line. Also raises AgentUnreachable,
         VersionMismatch, and TryAgain if the agent does not answer in time.
         """
         try:
@@ -98,7 +102,7 @@ class AgentClient:
         raise _refusal(answer)
 
     def hello(self) -> AgentVersions:
-        """Return the agent's versions without sending a command; raise AgentUnreachable if no agent answers."""
+        """Return the agent's versions without sending a command. Raises AgentUnreachable if no agent answers."""
         with self._connect() as connection:
             try:
                 return self._exchange(connection)
@@ -130,7 +134,7 @@ class AgentClient:
         return connection
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connect to the socket, retrying while the kernel rejects connections because there are too many."""
+        """Connect to the socket. Retries while the kernel rejects connections because too many are waiting."""
         ends_at = time.monotonic() + CONNECT_S
         while True:
             try:
@@ -143,7 +147,7 @@ class AgentClient:
                 time.sleep(CONNECT_AGAIN_S)
 
     def _refuse_squatted(self, folder: os.stat_result) -> None:
-        """Raise AgentUnreachable if another user owns the socket's folder, because anybody can create it in /tmp."""
+        """Raise AgentUnreachable if another user owns the socket's folder, because any user can create it in /tmp."""
         path = os.path.dirname(self._path)
         if not stat.S_ISDIR(folder.st_mode):
             raise AgentUnreachable(
@@ -156,7 +160,7 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable if the process listening on the socket belongs to a user other than the agent's."""
+        """Raise AgentUnreachable if the process that listens on the socket does not belong to the agent's user."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:
@@ -166,7 +170,7 @@ class AgentClient:
             )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Exchange versions; raises VersionMismatch if client and agent might understand the operation differently."""
+        """Exchange versions. Raises VersionMismatch if client and agent might interpret the operation differently."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

@@ -1,4 +1,4 @@
-"""Declares the arguments of the commands that view, act immediately or maintain, in the order of `headgate --help`."""
+"""Declares the arguments of commands that view, act immediately or maintain, in the order of `headgate --help`."""
 
 import argparse
 import math
@@ -11,28 +11,28 @@ from core.model.table_formats import WRITTEN
 from core.text.wording import did_you_mean
 
 YEAR_S = 365 * 86400.0
-"""Longest wait that can be requested, in seconds."""
+"""Longest wait that a user can request, in seconds."""
 MOST_RATE = 400.0
-"""Maximum rate of the demo, in orders per second; in a burst the feeds write five times as many."""
+"""Maximum rate of the demo, in orders per second. In a burst, the generator writes five times as many."""
 MOST_LINES = 1_000_000
-"""Maximum number of lines or rows that one command shows."""
+"""Maximum number of lines or rows that a command shows."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser that raises UsageError instead of exiting, so that `--json` also prints errors as JSON."""
+    """Raises UsageError instead of exiting, so that `--json` prints errors as JSON too."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy=f"{self.prog} --help shows an example")
 
     def options(self) -> Iterator[tuple[str, bool]]:
-        """Return (option, whether it takes a value) for every option, including hidden ones."""
+        """Yield (option, whether it takes a value) for every option, including hidden ones."""
         return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
 
 
 def word(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
-    """Add an argument that accepts only the given words; the error for any other word suggests the nearest one."""
+    """Add an argument that accepts only `words`. The error for any other word suggests the nearest."""
 
     def read(text: str) -> str:
         if text in words:
@@ -45,7 +45,7 @@ def word(
 
 
 def number(text: str, least: float, most: float, what: str) -> float:
-    """Parse a number from `least` to `most`; raises ArgumentTypeError for anything else, including NaN."""
+    """Parse a number from `least` to `most`. Raises ArgumentTypeError for anything else, including NaN."""
     try:
         value = float(text)
     except ValueError:
@@ -70,7 +70,7 @@ def count(text: str) -> int:
 
 
 SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
-"""Selectors, which name several tables in one word."""
+"""Help text on selectors, which select several tables with one word."""
 
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:

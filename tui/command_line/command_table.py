@@ -9,12 +9,10 @@ from tui.command_line.arguments import CommandParser
 
 @dataclass(frozen=True, slots=True)
 class SubcommandSpec:
-    """A subcommand: its summary, example and arguments."""
-
     name: str
     summary: str
     example: str
-    """Example lines, complete as they would be typed."""
+    """Example command lines, exactly as typed."""
     arguments: Callable[[CommandParser], None]
 
 
@@ -26,11 +24,11 @@ class CommandSpec:
     group: str
     summary: str
     example: str
-    """Example lines, complete as they would be typed."""
+    """Example command lines, exactly as typed."""
     runs: str
-    """The function that runs the command, as `module:function` below `tui.commands`."""
+    """Function that runs the command, as `module:function` below `tui.commands`."""
     arguments: Callable[[CommandParser], None]
-    """Arguments of the command without a subcommand."""
+    """Adds the arguments of the command used without a subcommand."""
     places: bool = True
     """Whether the command takes --project and --env."""
     subcommands: tuple[SubcommandSpec, ...] = ()
@@ -260,6 +258,6 @@ COMMAND_SPECS = (
     CommandSpec("completion", HOUSE, "Print a completion script for bash or zsh, with table names.",
                 "source <(headgate completion bash)", "help_completion:completion", arguments.completion),
 )  # fmt: skip
-"""Every command, in the order of `headgate --help`."""
+"""All commands, in the order of `headgate --help`."""
 
 SPEC_BY_NAME = {verb.name: verb for verb in COMMAND_SPECS}

@@ -13,7 +13,7 @@ from tui.services.environment_service import EnvironmentService
 
 
 class CommandContext:
-    """A single execution of a command: its arguments, output, current folder and environment."""
+    """One execution of a command: its arguments, output, current folder and environment."""
 
     def __init__(self, args: argparse.Namespace, voice: CommandOutput, environ: Mapping[str, str]) -> None:
         self.args = args
@@ -26,7 +26,7 @@ class CommandContext:
 
     @cached_property
     def place(self) -> SelectedEnvironment:
-        """The environment that the arguments and environment variables select; raises UsageError if there is none."""
+        """The environment selected by arguments and environment variables. Raises UsageError if there is none."""
         found = select_environment(
             self.environ,
             self.cwd,
@@ -40,21 +40,21 @@ class CommandContext:
 
     @cached_property
     def operations(self) -> EnvironmentService:
-        """The service through which commands operate on the selected environment."""
+        """The operations on the selected environment."""
         return EnvironmentService(self.place, self.environ)
 
     def document(self, form: str, **parts: Any) -> None:
-        """Print a JSON document that states its format, the project and the environment."""
+        """Print a JSON document that states its format, project and environment."""
         self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
-        """Print the environment and the project folder on which a command is about to act."""
+        """Print the environment and the project folder on which the command is about to act."""
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
 
-        Raises ConfirmationNeeded if it is missing or different. An empty `text` needs no confirmation.
+        An empty `text` needs no confirmation. Raises ConfirmationNeeded if the given text is missing or differs.
         """
         if not text:
             return ""
@@ -73,7 +73,7 @@ class CommandContext:
 
 
 def ask(prompt: str) -> str:
-    """Print a prompt on stderr and return the line that the user types; empty at the end of input."""
+    """Print a prompt on stderr and return the line that the user types. Empty at end of input."""
     import sys
 
     print(prompt, end="", file=sys.stderr, flush=True)

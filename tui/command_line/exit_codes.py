@@ -1,4 +1,7 @@
-"""The outer edge of the command line: every outcome becomes an exit code and a short message, never a traceback."""
+"""The outer edge of the command line: turns every outcome into an exit code and a short message.
+
+A user never sees a traceback.
+"""
 
 import importlib
 import os
@@ -36,11 +39,14 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""Maps a command to the message after an interrupt: what keeps running or may have happened, and how to check."""
+"""Message after Ctrl-C, by command: what keeps running or may have happened, and how to check."""
 
 
 def run_command_line(argv: list[str]) -> int:
-    """Run a command line; return 0 if done, 1 failed, 2 usage error, 3 refused, 4 try again, 130 interrupted."""
+    """Run a command line and return its exit code.
+
+    0 done, 1 failed, 2 usage error, 3 refused, 4 try again, 130 interrupted.
+    """
     open_streams()
     voice = CommandOutput(as_json="--json" in argv)
     try:
@@ -64,7 +70,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run the command and return its exit code, even if argparse exits after --help; stdout may not be flushed yet."""
+    """Return the command's exit code, even if argparse exits after --help. Does not flush stdout."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

@@ -1,4 +1,4 @@
-"""The output of a command: data on stdout, messages on stderr, progress on a terminal."""
+"""A command's output: data on stdout, messages on stderr, progress on a terminal."""
 
 import io
 import json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tui.agent_client.agent_process import WaitProgress
 
 EVERY_S = 10.0
-"""Seconds between progress messages if stderr is not a terminal."""
+"""Seconds between progress messages when stderr is not a terminal."""
 
 
 class StdoutNotWritten(HeadgateError):
@@ -36,7 +36,7 @@ class CommandOutput:
         self._said_at = 0.0
 
     def say(self, text: str) -> None:
-        """Print a message on stderr, wrapped on a terminal; control characters except tabs are escaped."""
+        """Print a message on stderr, wrapped on a terminal. Control characters except tabs are escaped."""
         self.clear()
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
@@ -46,9 +46,9 @@ class CommandOutput:
             print("\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
-        """Print lines on stdout; line breaks within a line are escaped.
+        """Print lines on stdout. Line breaks within a line are escaped.
 
-        With `hang`, long lines are folded between words on a terminal, and continued after `hang` spaces.
+        With `hang`, a terminal gets long lines folded between words, with continuation lines indented by `hang` spaces.
         """
         self.clear()
         width = stdout_width() if hang is not None else None
@@ -67,7 +67,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def answer(self, value: Any, *messages: str, lines: Iterable[str] = (), hang: int | None = None) -> None:
-        """Print `value` as JSON if JSON was requested, else `lines` on stdout and `messages` on stderr."""
+        """Print `value` as JSON if requested, else `lines` on stdout and `messages` on stderr."""
         if self.as_json:
             return self.data(value)
         self.print(lines, hang=hang)
@@ -76,7 +76,7 @@ class CommandOutput:
         return None
 
     def progress(self, wait: "WaitProgress") -> None:
-        """Show what the command is waiting for, with elapsed and typical time; on a terminal, update it in place."""
+        """Show what the command waits for, with elapsed and typical time. A terminal's progress line is overwritten."""
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
         text = escape_control_characters(
             f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")
@@ -93,13 +93,13 @@ class CommandOutput:
         self._waiting = text
 
     def clear(self) -> None:
-        """Erase the progress line, if one is shown."""
+        """Erase the progress line, if any."""
         if self._waiting and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         self._waiting = ""
 
     def fail(self, error: HeadgateError) -> int:
-        """Print an error with its Problems and its remedy, and return its exit code."""
+        """Print an error with its Problems and remedy, and return its exit code."""
         problems = error.problems if isinstance(error, InvalidProject) else ()
         if self.as_json:
             body: dict[str, Any] = {"error": error.as_json()}
@@ -117,12 +117,12 @@ class CommandOutput:
 
 
 def stdout_width() -> int | None:
-    """Return the width of the terminal in columns; None if stdout is not a terminal, so that nothing is shortened."""
+    """Return the terminal's width in columns; None if stdout is not a terminal, so that nothing is shortened."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
-    """Fold a long line between words; continuation lines are indented by `hang`, by default two more than the first."""
+    """Fold a long line between words. By default, continuation lines are indented two more than the first line."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2 if hang is None else hang)
@@ -130,7 +130,7 @@ def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
 
 
 def problem_line(problem: Mapping[str, object]) -> str:
-    """Format a Problem like a compiler message: location, severity and summary, followed by context and remedy."""
+    """Format a Problem like a compiler message: location, severity, summary, then context and remedy."""
     file = place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
@@ -145,7 +145,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 @contextmanager
 def _stdout_errors_translated() -> Iterator[None]:
-    """Raise StdoutNotWritten if the block fails to write to stdout; a closed pipe still raises BrokenPipeError."""
+    """Raise StdoutNotWritten if the block fails to write to stdout. A closed pipe still raises BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -156,8 +156,9 @@ def _stdout_errors_translated() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Reopen standard streams closed by the shell (`>&-`) on /dev/null, so that no file opened later becomes stdout.
+    """Prepare the standard streams, so that printing never fails on a character.
 
+    A stream closed by the shell (`>&-`) is reopened on /dev/null, so that no file opened later becomes stdout.
     Characters that the encoding cannot represent are replaced, or escaped in JSON.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -175,5 +176,5 @@ def _is_unicode(stream: TextIO) -> bool:
 
 
 def silence_stdout() -> None:
-    """Redirect stdout to /dev/null after its reader is gone, so that the interpreter reports no error on exit."""
+    """Redirect stdout to /dev/null once its reader is gone, so that the interpreter reports no error on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

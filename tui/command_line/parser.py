@@ -1,10 +1,10 @@
-"""Parses the command line; nothing is executed here.
+"""Parses the command line without executing anything.
 
-Every command and subcommand has its own parser; only those of the command in the line are built.
+Every command and subcommand has its own parser. Only the parsers of the command in use are built.
 
-The first word after the command that is neither an option nor an option's value is taken as the subcommand, if the
-command has a subcommand of that name. A table called `diff` is therefore planned with `headgate plan deploy diff`: a
-word after `deploy` is always a table, and so is everything after `--`.
+The first word after the command that is neither an option nor an option's value is the subcommand, if the command has a
+subcommand of that name. A table called `diff` is therefore planned with `headgate plan deploy diff`: a word after
+`deploy` is always a table, and so is everything after `--`.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from tui.command_line.arguments import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME, CommandSpec, SubcommandSpec
 
 COLUMNS = 80
-"""Maximum line length of help; a narrower terminal folds between words where possible."""
+"""Maximum line length of help. On a narrower terminal, lines are folded between words where possible."""
 
 ALONE = ""
-"""Stands for the subcommand if a command is used without a subcommand; it cannot be typed."""
+"""Key of the parser for a command without a subcommand. A user cannot type it as a subcommand."""
 
 _PLACE = ("--project", "--env")
 
 
 def parse_line(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line into its command `verb` (None for the console), `subcommand` (may be empty) and arguments.
+    """Parse a command line into `verb` (None opens the console), `subcommand` (may be empty) and arguments.
 
     Raises UsageError, which suggests the nearest known word, and SystemExit after printing the output of `--help`.
     """
@@ -48,13 +48,13 @@ def parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Return the name of the command in a command line; None if there is none, which opens the console."""
+    """Return a command line's command; None if it has none and so opens the console."""
     at = _next_word(argv, 0, _PLACE)
     return None if at is None else argv[at]
 
 
 def overview() -> str:
-    """Return the help text of `headgate`, which lists all commands."""
+    """Return the help of `headgate`, which lists all commands."""
     return _parser_alone(_shared()).format_help()
 
 
@@ -67,7 +67,7 @@ def _spec(word: str) -> CommandSpec:
 
 
 def _next_word(argv: list[str], start: int, takes_value: Collection[str]) -> int | None:
-    """Return the index of the first word from `start` on that is neither an option nor an option's value, or None."""
+    """Return the index, from `start` on, of the first word that is neither an option nor an option's value, or None."""
     skip = False
     for at, word in enumerate(argv[start:], start):
         if skip:
@@ -87,7 +87,7 @@ def _second_word(argv: list[str], at: int, forms: dict[str, CommandParser]) -> i
 
 
 def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[str, CommandParser]) -> list[str]:
-    """Return the command line with the subcommand moved right after its command, where argparse expects it."""
+    """Move the subcommand right after its command, where argparse expects it."""
     before, after = argv[: at + 1], argv[at + 1 :]
     if second is None or argv[second] == ALONE or argv[second] not in forms:
         return [*before, ALONE, *after]
@@ -125,7 +125,7 @@ def _parser_alone(shared: CommandParser) -> CommandParser:
 def _add_command(
     commands: "argparse._SubParsersAction[CommandParser]", spec: CommandSpec, shared: CommandParser
 ) -> dict[str, CommandParser]:
-    """Add the parsers of a command and its subcommands; returns them by the name of the subcommand."""
+    """Add the parsers of a command. Returns them by subcommand."""
     if not spec.subcommands:
         return {ALONE: _add_form(commands, spec.name, spec, shared, spec)}
     verb = commands.add_parser(spec.name, prog=f"headgate {spec.name}", add_help=False)
@@ -175,7 +175,7 @@ def _commands() -> str:
 
 
 def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
-    """Return the lines that list a command in the help: its name and its summary, folded."""
+    """Return a command's lines in the list of commands: its name and its folded summary."""
     room, lines = COLUMNS - indent - 12, [""]
     for word in form.summary.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:

@@ -1,4 +1,4 @@
-"""Declares the arguments of the commands that change what is deployed: plans, their review and execution, and runs."""
+"""Declares the arguments of commands that change what is deployed: plans, their review, execution, and runs."""
 
 import argparse
 from typing import Any
@@ -13,7 +13,6 @@ from tui.command_line.arguments import (
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
-    """Add the arguments that select the tables of a plan."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),
@@ -109,7 +108,7 @@ def plan_diff(parser: CommandParser) -> None:
 def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
     """Add the options that determine how tables are deployed.
 
-    If `told` is false, they are hidden: the command accepts them only to explain why they do not apply.
+    If `told` is false they are hidden: the command accepts them only to explain why they do not apply.
     """
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",

@@ -1,4 +1,4 @@
-"""Finds plans by a hash prefix or in a plan file, and reads and writes plan files."""
+"""Finds plans by hash prefix or plan file, and writes plan files."""
 
 import getpass
 import os
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
-"""A word of hexadecimal digits is always a hash; a file called `7f3a` must be given as `./7f3a`."""
+"""Matches a plan's hash prefix. Any hexadecimal word is one: a file called `7f3a` must be given as `./7f3a`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPlan:
-    """A plan that was given by hash or file, with its row in the ledger, its file and its approvals."""
+    """A plan that the user named by hash or file, with its row in the ledger, its file and its approvals."""
 
     plan: Plan
     row: "PlanRow | None"
-    """The plan's row in the ledger; None until it was submitted."""
+    """The plan's row in the ledger; None until it is submitted."""
     saved: "SavedPlan | None"
     approvals: tuple["ApprovalRow", ...] = ()
 
     @property
     def author(self) -> str:
-        """Login of the user who first submitted the plan or, if nobody has, of the user who saved it."""
+        """Login of the user who first submitted the plan or, if nobody has, who saved it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property
@@ -51,7 +51,7 @@ class NamedPlan:
 
     @property
     def status(self) -> str:
-        """Status of the plan, as in `plan_status`; if it has no row in the ledger, `not submitted` or `expired`."""
+        """Status as in `plan_status`. Without a row in the ledger: `not submitted` or `expired`."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())
@@ -60,7 +60,7 @@ class NamedPlan:
 def find_plan(context: CommandContext, word: str) -> NamedPlan:
     """Find a plan by the start of its hash, or read it from a plan file.
 
-    Raises UsageError if no plan is found, Refused if the file is for another project or environment.
+    Raises UsageError if there is no such plan, and Refused if the file is for another project or environment.
     """
     if _HASH.match(word):
         reader = context.operations.reader
@@ -73,7 +73,10 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Submit a plan if it is from a file, and return its row; the agent refuses it unless it computes the same plan."""
+    """Return the row of a plan, and first submit the plan if it came from a file.
+
+    The agent refuses a plan that it does not compute in the same way.
+    """
     if proposal.saved is not None:
         place = context.place
         line = equivalent_command(place, "apply", proposal.plan.hash[:12])
@@ -82,7 +85,7 @@ def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow"
 
 
 def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
-    """Return the row of a plan in the ledger; raises Refused if the plan has not been submitted to the agent."""
+    """Return a plan's row in the ledger. Raises Refused if the plan has not been submitted."""
     if proposal.row is None:
         raise Refused(
             f"plan {proposal.plan.hash[:12]} has not been submitted to the agent yet",
@@ -92,7 +95,7 @@ def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
 
 
 def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
-    """Return a plan's author, dates, status and approvals as JSON; unknown values are null."""
+    """Return a plan's author, dates, status and approvals as JSON. Unknown values are null."""
     row, saved = proposal.row, proposal.saved
     return {
         "author": proposal.author,
@@ -106,7 +109,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
 
 
 def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
-    """Return a plan's author, expiry, approvals and status as labels for the header of the printed plan."""
+    """Return a plan's author, expiry, approvals and status for the header of the printed plan."""
     from core.plan.rendering import PlanStanding
 
     row, now = proposal.row, time.time()
@@ -120,14 +123,14 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: "PlanRow", now: float) -> str:
-    """Return a phrase that states what superseded a plan, and when; empty if the plan was not superseded."""
+    """Return a phrase that states what superseded a plan, and when. Empty if nothing has."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"
 
 
 def plan_status(row: "PlanRow", now: float) -> str:
-    """Return the status of a plan: open, applied, superseded, expired or refused."""
+    """Return a plan's status: open, applied, superseded, expired or refused."""
     return "expired" if row.status == "open" and row.expires_at < now else row.status
 
 
@@ -139,7 +142,7 @@ def _row(context: CommandContext, plan_hash: str) -> "PlanRow | None":
 
 
 def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
-    """Atomically write a plan file, which includes the project's files; raise Refused if these contain a secret."""
+    """Write a plan and the project's files to a plan file, atomically. Raises Refused if they contain a secret."""
     from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
 
     refuse_secrets(declared.texts)
@@ -153,7 +156,7 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
-    """Read a plan file; raise UsageError if it cannot be read, Refused if it is for another project or environment."""
+    """Read a plan file. Raises UsageError if it is unreadable, Refused if it is for another project or environment."""
     from core.plan.file import saved_from_text
 
     try:
@@ -178,7 +181,10 @@ def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
 
 
 def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPlan", *, line: str) -> SubmittedPlan:
-    """Submit a saved plan unchanged; the agent recomputes it from the saved source files and refuses any difference."""
+    """Submit a saved plan unchanged.
+
+    The agent recomputes it from the saved source files and refuses it if there is any difference.
+    """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
 
@@ -198,7 +204,7 @@ def _hand_over(place: SelectedEnvironment, client: AgentClient, saved: "SavedPla
 
 
 def login() -> str:
-    """Return the login name of this user, or the user id if there is no name."""
+    """Return this user's login name, or the user id if there is none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Formats statements as JSON and as table cells, and evaluates the conditions of `--fail-on`."""
+"""Formats statements as JSON and table cells, and evaluates the conditions of `--fail-on`."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ _NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "
 
 
 def statement_as_json(line: StatementLine) -> dict[str, Any]:
-    """Return a statement, as `ls` lists it, as a JSON object; unknown values are null."""
+    """Return a statement as a JSON object, as in `ls --json`. Unknown values are null."""
     found = {name: getattr(line, _NAMED_OTHERWISE.get(name, name)) for name in _FIELDS}
     return found | {
         "state": line.state_word,
@@ -44,28 +44,28 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
 
 
 def behind_text(line: StatementLine) -> str:
-    """Format the age of the oldest uncommitted input; `?` if unknown, empty if the table is not deployed."""
+    """Format the age of the oldest uncommitted input. `?` if unknown, empty if the table is not deployed."""
     return "" if line.state == State.ABSENT else short_duration(line.behind_s)
 
 
 def lag_text(line: StatementLine) -> str:
-    """Format a lag in rows (with `~` if estimated), else in files, else as `?`; empty if the table is not deployed."""
+    """Format a lag in rows (`~` if estimated) or else in files. `?` if unknown, empty if not deployed."""
     return "" if line.state == State.ABSENT else lag_words(line)
 
 
 def short_or_dash(value: int | None) -> str:
-    """Format a count in short form, such as `1.2k`; `-` if unknown."""
+    """Format a count in short form, such as `1.2k`, or `-` if unknown."""
     return "-" if value is None else short_number(value)
 
 
 def trend_text(line: StatementLine) -> str:
-    """Format a trend with its name and its figures; empty if the table is not deployed."""
+    """Format a trend with its name and figures. Empty if the table is not deployed."""
     text, trend = short_trend_text(line), _trend(line)
     return text if not text or text.startswith(trend) else f"{trend} {text}"
 
 
 def short_trend_text(line: StatementLine) -> str:
-    """Format a trend briefly, by its figures if it has any, else by its name; empty if the table is not deployed."""
+    """Format a trend by its figures or, if it has none, by its name. Empty if the table is not deployed."""
     if line.state == State.ABSENT:
         return ""
     return trend_words(_trend(line), line.rate_rows_s, line.eta_s, line.data_age_s)
@@ -76,7 +76,7 @@ def _trend(line: StatementLine) -> Trend:
 
 
 def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:
-    """Return a line with the number of these statements that are running, the pool's state and the age of the data."""
+    """Return a line with the number of running statements, the state of the pool, and the age of the data."""
     if snapshot.facts is None:
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
@@ -97,7 +97,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Print each match of a `--fail-on` condition, with its statement; returns 1 if there are any, else 0."""
+    """Print each statement that matches a `--fail-on` condition. Returns 1 if there is one, else 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
@@ -110,24 +110,24 @@ _SIZE_BY_UNIT = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class FailOnCondition:
-    """A condition of `--fail-on`: the condition as typed, and a function that tests a statement."""
+    """A condition of `--fail-on`, as typed, with the function that tests a statement for it."""
 
     word: str
     holds: Callable[[StatementLine], bool]
 
 
 def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
-    """Parse the value of `--fail-on`, such as `failed,lag>1k`; raise UsageError for an unknown condition."""
+    """Parse the value of `--fail-on`, such as `failed,lag>1k`. Raises UsageError for an unknown condition."""
     return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
 
 
 def matching_conditions(conditions: tuple[FailOnCondition, ...], line: StatementLine) -> list[str]:
-    """List the conditions that a statement meets, as they were typed."""
+    """List the conditions that a statement meets, as typed."""
     return [condition.word for condition in conditions if condition.holds(line)]
 
 
 def parse_count(text: str) -> int:
-    """Parse a number such as 0, 250, 1k or 1.5m; raise UsageError for any other string."""
+    """Parse a number such as 0, 250, 1k or 1.5m. Raises UsageError for anything else."""
     found = re.fullmatch(r"(?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?)(?P<unit>[kmg]?)", text.strip().lower())
     if not found:
         raise UsageError(f"{text!r} is not a number of rows", remedy="write 0, 250, 1k or 1.5m")

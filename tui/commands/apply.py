@@ -17,7 +17,7 @@ from tui.services import planner_input_reader
 
 
 def apply(context: CommandContext) -> int:
-    """Execute a plan that was submitted or saved to a file; returns 1 if a step failed or was blocked."""
+    """Execute a submitted or saved plan. Returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
     # Before the question, which is pointless for a superseded plan.
@@ -45,7 +45,7 @@ def act_by_name(context: CommandContext) -> int:
 
 
 def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *, retain: str = "") -> int:
-    """Plan the operation `verb` for the named tables or runs, show the plan, ask for confirmation, and execute it."""
+    """Plan `verb` for the named tables or runs, show the plan, ask for confirmation, and execute it."""
     context.announce()
     operations = context.operations
     request = operations.request_by_name(verb, words, retain=retain)

@@ -1,4 +1,4 @@
-"""The commands `backup`, `restore`, `adopt`, and `export`, which writes the input for planning elsewhere."""
+"""The commands `backup`, `restore` and `adopt`, and `export`, which writes the input for planning elsewhere."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tui.services import planner_input_reader
 
 
 def backup(context: CommandContext) -> int:
-    """Write a verified copy of the ledger, while the agent keeps running."""
+    """Write a verified copy of the ledger while the agent keeps running."""
     from state.backup import back_up
 
     voice, into = context.voice, Path(context.cwd, context.args.file)
@@ -31,7 +31,7 @@ def backup(context: CommandContext) -> int:
 
 
 def restore(context: CommandContext) -> int:
-    """Replace the ledger with a backup; the old ledger is kept next to it."""
+    """Replace the ledger with a backup. The old ledger is kept in the same folder."""
     from state.backup import restore as put_back
 
     voice, place, file = context.voice, context.place, Path(context.cwd, context.args.file)
@@ -60,7 +60,7 @@ def restore(context: CommandContext) -> int:
 
 
 def _archives(ledger: Path, place: str) -> list[Path]:
-    """List the paths of the audit archives that `ledger` records: next to the environment's ledger at `place`."""
+    """List the audit archives that `ledger` records. They are in the folder of the environment's ledger, `place`."""
     from state.ledger import LedgerReader
 
     with LedgerReader(ledger) as reader:
@@ -68,7 +68,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent carry it out."""
+    """Show why the environment is in doubt and what an adoption would change. Once confirmed, the agent adopts it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client
@@ -98,7 +98,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 def export(context: CommandContext) -> int:
-    """Write the input for `plan --observed` to a file, in the format of its extension, or to stdout."""
+    """Write the input for `plan --observed` to stdout, or to a file in the format of its extension."""
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 

@@ -1,4 +1,4 @@
-"""Commands for a whole environment: `up`, `down`, and `headgate` without a command, which opens the console.
+"""The commands `up` and `down`, and `headgate` alone, which opens the console.
 
 In an unprotected environment, the console starts an agent if none is running.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def console(context: CommandContext) -> int:
-    """Open the console, which shows the last known state if no agent can be reached or started."""
+    """Open the console. It shows the last known state if no agent can be reached or started."""
     require_terminal(context)
     try:
         client = context.operations.client
@@ -46,7 +46,7 @@ def require_terminal(context: CommandContext) -> None:
 
 
 def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the console until the user exits; `offer_down` is called if the user chooses to stop everything."""
+    """Run the console until the user exits. `offer_down` is called if the user chooses to stop everything."""
     from tui.screens.startup import run_console
 
     operations = context.operations
@@ -80,7 +80,7 @@ def _backend(operations: EnvironmentService) -> "ConsoleBackend":
 
 
 def _user(operations: EnvironmentService) -> str:
-    """Return the user's name as the agent knows it, or the login if no agent can be asked."""
+    """Return the user's name as the agent knows it, or the login if the agent cannot be asked."""
     try:
         return operations.agent.actor()
     except HeadgateError:
@@ -88,7 +88,7 @@ def _user(operations: EnvironmentService) -> str:
 
 
 def up(context: CommandContext) -> int:
-    """Start the agent and the pool, unless they are already running."""
+    """Start agent and pool, unless they are running."""
     context.announce()
     if context.args.foreground:
         agent_process.make_home(context.place)
@@ -116,13 +116,12 @@ def up(context: CommandContext) -> int:
 
 
 def _wanted_running(context: CommandContext) -> int:
-    """Count the statements that should be running, which the agent resumes automatically."""
     lines = context.operations.snapshot().serving
     return sum(not line.external and line.wanted == WantedState.RUNNING for line in lines)
 
 
 def down(context: CommandContext) -> int:
-    """Stop the agent, pool and generator, and verify that they have exited; with `--purge`, also delete their files."""
+    """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
     from tui.services import teardown
 
     args, voice, place = context.args, context.voice, context.place

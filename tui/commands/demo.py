@@ -1,4 +1,4 @@
-"""The command `demo`: the pizzeria sample, with an event generator, a first deploy and five prepared changes."""
+"""The command `demo`: the pizzeria sample with an event generator, a first deploy and five prepared changes."""
 
 import argparse
 import os
@@ -23,11 +23,11 @@ ROWS_S = 900.0
 SETTLE_S = 600.0
 """Longest wait, in seconds, for a round of closing events to be processed."""
 MORE_ROUNDS = 2
-"""Maximum number of additional rounds of closing events while windows are still open."""
+"""Maximum number of further rounds of closing events while windows are open."""
 
 
 def demo(context: CommandContext) -> int:
-    """Start the demo, process its remaining events (`settle`), or make one of its prepared changes."""
+    """Start the demo, process its remaining events (`settle`), or make one of its prepared changes (`change`)."""
     if context.args.subcommand == "settle":
         return _settle(_inside(context))
     if context.args.subcommand == "change":
@@ -75,7 +75,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy the sample and return the run's id, or that of an open run; empty if the sample was deployed before."""
+    """Deploy the sample and return the run's id, or that of an open run. Empty if it was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:
@@ -129,7 +129,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 
 
 def follow_quietly(context: CommandContext, run_id: str) -> int:
-    """Wait until a run finishes, and return 0 if it succeeded; if not, print its steps and return the exit code."""
+    """Wait until a run finishes. Returns 0 if it succeeded, else prints its steps and returns an exit code."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
         context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)
@@ -205,7 +205,7 @@ def _change(context: CommandContext, kind: str) -> int:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the demo's folder as an absolute path, because the process that copies the sample runs in `/`."""
+    # The process that copies the sample runs in `/`, so its path must be absolute.
     if not context.args.folder:
         return demo_project.default_folder(context.cwd)
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))
@@ -223,7 +223,7 @@ def _inside(context: CommandContext) -> CommandContext:
 
 
 def _at(context: CommandContext, folder: str) -> CommandContext:
-    """Return a command context for the demo's folder and default environment, ignoring HEADGATE_PROJECT."""
+    """Return a context for the demo's folder and default environment, ignoring HEADGATE_PROJECT and HEADGATE_ENV."""
     environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
     args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
     return CommandContext(args, context.voice, environ)

@@ -10,7 +10,7 @@ from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check the machine and, within a project, the project and environment; return 1 if a check fails."""
+    """Check the machine and, in a project, the project and the environment. Returns 1 if a check fails."""
     if context.args.paths:
         return _paths(context, context.place)
     folder = _folder(context)
@@ -36,7 +36,7 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Return a line for each check, followed by a line with its remedy if there is one."""
+    """Return a line for each check, followed by its remedy if it has one."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"
@@ -47,7 +47,7 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the project's folder; empty if the user named no project and none is found."""
+    """Return the project's folder. Empty if none is found and the user named none."""
     named = getattr(context.args, "project", None)
     try:
         return find_folder(context.environ, context.cwd, project=named)
@@ -58,7 +58,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the selected environment; None if there is no project, or if headgate.yml is too broken to select one."""
+    """Return the selected environment; None without a project, or if a broken headgate.yml cannot select one."""
     if project is None:
         return None
     try:

@@ -19,7 +19,7 @@ from tui.project_folder.environment_selection import has_ledger
 
 
 def events(context: CommandContext) -> int:
-    """List events, oldest first; with `--follow`, print new events until interrupted."""
+    """List events, oldest first. With `--follow`, print new events until interrupted."""
     args, voice = context.args, context.voice
     table = parse_table_name(args.tables) if args.tables else None
     reader = context.operations.reader
@@ -36,7 +36,7 @@ def events(context: CommandContext) -> int:
 
 
 def logs(context: CommandContext) -> int:
-    """Print the last lines of the agent's or the pool's log; with `--follow`, print new lines until interrupted."""
+    """Print the last lines of the agent's or the pool's log. With `--follow`, print new lines until interrupted."""
     args, voice = context.args, context.voice
     where = context.place.where
     path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
@@ -54,7 +54,7 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List audit entries, oldest first; with `--verify`, check that no entry was changed or removed."""
+    """List audit entries, oldest first. With `--verify`, check that no entry was changed or removed."""
     if context.args.verify:
         return _verify(context)
     found = tuple(reversed(_audited(context)))
@@ -68,7 +68,7 @@ def audit(context: CommandContext) -> int:
 
 
 def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
-    """Return the latest audit entries, newest first, of all subjects or of one table with its plans and runs."""
+    """Return the latest audit entries, newest first: all, or those on one table with its plans and runs."""
     reader, limit = context.operations.reader, context.args.limit
     if context.args.table is None:
         return reader.audits(limit)
@@ -109,7 +109,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Call `show` for each new line of a log; after a rotation or truncation, continue at the start of the new file."""
+    """Call `show` for each new line of a log. After a rotation or truncation, continue with the new file."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)

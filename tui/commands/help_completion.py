@@ -84,7 +84,7 @@ def manual(context: CommandContext) -> int:
 
 
 def _folded(page: str) -> Iterator[str]:
-    """Yield the lines of a manual page with wrapped paragraphs; headings and indented paragraphs stay unchanged."""
+    """Yield a manual page with wrapped paragraphs. Headings and indented paragraphs are not wrapped."""
     for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
         if number:
             yield ""
@@ -95,7 +95,7 @@ def _folded(page: str) -> Iterator[str]:
 
 
 def completion(context: CommandContext) -> int:
-    """Print the completion script for a shell, or the table, product or column names that the script offers."""
+    """Print a shell's completion script, or the table, product or column names that the script offers."""
     folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
         context.voice.print(entry.table for entry in project_folder_reader.declared_tables(folder))

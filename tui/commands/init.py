@@ -1,4 +1,4 @@
-"""The command `init`: writes a new project, or a new table in a project, ready to deploy."""
+"""The command `init`: writes the files of a new project, or of a new table that is ready to deploy."""
 
 import os
 import re
@@ -160,7 +160,7 @@ def _init_table(context: CommandContext, name: str) -> int:
 
 
 def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
-    """Return the DDL for the existing Delta table at `location`, which is relative to the data folder or absolute."""
+    """Return the DDL for an existing Delta table. `location` is absolute, or relative to the data folder."""
     from core.sql.statement import TableDdl
     from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_of_delta
@@ -177,13 +177,13 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _layer_folder(word: str) -> str:
-    """Return a layer's folder name, given the layer or the folder: both `fact` and `facts` give `facts`."""
+    """Return a layer's folder name, given the layer or the folder: `fact` and `facts` both give `facts`."""
     layer = parse_layer(word)
     return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies an upstream table, with column names quoted if necessary."""
+    """Return the files of a statement that copies an upstream table. Column names are quoted if necessary."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:
@@ -201,9 +201,9 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
 
 
 def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
-    """Raise InvalidProject if the files `written` would make the project invalid, Refused if no plan would be possible.
+    """Check the files `written` before they are written to disk.
 
-    To be called before the files are written to disk.
+    Raises InvalidProject if they would make the project invalid, and Refused if no plan would be possible.
     """
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files

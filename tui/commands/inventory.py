@@ -1,4 +1,4 @@
-"""The commands `inventory`, which lists tables, and `report`, which shows what a table reads and what reads it."""
+"""The commands `inventory`, which lists tables, and `report`, which shows what a table reads and its readers."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def inventory(context: CommandContext) -> int:
 
 
 def as_json(entry: "InventoryEntry") -> dict[str, Any]:
-    """Return a table for `headgate.inventory/1`, in which fields may be added but never changed; null means unknown."""
+    """Return a table for `headgate.inventory/1`. Null means unknown. Fields may be added, but never changed."""
     return {
         **table_as_json(entry),
         "format": entry.format or None,
@@ -82,12 +82,12 @@ def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]"
 
 
 MOST_LEVELS = 100
-"""Maximum nesting of the output, because programs that read nested JSON or YAML are recursive as well."""
+"""Maximum nesting of the output, because programs that read nested JSON or YAML are recursive."""
 
 
 @rare_garbage_collection()
 def report(context: CommandContext) -> int:
-    """Print, or draw as a diagram, the tables upstream and downstream of a table, or in only one direction."""
+    """Print or draw the tables upstream and downstream of a table, or in one direction only."""
     args, voice = context.args, context.voice
     if args.yaml and voice.as_json:
         raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
@@ -114,7 +114,7 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Return the tree of tables upstream or downstream of a table; raise UsageError if the table is unknown."""
+    """Return the tree of tables upstream or downstream of a table. Raises UsageError for an unknown table."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 
@@ -127,15 +127,15 @@ def _table_hierarchy(
 
 
 def report_as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
-    """Return a `headgate.report/1` document, in which fields may be added but never changed; unknown values are null.
+    """Return a `headgate.report/1` document. Null means unknown. Fields may be added, but never changed.
 
     `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "keyed", "owner",
     "declared", "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",
-    "parents": [the same, nested], "children": [the same, nested]}`.
+    "parents": [the same, nested], "children": [the same, nested]}`
 
-    A nested parent has only `parents`, and a nested child only `children`. `streamed` is whether the table and its
-    neighbour in the tree are connected by a stream, `again` whether the table is expanded elsewhere, and `hidden` the
-    number of neighbours beyond `--depth`.
+    A nested parent has only `parents`, and a nested child only `children`. `streamed` is true if a stream connects the
+    table to its neighbour in the tree, `again` is true if the table is expanded elsewhere, and `hidden` is the number
+    of neighbours beyond `--depth`.
     """
     deepest = max(branch.depth for _, branches in trees for branch in branches)
     if deepest > MOST_LEVELS:

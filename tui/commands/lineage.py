@@ -1,4 +1,4 @@
-"""The commands `lineage` (as a tree, JSON, diagram source or picture) and `impact` (the effects of a change)."""
+"""The commands `lineage` (tree, JSON, diagram source or picture) and `impact` (the effects of a change)."""
 
 import os
 import shutil
@@ -46,18 +46,18 @@ def lineage(context: CommandContext) -> int:
 
 
 def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
-    """Return a `headgate.lineage/1` document, in which fields may be added but never changed.
+    """Return a `headgate.lineage/1` document. Fields may be added, but never changed.
 
     `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down", "nodes": [{"table", "column", "type",
     "kind": "column"|"rows"|"landed", "format", "location", "expression"}], "edges": [{"from": {"table", "column"},
     "to": {"table", "column"}, "kind": "value"|"condition", "clause", "expression", "fields": ["path in a struct"],
     "through": [{"name", "expression"}], "file", "line"}], "unresolved": [{"table", "column", "name", "reason", "file",
-    "line"}]}`; the command adds `"edited": [table]`, the tables whose files differ from the deployed ones.
+    "line"}]}`
 
-    A null column represents the rows of a table or, in the root, all of its columns. A node of kind `landed` is an
-    external table with files of the given format at the given location. Edges always point in the direction of data
-    flow, regardless of `direction`. A column depends on the rows of its table as well as on its own edges. Nodes and
-    edges are listed in the order in which they are reached.
+    The command adds `"edited": [table]`, the tables whose files differ from the deployed ones. A null column represents
+    the rows of a table or, in the root, all of its columns. A node of kind `landed` is an external table with files of
+    `format` at `location`. Edges point in the direction of data flow, whatever the `direction`. A column depends on the
+    rows of its table as well as on its own edges. Nodes and edges are listed in the order in which they are reached.
     """
 
     def place(at: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
 
 @rare_garbage_collection()
 def impact(context: CommandContext) -> int:
-    """Print the effects of changing a table or column, taken from the plan that would make the change."""
+    """Print the effects of changing a table or column, as planned by the planner."""
     from core.plan.request import parse_children
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input_reader

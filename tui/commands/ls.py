@@ -34,7 +34,7 @@ from tui.services import deployed_statements
 
 
 def ls(context: CommandContext) -> int:
-    """List statements and their states; returns 1 if a `--fail-on` condition matches any of them."""
+    """List statements and their states. Returns 1 if a `--fail-on` condition matches any of them."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
@@ -55,7 +55,7 @@ def ls(context: CommandContext) -> int:
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
-    """Return the ledger's current snapshot; if there is no ledger yet, print a message and return an empty snapshot."""
+    """Return the ledger's current snapshot. Without a ledger, print a message and return an empty one."""
     if has_ledger(context.place):
         return context.operations.snapshot()
     context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
@@ -63,7 +63,7 @@ def read_snapshot(context: CommandContext) -> LedgerSnapshot:
 
 
 def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
-    """Return the statement lines selected by the arguments, including declared tables that were never deployed."""
+    """Return the statements that the arguments select, including declared tables that were never deployed."""
     args = context.args
     lines = list(snapshot.statements if args.versions else snapshot.serving)
     known = {line.table for line in lines}
@@ -113,7 +113,7 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
 
 
 def lag(context: CommandContext) -> int:
-    """List the lag of statements, in total and per input; returns 1 if a `--fail-on` condition matches any of them."""
+    """List the lag of statements, in total and per input. Returns 1 if a `--fail-on` condition matches any."""
     voice = context.voice
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
@@ -176,7 +176,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all selected statements reach the given state or lag; returns 1 if one fails or the time is up."""
+    """Wait until all selected statements reach a state or lag. Returns 1 if one fails or after the timeout."""
     args, voice = context.args, context.voice
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):
@@ -233,7 +233,7 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
 
 
 def health(context: CommandContext) -> int:
-    """Summarize statements by product and layer; returns 1 if a `--fail-on` condition matches any of them."""
+    """Summarize statements by product and layer. Returns 1 if a `--fail-on` condition matches any of them."""
     from core.run.records import overdue_tickets
     from core.text.wording import did_you_mean
     from tui.presentation.reports import product_health

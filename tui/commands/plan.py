@@ -40,23 +40,25 @@ if TYPE_CHECKING:
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
-"""Exit codes of `--exit-code`: no change, changes, and changes with data loss, protection or a strong confirmation."""
+"""Exit codes of `--exit-code`. LOSS means a loss of data, a protected table, or a need for approval or strong
+confirmation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A plan request as given on the command line, with details that the plan itself does not need."""
+    """A plan request as given on the command line, with details that are not part of the plan."""
 
     request: PlanRequest
     """The request in normal form, as in the plan."""
     places: Mapping[TableName, str]
-    """File and line of each table that a list file names."""
+    """File and line of each table named in a list file."""
     since: "GitComparison | None" = None
-    """The changes since the commit of `--changed-since`; None if the option is not used."""
+    """Changes since the commit of `--changed-since`; None without that option."""
 
 
 def plan(context: CommandContext) -> int:
-    """Compute a plan, print it, and submit it if an agent is running; `plan diff` compares two existing plans."""
+    """Compute a plan, print it, and submit it if an agent is running. `plan diff` compares two existing plans."""
     if context.args.subcommand == "diff":
         return print_plan_diff(context)
     with rare_garbage_collection():
@@ -111,7 +113,7 @@ def _plan(context: CommandContext) -> int:
 
 
 def _agent_ready(context: CommandContext) -> bool:
-    """Return whether an agent is running; if so, wait until it has observed all statements that should be running."""
+    """True if an agent is running. Then first wait until it has observed all statements that should run."""
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
@@ -122,7 +124,7 @@ def _agent_ready(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str | None:
-    """Return the end of the current freeze for display, by the recorded policy; None outside of a freeze."""
+    """Return when the current freeze of the recorded policy ends, for display; None outside a freeze."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None
@@ -143,7 +145,7 @@ def _undoes(args: argparse.Namespace) -> bool:
 def _submit(
     context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
 ) -> SubmittedPlan | None:
-    """Submit a plan to the agent; if the agent cannot currently accept it, print the reason and return None."""
+    """Submit a plan; None if the agent cannot accept it at present, in which case the reason is printed."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
@@ -191,7 +193,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return the exit code for `--exit-code`; a deployed table without files in the project is treated as a change."""
+    """Return the code for `--exit-code`. A deployed table without files in the project counts as a change."""
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:
@@ -203,7 +205,7 @@ def _exit_code(found: Plan, known: PlannerInput) -> int:
 
 
 def read_request(context: CommandContext, verb: str) -> PlanArguments:
-    """Read the request for a `deploy` or `delete` from arguments and list files; raise UsageError if it is invalid."""
+    """Read a `deploy` or `delete` request from arguments and list files. Raises UsageError if it is invalid."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
     from core.planner.scope import normal_request
 

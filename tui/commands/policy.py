@@ -1,4 +1,4 @@
-"""The command `policy`: shows, applies or approves the policy of an environment."""
+"""The command `policy`: shows, applies or approves an environment's policy."""
 
 import time
 from collections.abc import Mapping
@@ -88,7 +88,6 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
 
 
 def _reader(context: CommandContext) -> LedgerReader | None:
-    """Return a reader of the ledger; None if the environment was never started."""
     return context.operations.reader if has_ledger(context.place) else None
 
 

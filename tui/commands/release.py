@@ -45,7 +45,6 @@ def _show(context: CommandContext) -> int:
 
 
 def _swap(context: CommandContext) -> int:
-    """Ask to confirm the swap of a run that is on hold, request the swap, and follow the run."""
     context.announce()
     found, voice, agent = _found(context), context.voice, context.operations.agent
     if context.args.confirm is None and voice.interactive:
@@ -80,7 +79,7 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    """Find a release by a prefix of its run's id; raise UsageError if there is none, or if the word is a table."""
+    """Find a release by a prefix of its run's id. Raises UsageError if there is none, or if `run` names a table."""
     word, operations = context.args.run, context.operations
     if any(line.table == word for line in operations.snapshot().statements):
         acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"
@@ -91,7 +90,7 @@ def _found(context: CommandContext) -> Release:
 
 
 def diff(context: CommandContext) -> int:
-    """Show a run's validation results for all tables or one; returns 1 if any of them blocks the release."""
+    """Show a run's validation results, for all tables or one. Returns 1 if a result blocks the release."""
     operations = context.operations
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None

@@ -1,4 +1,4 @@
-"""The commands `review`, `approve` and `plan diff`, which take a plan's hash or a saved plan."""
+"""The commands `review`, `approve` and `plan diff`, which accept a plan's hash or a saved plan."""
 
 import shlex
 import shutil
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 6
-"""Maximum number of tables that a list of plans shows for each plan."""
+"""Maximum number of tables listed per plan."""
 
 
 def review(context: CommandContext) -> int:
@@ -47,7 +47,7 @@ def review(context: CommandContext) -> int:
 
 
 def approve(context: CommandContext) -> int:
-    """Approve a submitted plan, in the name of the current user."""
+    """Approve a submitted plan as the current user."""
     from core.plan.confirmation import confirmation_for_act
     from state.plans import refuse_closed
 
@@ -103,7 +103,7 @@ def _first(tables: Sequence[str]) -> str:
 
 
 def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
-    """Return a submitted plan as an object for `review --json`; `request` is null if the plan cannot be read."""
+    """Return a submitted plan as an object for `review --json`. `request` is null if the plan cannot be read."""
     from core.plan.codec import request_as_json
     from tui.services.plan_submission import request_of_row
 
@@ -123,7 +123,7 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Return a plan's report as lines that fit the width of the terminal."""
+    """Return a plan's report as lines that fit the terminal's width."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -144,7 +144,7 @@ def refuse_two_forms(context: CommandContext) -> None:
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Return lines that explain the action on each table of a plan, followed by the plan's steps."""
+    """Explain the action on each table of a plan, then list the plan's steps. Returns lines."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -154,7 +154,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan, preceded by the command that approves it if approvals are missing."""
+    """Return the command that executes a plan, after the one that approves it if approvals are missing."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

@@ -36,7 +36,7 @@ from tui.presentation.styling.theme import WORDS_ALONE
 from tui.services.follow_up_plans import RunContinuation
 
 COLUMNS = 98
-"""Width at which a step's full note is wrapped."""
+"""Width in columns at which a step's full note is wrapped."""
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -45,7 +45,7 @@ INTERRUPTED = 130
 
 
 AGENT_GONE_S = 3.0
-"""Seconds without an answer from the agent after which a run is no longer followed; the next agent continues it."""
+"""Seconds without an agent after which the command stops following a run. The next agent continues the run."""
 
 
 def runs(context: CommandContext) -> int:
@@ -66,11 +66,11 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Print a run's steps until it finishes or is held; return 0 if it succeeded or is held, 130 after Ctrl-C, else 1.
+    """Print a run's steps until it finishes or is held. Returns an exit code.
 
-    Ctrl-C does not stop the run. With `past_hold`, a held run is followed further, because its swap was just requested
-    and may not have begun. `before` is the run before it was retried or resumed: steps that had finished by then are
-    not printed again.
+    0 if the run succeeded or is held, 130 after Ctrl-C, else 1. Ctrl-C does not stop the run. With `past_hold`, a held
+    run is followed further, because its swap was just requested and may not have begun. `before` is the run before it
+    was retried or resumed. Steps that had finished by then are not printed again.
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -100,7 +100,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 
 def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
-    """Return the steps of a run's plan; empty if the plan was removed or is in another version's format."""
+    """Return the steps of a run's plan. Empty if the plan was removed or has another version's format."""
     kept = context.operations.reader.plan(row.plan_hash)
     if kept is None:
         return ()
@@ -111,7 +111,7 @@ def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
 
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
-    """Describe the progress of an open run, its current step and the time left."""
+    """Describe an open run: its progress, its current step and the time left."""
     current = next((step for step in row.steps if step.state in OPEN_STEPS), None)
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if all(step.state in SATISFIED for step in row.steps):
@@ -127,7 +127,6 @@ _RUN_FIELDS = ("actor", "state", "started_at", "ended_at", "predicted_low_s", "p
 
 
 def run_as_json(row: RunRow) -> dict[str, Any]:
-    """Return a run as a JSON object, with its steps."""
     return {
         "id": row.id,
         "plan": row.plan_hash,
@@ -164,7 +163,7 @@ def _control(context: CommandContext, act: str) -> int:
 
 
 def _continue(context: CommandContext, found: RunContinuation) -> int:
-    """Show the edits since a run failed and the plan that continues the run, ask, and execute the plan."""
+    """Show the edits since a run failed and the plan that continues it, ask, and execute the plan."""
     from core.plan.descriptions import step_line
 
     voice, plan = context.voice, found.submitted.plan
@@ -199,13 +198,13 @@ def _tell_steps(
 
 
 def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
-    """Return a header line, and a line with state, duration and note for each step."""
+    """Return a header, and a line with state, duration and note of each step."""
     look, tables = RowContext(WORDS_ALONE, time.time()), {step.n: step.tables for step in planned}
     return format_records(STEPS, [step_cells(step, look, names=tables.get(step.n, ())) for step in steps])
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    """Print a run, with its steps unless `told` is set; return 1 if it was cancelled or a step failed."""
+    """Print a run, with its steps unless `told`. Returns 1 if it was cancelled or a step failed."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:

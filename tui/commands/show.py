@@ -17,7 +17,7 @@ from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 
 def show(context: CommandContext) -> int:
-    """Print a statement's details or its SQL; returns 1 if a `--fail-on` condition matches the statement."""
+    """Print a statement's details or SQL. Returns 1 if a `--fail-on` condition matches the statement."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
@@ -51,11 +51,11 @@ _SHARED_WITH_LINES = (
     "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "error_class", "error",
     "restarts", "revision", "format", "trigger", "active", "external", "stateful",
 )  # fmt: skip
-"""Fields of a StatementLine that exist on a Deployment as well."""
+"""Fields that StatementLine shares with Deployment."""
 
 
 def _deleted(d: Deployment) -> StatementLine:
-    """Return a statement line for a deleted version, which the ledger's snapshot does not include."""
+    # The ledger's snapshot does not include deleted versions.
     return StatementLine(**{name: getattr(d, name) for name in _SHARED_WITH_LINES})
 
 
@@ -82,7 +82,7 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:
-    """Return the latest version in a table's log, its time, and the log's first version; None if there is no log."""
+    """Return the latest version in a table's log, its time, and the first version; None if there is no log."""
     found = history_of(log)
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 

@@ -1,4 +1,4 @@
-"""The commands `sql` and `diff`, which need only SQL, but no agent, ledger or project."""
+"""The commands `sql` and `diff`, which need only SQL files, without agent, ledger or project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ INVALID = 2
 
 
 def sql(context: CommandContext) -> int:
-    """Print the inputs, outputs, state and columns of the statements in a SQL file; returns 2 if one has an error."""
+    """Print inputs, outputs, state and columns of the statements in a SQL file. Returns 2 if one has an error."""
     args, voice = context.args, context.voice
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)
@@ -41,7 +41,7 @@ def sql(context: CommandContext) -> int:
 
 
 def diff(context: CommandContext) -> int:
-    """Print how the change from one SQL file to another is classified, and what deploying it would do."""
+    """Print the classification of a change between two SQL files, and the effects of deploying it."""
     args, voice = context.args, context.voice
     environment = getattr(args, "env", None)
     before, after, alone = sql_sources.in_one_place(
@@ -82,7 +82,7 @@ def diff(context: CommandContext) -> int:
 
 
 def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
-    """Return a line diff of the SQL, DDL and settings of the old and new revisions, which are paired in order."""
+    """Return a line diff of SQL, DDL and settings. Old and new revisions are paired in order."""
     sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
     pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
     return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
@@ -91,7 +91,7 @@ def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision])
 def _as_json(
     found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Return the facts about all statements as JSON; if there are several, `statements` has the facts of each."""
+    """Return the facts about all statements as JSON. With several, `statements` has the facts of each."""
     each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
     body: dict[str, Any] = {
         key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")
@@ -126,7 +126,7 @@ def _read(read: TableRead) -> dict[str, Any]:
 
 
 def _sheet(parsed: ParsedStatement, meaning: str) -> list[str]:
-    """Return the lines that describe one statement: reads, writes, state and columns."""
+    """Describe one statement in lines: reads, writes, state and columns."""
     lines = [f"writes  {parsed.writes or 'nothing'}  ({'keeps state' if parsed.stateful else 'keeps no state'})"]
     for read in parsed.reads:
         notes = [f"{key}={value}" for key, value in read.options]

@@ -16,7 +16,7 @@ from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
 
 def test(context: CommandContext) -> int:
-    """Run test cases or, with `test init TABLE`, write a first one; returns 1 if a case fails."""
+    """Run test cases or, with `test init TABLE`, write a first one. Returns 1 if a case fails."""
     if context.args.subcommand == "init":
         return _init(context)
     args = context.args

@@ -24,11 +24,11 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""For each command, the consequence if its action could not be recorded."""
+"""Consequence, by command, if its action could not be recorded."""
 
 
 def act(context: CommandContext) -> int:
-    """Stop, start or restart statements; the exit code combines their outcomes (`exit_code_of_all`)."""
+    """Stop, start or restart statements. The exit code combines their outcomes (`exit_code_of_all`)."""
     verb, operations = context.args.verb, context.operations
     tables = _named(operations, context.args.tables)
     deployed = _deployed(context)
@@ -55,7 +55,7 @@ def act(context: CommandContext) -> int:
 
 
 def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
-    """Return the deployments, or None if the ledger cannot be read, which must not prevent the command."""
+    # An unreadable ledger must not prevent the command.
     try:
         return context.operations.reader.deployments()
     except HeadgateError:
@@ -63,7 +63,7 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
 
 
 def _side_effects(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
-    """Return sentences on a stop's side effects, or none if the ledger cannot be read: the stop must still work."""
+    # A stop must work even if the ledger cannot be read.
     from core.run.stopped_tables import stop_words
 
     try:
@@ -73,7 +73,7 @@ def _side_effects(context: CommandContext, deployed: tuple[Deployment, ...] | No
 
 
 def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
-    """Return the sorted names of the tables and individual versions (`orders@v2`) that the arguments select."""
+    """Return the selected tables and single versions (`orders@v2`), sorted."""
     rest = [word for word in words if "@" not in word]
     tables = set(operations.statements_selected(rest)) if rest else set()
     versions = {parse_statement_name(word) for word in words if "@" in word}
@@ -81,7 +81,7 @@ def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
 
 
 def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
-    """Raise UsageError for names without a statement, before the user has to confirm; all else is left to the agent."""
+    """Raise UsageError for names without a statement, before the user has to confirm. The agent checks the rest."""
     external: dict[str, bool] = {each.table: each.external for each in deployed}
     for name in tables:
         table, version = name.partition("@")[::2]

@@ -1,4 +1,4 @@
-"""Reads the files that declare a project (headgate.yml, SQL, settings) as strings; data folders are never read."""
+"""Reads the files that declare a project (headgate.yml, SQL, settings) as strings. Data folders are never read."""
 
 import os
 import stat
@@ -12,34 +12,34 @@ from core.text.wording import counted
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 FOLDER = "pipelines"
-"""Folder with all declaring files of a project except headgate.yml."""
+"""Folder of a project with all declaring files except headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
-"""Suffixes of declaring files; their case is ignored, so that a file in upper case is reported instead of skipped."""
+"""Suffixes of declaring files. Their case is ignored, so that a file in upper case is reported instead of skipped."""
 
 SCRIPTS = "sql-scripts"
-"""Name of the folders with the SQL of tables; files in a `tests` folder beside one declare nothing."""
+"""Name of the folders with the tables' SQL. Files in a `tests` folder at the same level declare nothing."""
 
 _TESTS = (".yml", ".yaml", ".csv")
 
 _LARGEST = 4 * 1024 * 1024
 
 FileStamp = tuple[int, int, int, int, int]
-"""Device, inode, size, mtime and ctime of a file, which are equal as long as the file is not written."""
+"""Device, inode, size, mtime and ctime of a file. They stay equal as long as the file is not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaringFiles:
-    """A snapshot of a project's declaring files: their contents and stamps by path, with forward slashes, sorted."""
+    """A snapshot of a project's declaring files: contents and stamps by path, sorted, with forward slashes."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
-    """Read all declaring files of a project, reusing those in `before` whose stamp is unchanged; raises UsageError.
+    """Read all declaring files of a project. Raises UsageError if one cannot be read.
 
-    Returns `before` itself if no file has changed.
+    Files whose stamp is unchanged are taken from `before`, which is returned itself if no file has changed.
     """
     paths = list_files(folder)
     known = before or DeclaringFiles()
@@ -67,9 +67,10 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 
 
 def list_files(folder: str) -> list[str]:
-    """List headgate.yml and the declaring files below `pipelines`, sorted; `folder` must exist.
+    """List headgate.yml and the declaring files below `pipelines`, sorted. `folder` must exist.
 
-    Raises InvalidProject with a Problem for each link to a folder or to nothing, because such links are not followed.
+    Raises UsageError if a folder cannot be read, and InvalidProject with a Problem for each link to a folder or to
+    nothing, because such links are not followed.
     """
     if not os.path.isdir(folder):
         raise UsageError(
@@ -113,7 +114,7 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Return the contents of the files in the `tests` folders of the given table folders, by path; raises UsageError.
+    """Return the files in the `tests` folders of table folders, by path. Raises UsageError if one is unreadable.
 
     These files declare nothing: no plan contains them or depends on them.
     """
@@ -136,7 +137,7 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
 
 
 def read_text(place: str) -> str:
-    """Return the content of a file, read as by `read_files`; raises OSError or UnicodeDecodeError."""
+    """Return a file's content as `read_files` reads it. Raises OSError or UnicodeDecodeError."""
     return _read(place)[0]
 
 

@@ -1,4 +1,4 @@
-"""Selects the project and the environment of a command, reading as little of headgate.yml as possible."""
+"""Selects a command's project and environment, reading as little of headgate.yml as possible."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tui.project_folder.manifest_head_cache import PROJECT_FILE, last_manifest_h
 
 @dataclass(frozen=True, slots=True)
 class SelectedEnvironment:
-    """One environment of one project on this machine, to which all operations of a command apply."""
+    """One environment of one project on this machine. All operations of a command apply to it."""
 
     folder: str
     """Absolute path of the project folder."""
@@ -26,7 +26,9 @@ class SelectedEnvironment:
     data: str = ""
     """Absolute path of the folder with tables, checkpoints and landed files."""
     broken: str = ""
-    """What is wrong with headgate.yml; the last valid version is then used, with every environment protected."""
+    """The error in headgate.yml; empty if valid. With an error, the last valid version is used and every environment is
+    protected.
+    """
 
     @property
     def title(self) -> str:
@@ -46,10 +48,11 @@ class SelectedEnvironment:
 def select_environment(
     environ: Mapping[str, str], cwd: str, *, project: str | None = None, environment: str | None = None
 ) -> SelectedEnvironment:
-    """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml; raises UsageError.
+    """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml.
 
-    If headgate.yml is broken, its last valid version is used, so that a stop is still possible; commands that read the
-    whole project refuse a broken one. Raises InvalidProject if no valid version is known.
+    If headgate.yml is broken, its last valid version is used, so that a stop is still possible. Commands that read the
+    whole project refuse a broken one. Raises UsageError if nothing can be selected, and InvalidProject if headgate.yml
+    is broken and no valid version is known.
     """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
@@ -82,7 +85,7 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Return whether the ledger records the environment as protected, even if another Headgate version wrote it.
+    """True if the ledger records the environment as protected, even if another Headgate version wrote it.
 
     False if the ledger cannot be read; the code that needs the ledger reports that.
     """
@@ -101,7 +104,7 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 
 
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
-    """Find the project folder: from the option, else HEADGATE_PROJECT, else the nearest headgate.yml at or above `cwd`.
+    """Find the project folder by option, else HEADGATE_PROJECT, else the nearest headgate.yml at or above `cwd`.
 
     Raises UsageError if there is none, or if its path is not UTF-8, which ledger, Spark and JSON require.
     """
@@ -138,7 +141,7 @@ def _nearest_folder(environ: Mapping[str, str], cwd: str, project: str | None) -
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return environment variables for child processes, in which HEADGATE_HOME and XDG_STATE_HOME are absolute paths.
+    """Return the environment variables for child processes, with HEADGATE_HOME and XDG_STATE_HOME made absolute.
 
     Child processes run in `/`. Raises UsageError if the path of a folder that Headgate uses is not UTF-8.
     """
@@ -152,7 +155,7 @@ def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def has_ledger(place: SelectedEnvironment) -> bool:
-    """Return whether the environment has ever been started here; raises Refused if its home may not be read."""
+    """True if the environment has ever been started here. Raises Refused if its home is not readable."""
     try:
         os.stat(place.where.ledger)
     except PermissionError as error:
@@ -166,7 +169,7 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
-    """Return the paths of an environment; the socket's path depends on the user who owns the environment's home."""
+    """Return an environment's paths. The socket's path depends on the owner of the environment's home."""
     home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid
@@ -176,7 +179,7 @@ def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> Environ
 
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """List the environments of the project that have a ledger here, in the order of headgate.yml."""
+    """List the project's environments that have a ledger here, in the order of headgate.yml."""
     names = read_manifest_head(environ, place.folder).protected_by_name
     found = (select_environment(environ, place.folder, project=place.folder, environment=name) for name in names)
     return tuple(there.environment for there in found if os.path.exists(there.where.ledger))

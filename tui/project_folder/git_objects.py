@@ -1,4 +1,4 @@
-"""Reads files of a git commit directly from git's object store, without touching the work tree or the index.
+"""Reads files of a git commit from git's object store, without touching work tree or index.
 
 File contents are compared as a checkout would write them: links are followed, submodules are entered, and filters (line
 endings, LFS, encodings) are applied.
@@ -19,12 +19,12 @@ from tui.project_folder.manifest_head_cache import PROJECT_FILE
 _GIT_S = 20.0
 
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-"""Variables that git sets for hooks and that are removed here, so that git finds the project's own repository."""
+"""Variables that git sets for hooks. They are removed, so that git finds the project's own repository."""
 
 _FILE_MODES = (b"100644", b"100755")
 _LINK, _SUBMODULE = b"120000", b"160000"
 _UNFOLLOWED = (b"symlink", b"dangling", b"loop", b"notdir")
-"""What `cat-file --follow-symlinks` reports for a link that leads out of the commit or to no file."""
+"""Results of `cat-file --follow-symlinks` for links that lead out of the commit or to no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class _Tree:
     folder: str
     commit: str
     prefix: str
-    """Path of the folder relative to the top of the work tree; empty, or ending with a slash."""
+    """Path of the folder relative to the top of the work tree. Empty, or ends with a slash."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Blob:
-    """The content of one file at a commit; `path` is relative to the folder of its tree."""
+    """One file at a commit. `path` is relative to the folder of `tree`."""
 
     tree: _Tree
     path: str
@@ -47,11 +47,11 @@ class _Blob:
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the old contents, at a git reference, of the declaring files that differ from `texts`, by path.
+    """Return the contents, at a git reference, of the declaring files that differ from `texts`, by path.
 
-    The value is None for a file that the commit does not contain; `texts` may include uncommitted edits. Runs git three
+    The value is None for a file that the commit does not contain. `texts` may include uncommitted edits. Runs git three
     times for any number of files, once more for links, and three times for each submodule. Raises UsageError for an
-    unknown reference, or without git or a repository.
+    unknown reference, and without git or a repository.
     """
     then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
     old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
@@ -60,9 +60,9 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 
 
 def file_at(cwd: str, revision: str, path: str) -> bytes:
-    """Return the content that a checkout would give the file `REV:path`, with links followed; raises UsageError.
+    """Return the content that a checkout would give the file `revision:path`, following links.
 
-    The path is relative to the top of the repository or, if it starts with `./`, to `cwd`.
+    The path is relative to the top of the repository or, if it starts with `./`, to `cwd`. Raises UsageError.
     """
     name = f"{revision}:{path}"
     status, out, said = run_git(cwd, "cat-file", "--filters", "--end-of-options", name)
@@ -81,7 +81,7 @@ def file_at(cwd: str, revision: str, path: str) -> bytes:
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Run git in a folder, and return its exit status, its stdout and the first line of its stderr.
+    """Run git in a folder. Returns its exit status, its stdout and the first line of its stderr.
 
     Raises UsageError if git is not installed or does not answer.
     """
@@ -127,7 +127,7 @@ def _commit(folder: str, reference: str) -> _Tree:
 
 
 def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
-    """Return the files of a commit by path, including those of submodules, limited to the paths in `below`."""
+    """Return a commit's files by path, including submodules. `below` limits them to these paths."""
     found: dict[str, _Blob] = {}
     links: dict[str, bytes] = {}
     for line in _done(tree.folder, "ls-tree", "-r", "-z", tree.commit, "--", *below).split(b"\0"):
@@ -144,7 +144,7 @@ def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
 
 
 def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
-    """Return the files of the submodule at path `place`; empty if the submodule is not checked out."""
+    """Return the files of the submodule at `place`. Empty if it is not checked out."""
     if not os.path.exists(os.path.join(folder, ".git")):
         return {}
     if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
@@ -156,7 +156,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files to which links point, by path of the link; `_unfollowed_id` handles those outside the commit."""
+    """Return the files that links point to, by path of the link. `_unfollowed_id` handles links out of the commit."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]
@@ -177,7 +177,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the id of the content to which a link points now, or the link's own id if the link itself has changed."""
+    """Return the id of the content that a link points to now, or the link's own id if the link has changed."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link
@@ -186,7 +186,6 @@ def _unfollowed_id(place: str, link: bytes) -> bytes:
 
 
 def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
-    """Return those of a commit's files that declare the project."""
     found = {path: blob for path, blob in files.items() if _declares(path)}
     units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
     return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
@@ -198,12 +197,11 @@ def _declares(path: str) -> bool:
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Return whether a string is the content of the blob with this id; False for None."""
     return text is not None and _hash(text.encode("utf-8"), blob) == blob
 
 
 def _hash(data: bytes, like: bytes) -> bytes:
-    """Return git's id for a blob with this content, computed with the hash function that produced the id `like`."""
+    """Return git's id for a blob with this content, computed with the hash function behind the id `like`."""
     kind = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     digest = kind(b"blob %d\0" % len(data), usedforsecurity=False)
     digest.update(data)
@@ -211,7 +209,6 @@ def _hash(data: bytes, like: bytes) -> bytes:
 
 
 def _contents(blobs: Mapping[str, _Blob]) -> dict[str, str]:
-    """Return the contents of blobs as a checkout would write them, under the keys of `blobs`."""
     found: dict[str, str] = {}
     for tree in dict.fromkeys(blob.tree for blob in blobs.values()):
         found |= _contents_of(tree, {path: blob for path, blob in blobs.items() if blob.tree == tree})
@@ -233,7 +230,7 @@ def _contents_of(tree: _Tree, blobs: Mapping[str, _Blob]) -> dict[str, str]:
 
 
 def _one_line(path: str) -> str:
-    """Replace line breaks in a path, which is passed to git on one line to look up the attributes of a file."""
+    # Git takes the path on one line, to look up the attributes of the file.
     return path.replace("\n", " ")
 
 

@@ -1,8 +1,8 @@
-"""Reads the head of headgate.yml, which is cached, because loading the YAML reader would double the time of `ls`.
+"""Reads the head of headgate.yml, and caches it because loading the YAML reader would double the time of `ls`.
 
-The cache is a file per user with the values, and a digest of these, of headgate.yml and of the reader's code; a file
-that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read, and if
-headgate.yml is then broken, there is no last valid head to fall back on.
+The cache is a file per user with the values, and a digest of them, of headgate.yml and of the reader's code. A cache
+that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read; if
+headgate.yml is broken at that time, there is no last valid head to use instead.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from core.project.manifest_head import ManifestHead
 PROJECT_FILE = "headgate.yml"
 
 _READERS = ("manifest.py", "yaml_reader.py")
-"""Modules of `core.project_reader` that a head depends on."""
+"""Modules of `core.project_reader` whose code determines the head."""
 
 
 def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
-    """Read a project's name, id and environments; raises InvalidProject with all Problems, or UsageError."""
+    """Read a project's name, id and environments. Raises InvalidProject with all Problems, or UsageError."""
     path = Path(folder, PROJECT_FILE)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -43,10 +43,9 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
 
 
 def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
-    """Return the head of the folder's last valid headgate.yml, with every environment protected.
+    """Return the head of the last valid headgate.yml, with every environment protected; None if there is none.
 
-    Commands that need no other content, such as a stop, use this head while the file is broken. None if no valid file
-    has been read before.
+    While the file is broken, commands that need nothing else from it, such as a stop, use this head.
     """
     before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
     if before is None:
@@ -71,7 +70,7 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the hash of the cached headgate.yml and the head read from it; None if there is no valid cache."""
+    """Return the hash of the cached headgate.yml and its head; None if there is no valid cache."""
     if not kept:
         return None
     try:
@@ -86,7 +85,7 @@ def _load(kept: str) -> tuple[str, ManifestHead] | None:
 
 
 def _save(kept: str, text: str, head: ManifestHead) -> None:
-    """Write a head to the cache atomically; if that fails, the next command reads the YAML again."""
+    """Write a head to the cache atomically. If that fails, the next command reads the YAML again."""
     if not kept:
         return
     body = json.dumps(asdict(head))

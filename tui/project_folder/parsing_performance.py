@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from core.project_reader.parse_cache import Reading
 
 _SELDOM = (200_000, 20, 1_000)
-"""Thresholds of the garbage collector, which with the default ones walks a project's values repeatedly."""
+"""Thresholds of the garbage collector. With the default ones it traverses a project's values repeatedly."""
 
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely within the block; suitable for commands, which have one thread and end soon."""
+    """Collect garbage rarely within the block. Suitable for commands, which have one thread and end soon."""
     usual = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
     try:
@@ -33,19 +33,19 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 MANY = 600
-"""Number of statements to parse from which a second process, which takes 0.4 s to start, pays off."""
+"""Number of statements from which a second process pays off. It takes 0.4 s to start."""
 
 SHARE = 0.42
-"""Share of the statements parsed by the second process, which also reads all DDL (a tenth of the time)."""
+"""Share of the statements for the second process, which also parses all DDL (a tenth of the time)."""
 
 Text = tuple[str, str]
-"""A path and the content of the file."""
+"""Path and content of a file."""
 
 
 def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
-    """Parse the scripts of a project in this and another process, and add the results to the cache `facts`.
+    """Parse a project's scripts in two processes, and add the results to the cache `facts`.
 
-    Does nothing for few scripts, on a single core, or if no process can be started; the scripts are then parsed when
+    Does nothing for few scripts, on a single core, or if no process can be started. The scripts are then parsed when
     they are needed.
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
@@ -90,7 +90,7 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 def _in_two_processes(
     facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
-    """Run `own` in this process while another process runs `read`, and add the result of `read` to the cache."""
+    """Run `own` here and `read` in another process, and add the result of `read` to the cache."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

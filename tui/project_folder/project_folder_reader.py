@@ -1,4 +1,4 @@
-"""Reads the project folder as strings and as a Project; its files are never imported or executed."""
+"""Reads the project folder as strings and as a Project. Its files are never imported or executed."""
 
 import os
 import threading
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A declared table, as far as it is known from file names alone."""
+    """A declared table, as far as file names describe it."""
 
     table: str
     product: str
@@ -38,7 +38,7 @@ class DeclaredTable:
 def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
-    """Parse a project's files, and return the Project and its warnings; raises InvalidProject with all Problems."""
+    """Parse a project's files into a Project and its warnings. Raises InvalidProject with all Problems."""
     from core.project_reader.loader import read_project
     from core.text.wording import counted
 
@@ -64,7 +64,7 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
 
 
 def _refuse_without_tables(place: SelectedEnvironment) -> None:
-    """Raise InvalidProject if the folder `pipelines` is missing; an empty folder may be intended."""
+    """Raise InvalidProject if the folder `pipelines` is missing. An empty folder may be intended."""
     folder = place.folder
     if os.path.isdir(os.path.join(folder, FOLDER)):
         return
@@ -82,7 +82,7 @@ def _refuse_without_tables(place: SelectedEnvironment) -> None:
 
 
 def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
-    """List the declared tables from file names alone, sorted, in a few milliseconds, for completion and `ls`."""
+    """List the declared tables, sorted, from file names alone: a few milliseconds, for completion and `ls`."""
     found: dict[str, DeclaredTable] = {}
     for layer_folder, layer in LAYER_FOLDERS.items():
         for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
@@ -98,7 +98,7 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
 
 
 def find_sql_file(folder: str, table: str) -> str:
-    """Find the file of a table's statement, or else of its DDL, even in a broken project; raises UsageError."""
+    """Find the file of a table's statement or else its DDL, even in a broken project. Raises UsageError."""
     found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
     if found is None:
         raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
@@ -107,7 +107,7 @@ def find_sql_file(folder: str, table: str) -> str:
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:
-    """List the columns of a table from its DDL alone; empty if the table is not declared or its DDL is unreadable."""
+    """List a table's columns from its DDL alone. Empty if it is not declared or the DDL is unreadable."""
     from core.sql.ddl_reader import read_ddl
 
     for entry in declared_tables(folder):
@@ -123,7 +123,7 @@ def declared_columns(folder: str, table: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ProjectDeclaration:
-    """A snapshot of a project as its files declare it, with the contents of the files."""
+    """A snapshot of a project as its files declare it, with their contents."""
 
     texts: Mapping[str, str]
     project: "Project"
@@ -131,7 +131,7 @@ class ProjectDeclaration:
 
 
 class ProjectReader:
-    """Reads a project repeatedly; rereads only changed files, and parses only new contents. Thread-safe."""
+    """Reads a project repeatedly: rereads only changed files and parses only new contents. Thread-safe."""
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self._place = place
@@ -141,11 +141,11 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the current contents of the project's files, by path, without parsing them; raises UsageError."""
+        """Return the current contents of the project's files by path, unparsed. Raises UsageError."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
-        """Return the project as its files declare it now; raises InvalidProject or UsageError."""
+        """Return the project as its files declare it now. Raises InvalidProject or UsageError."""
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:
@@ -155,7 +155,7 @@ class ProjectReader:
             return self._kept
 
     def since(self, reference: str) -> "GitComparison":
-        """Compare the project's files with those of a git commit; raises UsageError for an unknown reference."""
+        """Compare the project's files with a git commit. Raises UsageError for an unknown reference."""
         from core.project_reader.git_comparison import compare_with_commit
         from tui.project_folder.git_objects import texts_differing_from
 
@@ -169,7 +169,7 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Parse a project; the `first` time, reuse the result that another process has stored for the same files.
+        """Parse a project. The `first` time, reuse the result that another process stored for the same files.
 
         The result is stored for the next process only if all files had been parsed before, because files that were just
         edited are likely to change again.
@@ -192,11 +192,11 @@ class ProjectReader:
 
     @cached_property
     def facts(self) -> "ParseCache":
-        """The cache of parsed SQL, both from the project's files and from deployed revisions."""
+        """The cache of parsed SQL, from the project's files and from deployed revisions."""
         return self._cache.load()
 
     def save_facts(self) -> bool:
-        """Save newly parsed SQL for the next process, and return whether there was any."""
+        """Save newly parsed SQL for the next process. Returns False if there was none."""
         return self._cache.save(self.facts, whole=False)
 
     @cached_property

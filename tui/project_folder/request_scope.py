@@ -1,4 +1,4 @@
-"""Finds the tables that a request selects by list file or folder, and reports unknown and repeated names."""
+"""Finds the tables that a request selects by list file or folder. Reports unknown and repeated names."""
 
 import os
 import sys
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Maximum number of mistakes listed in an error; the others are only counted."""
+"""Maximum number of mistakes listed in an error. Any others are only counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80
-"""Maximum length to which an invalid line is shown."""
+"""Maximum number of characters shown of an invalid line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table that is named or selected by a line of a list file."""
+    """A table that a line of a list file names or selects."""
 
     table: TableName
     place: str
-    """File and line, as `tables.txt:3`; lines are counted from 1."""
+    """File and line, as `tables.txt:3`. Lines are counted from 1."""
 
 
 def _named(words: Iterable[str]) -> tuple[TableName, ...]:
@@ -44,9 +44,10 @@ def _named(words: Iterable[str]) -> tuple[TableName, ...]:
 def read_lists(
     paths: Iterable[str], cwd: str, select: Callable[[Iterable[str]], tuple[TableName, ...]] = _named
 ) -> tuple[ListedTable, ...]:
-    """Return the tables in list files, which contain one table or selector per line; `select` resolves selectors.
+    """Return the tables in list files, which have one table or selector per line.
 
-    `#` starts a comment, and the path `-` means stdin. Raises UsageError, whose message lists all mistakes.
+    `select` resolves selectors. `#` starts a comment, and the path `-` means stdin. Raises UsageError with all
+    mistakes.
     """
     found: list[ListedTable] = []
     wrong: list[str] = []
@@ -75,7 +76,7 @@ def read_lists(
 
 
 def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
-    """Return a message for each line with a table that an earlier line or the command line already contains."""
+    """Return a message for each line whose table was already named on an earlier line or the command line."""
     first = dict.fromkeys(typed, "the command line")
     said = []
     for each in named:
@@ -86,9 +87,9 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
 
 
 def find_folder(given: str, cwd: str, project: str) -> str:
-    """Return the path of a folder relative to the project, `.` for the project itself; raises UsageError.
+    """Return a folder's path relative to the project, `.` for the project itself. Raises UsageError.
 
-    The given path is absolute, relative to the current folder or, if no such folder exists, relative to the project.
+    The path `given` is absolute, relative to `cwd` or, if no such folder exists, relative to the project.
     """
     root = os.path.realpath(project)
     places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []
@@ -107,7 +108,7 @@ def refuse_unknown(
     request: "PlanRequest",
     places: Mapping[TableName, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError if a request contains unknown tables; the message gives their locations and similar names."""
+    """Raise UsageError if a request names unknown tables, with their `places` and similar names."""
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 

@@ -1,4 +1,4 @@
-"""Reads SQL from a file, git or stdin, with the files next to it: DDL, settings and headgate.yml."""
+"""Reads SQL from a file, git or stdin, with the files that belong to it: DDL, settings and headgate.yml."""
 
 import posixpath
 import sys
@@ -26,21 +26,21 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True)
 class SqlSource:
-    """SQL with its name and path, and functions that read the files next to it."""
+    """SQL with its name and path, and functions that read the files around it."""
 
     name: str
-    """A file, `stdin`, or `REV:path`."""
+    """The source as the user named it: a file, `stdin`, or `REV:path`."""
     path: str
     """Path of the SQL file, without the revision and with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
-    """Return the content of another file in the same file system or revision, by path; None if there is none."""
+    """Returns the content of a file at a path in the same file system or revision; None if it does not exist."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
-    """Return the paths of DDL files below a folder, or in the whole revision, by table."""
+    """Returns the paths of the DDL files below a folder by table. From git, those of the whole revision."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
-    """Read SQL from a file, from git (`REV:path` if there is no such file) or from stdin (`-`); raises UsageError."""
+    """Read SQL from a file, from git (`REV:path`, if there is no such file) or stdin (`-`). Raises UsageError."""
     if name == STDIN:
         return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
@@ -56,7 +56,7 @@ def open_source(name: str, cwd: str) -> SqlSource:
 
 
 def manifest_beside(source: SqlSource) -> Manifest | None:
-    """Read the nearest headgate.yml above a source, or return None if there is no valid one."""
+    """Read the nearest headgate.yml above a source; None if there is no valid one."""
     text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
     if text is None:
         return None
@@ -75,7 +75,7 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 
 
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
-    """Read the statements in a source, with their DDL and settings, and return them by table, with all Problems.
+    """Read the statements of a source with their DDL and settings. Returns revisions by table, and all Problems.
 
     `ddl.<table>.sql` is expected in the same folder. The settings, in `<table>.yml` or a file named after the folder,
     are expected there too or, if the folder is called `sql-scripts`, one level up.
@@ -103,7 +103,7 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If only one of two sources has a DDL next to it, use the files next to it for both.
+    """If only one of two sources has a DDL in its folder, let the other one use the same files.
 
     Returns both sources, and the original of the one that had no DDL (None if nothing was replaced). A source without a
     DDL is assumed to be a copy outside a project, whose settings are unknown rather than removed.
@@ -119,7 +119,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Replace the declared columns of all revisions with those of their SELECTs, so that both sides can be compared.
+    """Replace all declared columns with those of the SELECTs, so that both sides can be compared.
 
     With `declared`, the revisions are returned unchanged if all of them have a DDL.
     """
@@ -130,9 +130,9 @@ def with_comparable_columns(
 
 
 def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse the statements of a source, and return them with all Problems.
+    """Parse the statements of a source. Returns them with all Problems.
 
-    `reads` (`stream` or `batch`) determines how tables without STREAM are read; by default, the settings decide.
+    `reads` (`stream` or `batch`) determines how tables without STREAM are read. By default, the settings decide.
     """
     manifest = manifest_beside(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
@@ -142,7 +142,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
-    """Return the hashes of each statement as JSON; a hash is null if it needs a file that is not next to the SQL."""
+    """Return each statement's hashes as JSON. A hash is null if a file that it needs is missing."""
     pool = pool_beside(source, environment)
     hashes = []
     for parsed in found:
@@ -153,7 +153,7 @@ def fingerprints(
 
 
 def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
-    """Raise InvalidProject, with all Problems, if any of the Problems is an error."""
+    """Raise InvalidProject with all Problems if one of them is an error."""
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
@@ -164,7 +164,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings of a source's first statement, which determine how the source is parsed."""
+    """Read the settings of a source's first statement, which determine how the whole source is parsed."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -174,7 +174,7 @@ def _has_ddl(source: SqlSource) -> bool:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Return a revision whose DDL has the columns of its SELECT, without types; no columns if the SELECT has a `*`."""
+    """Return a revision whose DDL has its SELECT's columns, without types. No columns if the SELECT has a `*`."""
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)
@@ -182,7 +182,7 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Return the nearest folder above a source that contains headgate.yml; None if there is none.
+    """Return the nearest folder above a source with a headgate.yml; None if there is none.
 
     The path is empty for the top of a repository.
     """

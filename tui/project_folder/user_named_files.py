@@ -1,4 +1,7 @@
-"""Reads and writes files whose paths users give: reads up to a size limit, also from pipes, and writes atomically."""
+"""Reads and writes files at paths that users give.
+
+Reads have a size limit and accept pipes. Writes are atomic.
+"""
 
 import errno
 import os
@@ -11,7 +14,7 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read a UTF-8 file, called `said` in messages; raises UsageError, also for a device or a file over the limit.
+    """Read a UTF-8 file, called `said` in messages. Raises UsageError, also for a device or above the size limit.
 
     A pipe, as in `--observed <(command)`, is read up to the limit as well.
     """
@@ -30,7 +33,7 @@ def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
 
 
 def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
-    """Raise UsageError if `size`, in bytes, exceeds `most_mb` megabytes; `said` is the file's name in the message."""
+    """Raise UsageError if `size`, in bytes, exceeds `most_mb` megabytes. `said` names the file in the message."""
     if size > most_mb * _MB:
         raise UsageError(f"{said} cannot be read: it is larger than {most_mb} MB", remedy=remedy)
 
@@ -38,7 +41,7 @@ def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
 def write_whole(path: str, text: str) -> None:
     """Replace or create a file atomically, following links.
 
-    Raises HeadgateError if the disk is full, and UsageError for other failures, or if the path is not a regular file.
+    Raises HeadgateError if the disk is full, and UsageError for other failures or if the path is not a regular file.
     """
     try:
         target = _file_to_replace(path)
@@ -60,7 +63,7 @@ def write_whole(path: str, text: str) -> None:
 
 
 def write_new(path: str, text: str) -> None:
-    """Create a file, and its folder if necessary; raises UsageError if the file exists or cannot be written."""
+    """Create a file, and its folder if necessary. Raises UsageError if it exists or cannot be written."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
@@ -75,7 +78,7 @@ def write_new(path: str, text: str) -> None:
 
 
 def _file_to_replace(path: str) -> str:
-    """Return the path with links resolved; raises UsageError for anything but a regular file or a missing one."""
+    """Return the path with links resolved. Raises UsageError unless it is a regular file or missing."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

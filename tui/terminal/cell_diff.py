@@ -1,4 +1,4 @@
-"""A shadow copy of the terminal's cells, so that only changed cells are sent; every frame is output through it."""
+"""A shadow copy of the terminal's cells, through which every frame is output so that only changes are sent."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,17 +8,19 @@ from tui.presentation.styling.styled_text import Line, cells_of
 from tui.presentation.styling.theme import Paint, Palette
 
 GAP = 6
-"""Maximum number of unchanged cells that are sent again between changed ones, instead of moving the cursor."""
+"""Maximum number of unchanged cells that are sent again, instead of moving the cursor past them."""
 
 BLANKS = 3
-"""Maximum number of blanks that are written instead of moving the cursor, which takes 3 or 4 bytes."""
+"""Maximum number of blanks written to skip blank cells. Moving the cursor takes 3 or 4 bytes."""
 
 SMALL_FRAME = 6_000
-"""Maximum length of a frame for which a shorter order of its cells is sought; for longer frames this takes too long."""
+"""Maximum length of a frame, in characters, for which a shorter order of its cells is tried. Longer frames would take
+too long.
+"""
 
 
 class CellStyle(NamedTuple):
-    """A cell's style as SGR parameters (ECMA-48 8.3.117); an empty `fg` keeps the current colour."""
+    """A cell's style as SGR parameters (ECMA-48 8.3.117). An empty `fg` keeps the current colour."""
 
     fg: str = "39"
     bg: str = "49"
@@ -27,13 +29,13 @@ class CellStyle(NamedTuple):
 
 PLAIN = CellStyle()
 Cell = tuple[str, CellStyle]
-"""A character with its style; the second cell of a wide character is empty."""
+"""A character and its style. The second cell of a wide character is empty."""
 
 _UNKNOWN: Cell = ("\0", PLAIN)
 
 
 def cell_style_of_paint(paint: Paint) -> CellStyle:
-    """Convert one of the theme's paints (colours and attributes) to the style of a terminal cell."""
+    """Convert a paint of the theme to a terminal cell's style."""
     flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
     return CellStyle(
         fg="39" if paint.fg is None else colour(paint.fg, 30),
@@ -54,7 +56,7 @@ def colour(index: int, base: int) -> str:
 
 @dataclass(slots=True)
 class ShadowScreen:
-    """The cells that the terminal currently shows, and the cells that it should show."""
+    """The cells that the terminal shows now, and those that it should show."""
 
     width: int
     height: int
@@ -97,10 +99,10 @@ class ShadowScreen:
         self.dirty.add(y)
 
     def flush(self) -> str:
-        """Return the output that brings the terminal up to date; empty if nothing has changed.
+        """Return the output that updates the terminal. Empty if nothing has changed.
 
-        A small frame is written grouped by style if that is shorter than row by row, because changing the colour takes
-        more bytes than moving the cursor.
+        A small frame is grouped by style if that is shorter than row by row, because changing the colour takes more
+        bytes than moving the cursor.
         """
         changed = [y for y in sorted(self.dirty) if self.cells[y] != self.wanted[y]]
         by_row = self._written(
@@ -142,7 +144,7 @@ class ShadowScreen:
 
 
 class _Piece(NamedTuple):
-    """A range of cells in one row that are written together; `end` is exclusive."""
+    """A range of cells in one row that are written together. `end` is exclusive."""
 
     y: int
     start: int
@@ -151,7 +153,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterable[_Piece]:
-    """Split a run of cells where the style changes; blanks on the same background join the preceding piece."""
+    """Split a run of cells where the style changes. Blanks on the same background join the preceding piece."""
     start, end = run
     look = row[start][1]
     for x in range(start, end):
@@ -167,14 +169,14 @@ def _pieces_of_one_look(row: list[Cell], y: int, run: tuple[int, int]) -> Iterab
 
 
 def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
-    """Truncate cells to `room`; a wide character that would be cut in half becomes a blank."""
+    """Truncate cells to `room`. A wide character that would be cut in half becomes a blank."""
     if len(cells) <= room:
         return cells
     return (*cells[: room - 1], " ") if room and cells[room] == "" else cells[:room]
 
 
 def _blank(look: CellStyle) -> Cell:
-    """Return a styled space; only its background is kept unless an underline or reversed colours would be visible."""
+    """Return a styled space. Only its background is kept, unless an underline or reversed colours would show."""
     return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
 
 
@@ -182,7 +184,7 @@ _SEEN = {"4", "7"}
 
 
 def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple[int, int]]:
-    """Return the runs of changed cells as (start, end); runs with at most `gap` equal cells between them are joined."""
+    """Return runs of changed cells as (start, end). Runs that are at most `gap` equal cells apart are joined."""
     runs: list[tuple[int, int]] = []
     for x, (old, new) in enumerate(zip(shown, wanted, strict=True)):
         if old == new:
@@ -198,7 +200,7 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """The position and style of the terminal's cursor, used to choose the shortest sequence to the next cell."""
+    """Position and style of the terminal's cursor, from which the shortest sequence to the next cell is chosen."""
 
     x: int = 0
     y: int = -1
@@ -216,7 +218,7 @@ class _Pen:
         self.x, self.y, self.known = x, y, True
 
     def leaves_blank(self, cells: list[Cell]) -> bool:
-        """Return whether these next cells are as blank as spaces in the current style, and few enough to write them."""
+        """True if writing spaces in the current style produces these cells, and there are few enough of them."""
         blank = (" ", CellStyle("", self.look.bg))
         return 0 < len(cells) <= BLANKS and not _SEEN & set(self.look.attributes) and all(c == blank for c in cells)
 
@@ -231,7 +233,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR sequence from one style to another; all attributes are reset first if any must be removed."""
+    """Return the SGR sequence from one style to another. Removing an attribute requires a reset of all."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN
@@ -247,6 +249,6 @@ def _change(old: CellStyle, new: CellStyle) -> str:
 def put_line(
     shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
 ) -> None:
-    """Write a styled line into a shadow copy; used for the first frame, before Textual is loaded."""
+    """Write a styled line into the shadow copy, for the first frame before Textual is loaded."""
     looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
     shadow.put(0, y, looks, shadow.width)

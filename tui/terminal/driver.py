@@ -1,4 +1,4 @@
-"""Textual's terminal driver, with a different key parser and without keyboard extensions.
+"""Textual's terminal driver with a different key parser and without keyboard extensions.
 
 The process ends when the terminal is gone. A broken escape sequence never becomes a key: once a sequence has begun, all
 of its bytes are dropped.
@@ -24,11 +24,11 @@ from tui.terminal.first_picture import FirstPicture
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
-"""How long, in seconds, an `O` after a lone escape is read as the rest of a broken sequence; `[` always is."""
+"""Seconds after a lone escape within which an `O` belongs to a broken sequence. A `[` always does."""
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536
 STRING_LIMIT = 4096
-"""Maximum length of a terminal's answer that is dropped."""
+"""Maximum length of a terminal's reply that is dropped."""
 
 
 class KeyParser(XTermParser):
@@ -44,7 +44,7 @@ class KeyParser(XTermParser):
         super().__init__(debug)
 
     def parse(self, token_callback: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Parse characters until the end of the input, passing events to the callback."""
+        """Parse characters until the input ends, passing events to the callback."""
         try:
             while True:
                 character = yield self.read1()
@@ -59,7 +59,7 @@ class KeyParser(XTermParser):
             return
 
     def _continues_broken(self, character: str) -> bool:
-        """Return whether a character continues a sequence whose ESC has already been delivered as a key."""
+        """True if a character continues a sequence whose ESC was already delivered as a key."""
         if self._escaped_at is None:
             return False
         if character == "[":
@@ -67,7 +67,7 @@ class KeyParser(XTermParser):
         return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
 
     def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Read and drop the rest of a broken sequence and, if it begins a paste, the pasted text."""
+        """Drop the rest of a broken sequence and, if it begins a paste, the pasted text."""
         self._escaped_at = None
         body = yield from self._read_body(introducer)
         if body == "[200~":
@@ -134,7 +134,7 @@ class KeyParser(XTermParser):
         return (yield from self._read_body(character)) if character in "[O" else ""
 
     def _read_paste(self) -> Generator[Read1 | Peek1, str, str]:
-        """Read pasted text up to its end marker, and return it; ctrl+c abandons a paste that never ends."""
+        """Return pasted text up to its end marker. Ctrl+C abandons a paste that never ends, and the result is empty."""
         end = f"{ESC}[201~"
         text = ""
         while not text.endswith(end):
@@ -181,7 +181,7 @@ class KeyParser(XTermParser):
 
 
 def known_keys(sequence: str) -> Iterable[events.Key]:
-    """Yield the keys that a complete sequence stands for; none if Textual's table does not contain it."""
+    """Yield the keys of a complete sequence. Empty if Textual's table does not contain it."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
     if isinstance(keys, tuple):
         for key in keys:
@@ -194,22 +194,22 @@ constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at e
 
 ALTERNATE = "\x1b[?1049h"
 POLL_S = 0.05
-"""Seconds between two checks for input; a lone escape is delivered after 100 ms."""
+"""Seconds between two checks for input. A lone escape is delivered after 100 ms."""
 
 
 def end_at_once(*_: object) -> None:
-    """Exit immediately and silently, because the terminal is gone; the agent keeps everything running.
+    """Exit immediately and silently because the terminal is gone. The agent keeps everything running.
 
-    Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; an orderly shutdown would block on writes.
+    Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal. An orderly shutdown would block on writes.
     """
     os._exit(0)
 
 
 class ConsoleDriver(LinuxDriver):
-    """A driver that reads keys with `KeyParser`; end of file on the terminal ends the process."""
+    """A driver that reads keys with `KeyParser`, and ends the process at end of file on the terminal."""
 
     opening: ClassVar[FirstPicture | None] = None
-    """The first frame, if drawn: the alternate screen is then already active, and entering it would clear it."""
+    """The first frame, if drawn. The alternate screen is then active, and entering it again would clear it."""
 
     def start_application_mode(self) -> None:
         if self.opening is not None:
@@ -228,7 +228,7 @@ class ConsoleDriver(LinuxDriver):
         super().stop_application_mode()
 
     def _enable_mouse_support(self) -> None:
-        """Enable reports of buttons and the wheel only; pointer movements are not reported."""
+        """Enable reports of buttons and the wheel, but not of pointer movements."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
 

@@ -1,4 +1,4 @@
-"""The first frame, drawn before Textual is imported and handed to the cell diff so that nothing is sent twice."""
+"""The first frame, drawn before Textual is imported. The cell diff knows it, so nothing is sent twice."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class FirstPicture:
-    """Draws the first frame, owns the terminal until Textual takes it over, and restores it if Textual never does."""
+    """Draws the first frame and owns the terminal until Textual takes over. Restores it if Textual never does."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -45,7 +45,7 @@ class FirstPicture:
         self.shadow = shadow
 
     def _be_quiet(self) -> None:
-        """Turn off echo and line buffering for typed characters."""
+        """Turn off echo and line buffering of typed characters."""
         try:
             self._before = termios.tcgetattr(0)
             quiet = termios.tcgetattr(0)
