@@ -21,7 +21,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class LineageEdge:
-    """An edge of the lineage graph, from a column or rows that a statement reads to a column or rows that it writes."""
+    """An edge from a column or rows that a statement reads to a column or rows that the statement writes."""
 
     source: ColumnOrigin
     target: ColumnOrigin
@@ -58,7 +58,10 @@ class LineageNode:
 
 @dataclass(frozen=True, slots=True)
 class LineageGap:
-    """A name that could not be traced to its source, and the column or table whose lineage it leaves incomplete."""
+    """A name that could not be traced to its source.
+
+    The gap leaves the lineage of the column or rows `at` incomplete.
+    """
 
     at: ColumnOrigin
     name: str
@@ -82,8 +85,6 @@ class ColumnLineage:
 
 @dataclass(frozen=True)
 class _StatementEdges:
-    """The lineage edges of a table's statement, by target and by source, and the gaps in its lineage."""
-
     by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
     gaps: Mapping[ColumnOrigin, tuple[LineageGap, ...]]
@@ -132,7 +133,7 @@ class LineageTracer:
         return self._followed[table.name]
 
     def readers(self, table: TableName) -> tuple[Table, ...]:
-        """Return the declared tables whose statements read a table, sorted by name."""
+        """Return the declared tables whose statements read `table`, sorted by name."""
         return tuple(self._project.tables[child] for child in self._graph.children(table))
 
     def tables(self) -> Collection[TableName]:
@@ -161,7 +162,7 @@ class LineageTracer:
     def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
         """Return the gaps that may hide part of a node's lineage.
 
-        Downstream, these include all gaps of the table's readers.
+        Downstream, these are all gaps of the tables that read the node's table.
         """
         if direction == UPSTREAM:
             return self._statement(at.table).gaps.get(at, ())

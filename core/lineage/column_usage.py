@@ -1,6 +1,6 @@
-"""Uses of a column, with line numbers: in statements that read its table, and in statements that use derived columns.
+"""Uses of a column, with line numbers, by statements that read it or columns derived from it.
 
-A name that cannot be resolved is treated as a use.
+A name that cannot be resolved counts as a use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
     """Return the lines where a reader refers to a parent's column, as in `dml.x.sql:3,7`; empty if there are none.
 
-    `tables` are the tables of the project. The column may have been removed from the parent's DDL.
+    `tables` are all tables of the project. The column may have been removed from the parent's DDL.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -37,7 +37,10 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """Return whether a statement may read a parent's column; `columns` maps its parents to their declared columns."""
+    """True if a statement may read a parent's column.
+
+    `columns` maps each table that the statement reads to its declared columns.
+    """
     from core.sql.lineage.statement_lineage import lineage_of
 
     found, name = lineage_of(statement, columns.get), column.lower()
@@ -48,9 +51,9 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return the lines where a reader refers to any of the given columns of a parent; empty if there are none.
+    """Return the lines where a reader refers to any of `columns` of a parent, as in `dml.x.sql:3,7`.
 
-    `found` is the lineage of the reader's statement. The lines are written as in `dml.x.sql:3,7`.
+    Empty if there are none. `found` is the lineage of the reader's statement.
     """
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
@@ -79,9 +82,9 @@ class ColumnUse:
     """One statement's use of a column, or of columns derived from it."""
 
     place: str
-    """Lines that reference the column or a column derived from it, as in `dml.orders.sql:3,7`."""
+    """Lines that refer to the column or a column derived from it, as in `dml.orders.sql:3,7`."""
     direct: str
-    """Lines that reference the column itself; empty if the statement reads only columns derived from it."""
+    """Lines that refer to the column itself; empty if the statement reads only columns derived from it."""
     output_columns: tuple[str, ...]
     """The output columns of the statement that are derived from the column, spelled as in the DDL.
 
@@ -115,7 +118,10 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return, for each column of a declared table, the lines in each reader's file that refer to the column."""
+    """Return, for each column of a declared table, the lines in each reader's file that refer to the column.
+
+    A reader that does not refer to a column has no entry for that column.
+    """
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -125,7 +131,7 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the output columns that a statement derives, or may derive, from the given columns of a parent."""
+    """Return the output columns that a statement derives, or may derive, from some columns of a parent."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:

@@ -20,7 +20,7 @@ class Selector:
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
-    """If not empty, the tables to start from are those with this tag, and `tables` is empty."""
+    """If not empty, the selector starts from the tables with this tag, and `tables` is empty."""
     up: int | None = 0
     down: int | None = 0
 
@@ -36,7 +36,7 @@ class SelectableTables:
 
 
 def is_selector(word: str) -> bool:
-    """Return whether an argument has the syntax of a selector, rather than being a plain table name."""
+    """True if an argument contains `+` or `tag:`, rather than being a plain table name."""
     return "+" in word or word.startswith(TAG)
 
 
@@ -58,10 +58,10 @@ def parse_selector(word: str) -> Selector:
 
 
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
-    """Return the tables that match any of the selectors, without duplicates.
+    """Return the tables that match any of the selectors, without duplicates and in the order of the selectors.
 
-    They are in the order of the selectors. For each selector, its own tables and those upstream precede those
-    downstream. A named table may be missing from the graph. Raises UsageError for a tag that no table has.
+    For each selector, its own tables and those upstream precede those downstream. A named table may be missing from the
+    graph. Raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

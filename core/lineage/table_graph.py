@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """An edge from a parent to a table that reads it; `streamed` is set if at least one of the reads is a stream."""
+    """An edge from a parent to a table that reads it; `streamed` is True if at least one of the reads is a stream."""
 
     parent: TableName
     child: TableName
@@ -83,14 +83,17 @@ def table_graph(project: Project) -> TableGraph:
 
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
-    """Return the edges from the parents of a declared table to the table; empty for an external table."""
+    """Return the edges to a declared table from the tables that it reads; empty for an external table."""
     return (
         tuple(TableEdge(read.table, table.name, read.streaming) for read in table.parsed.reads) if table.parsed else ()
     )
 
 
 def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> frozenset[TableName]:
-    """Return every table that can be reached from the given tables in one or more steps."""
+    """Return every table that is reachable from `tables` in one or more steps.
+
+    `step` returns the neighbours of a table.
+    """
     seen: set[TableName] = set()
     waiting = list(tables)
     while waiting:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.model.names import TableName
 
 TAKES_CHANGES = ("readChangeFeed", "true")
-"""The option with which a stream reads a table's change feed (Delta)."""
+"""The option that makes a stream read a table's change feed (Delta)."""
 
 
 class Verb(StrEnum):
@@ -43,7 +43,7 @@ class TableRead:
     """The name after IDENTIFIED BY; empty if there is none."""
     watermark: Watermark | None = None
     start: int = 0
-    """Offset of the table's name in `ParsedStatement.select`; compiling replaces the SQL from there to `end`."""
+    """Offset of the table's name in `ParsedStatement.select`; compiling replaces the SQL from `start` to `end`."""
     end: int = 0
     alias_at: int | None = None
     """Offset at which compiling adds the logical name as an alias; None unless that name qualifies a column."""
@@ -54,7 +54,7 @@ class TableRead:
 
     @property
     def takes_changes(self) -> bool:
-        """Whether the read streams the change feed of a Delta table instead of the table's rows."""
+        """Whether the read streams a Delta table's change feed instead of its rows."""
         wanted = tuple(part.lower() for part in TAKES_CHANGES)
         return any((name.lower(), value.lower()) == wanted for name, value in self.options)
 
@@ -74,7 +74,7 @@ class Operator:
 class Column:
     """A column of a table or query.
 
-    The `expression` of a query's column is canonical SQL, or `*` for a star that stands for many columns.
+    For a column of a query, `expression` is canonical SQL, or `*` for a star that stands for many columns.
     """
 
     name: str
@@ -89,7 +89,7 @@ CHANGE_COLUMNS = (
     Column("_commit_version", "", "bigint"),
     Column("_commit_timestamp", "", "timestamp"),
 )
-"""Columns that a change feed has in addition to those of its table (Delta 4.4.0)."""
+"""Columns that a change feed adds to those of its table (Delta 4.4.0)."""
 
 
 RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
@@ -97,7 +97,7 @@ RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separates the expressions that decide which aggregates Spark keeps from the rest of `ParsedStatement.state`."""
+"""Separator in `ParsedStatement.state`; the expressions after it decide which aggregates Spark keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ParsedStatement:
     canonical: str
     """Canonical SQL, equal only for queries that are provably equivalent.
 
-    Case, whitespace, comments, aliases and the order of AND terms do not affect it.
+    It does not depend on case, whitespace, comments, aliases or the order of AND terms.
     """
     state: str
     """Canonical form of the stateful operators (keys, aggregates, windows, watermarks, joins); empty if stateless."""
@@ -123,7 +123,7 @@ class ParsedStatement:
     post: str
     """Canonical SQL of everything above the highest stateful operator; empty for a stateless query."""
     line: int = 1
-    """Line of the file in which the statement starts."""
+    """Line of the file in which the statement starts, counted from 1."""
     verb: Verb = Verb.INSERT
     requires: RequiredColumns | None = field(default=None, compare=False)
     """Columns that suffice for all names of the statement to resolve; None if unknown, as for less common syntax."""
@@ -145,7 +145,7 @@ class TableDdl:
 
     table: TableName
     columns: tuple[Column, ...]
-    """Columns in order; `type` is Spark's DDL type in lower case, `expression` is empty."""
+    """Columns in order. Each `type` is Spark's DDL type in lower case, and each `expression` is empty."""
     format: str
     partitioning: tuple[str, ...] = ()
     location: str = ""
@@ -156,19 +156,22 @@ class TableDdl:
     line: int = 1
 
     def location_in(self, data: str) -> str:
-        """Return the absolute location of the table; a relative location is resolved against the folder `data`."""
+        """Return the absolute location of the table.
+
+        `data` is the folder against which a relative location is resolved.
+        """
         absolute = "://" in self.location or self.location.startswith(("/", "file:"))
         return self.location if absolute else f"{data}/{self.location}"
 
 
 _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)
-"""Matches the stars in canonical SQL, but not a product or `count(*)`."""
+"""Matches the stars in canonical SQL, but neither products nor `count(*)`."""
 
 
 def selects_star(parsed: ParsedStatement) -> bool:
-    """Return whether a statement contains a star such as `SELECT *`, at any level.
+    """True if a statement contains a star such as `SELECT *`, at any level.
 
-    If so, a column that is added to an input may reach the output although the statement is not edited.
+    If so, a column that is added to an input may appear in the output without an edit of the statement.
     """
     return _STAR.search(parsed.canonical) is not None
 
@@ -185,7 +188,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 
 
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
-    """Return a statement whose streams from `tables` read the change feeds of these tables.
+    """Return a statement in which all streams from `tables` read the change feeds of these tables.
 
     Streams that already read a change feed are unchanged.
     """

@@ -1,7 +1,7 @@
-"""Conversion of parsed statements and DDL to JSON and back.
+"""Converts parsed statements and DDL to JSON and back.
 
-Fields are stored by position to keep the encoding small, because a command may read thousands of statements. An
-encoding is pure ASCII. It contains offsets into the file's content instead of copies, so decoding needs the same
+Fields are stored by position to keep the encoding small, because a command may read thousands of statements. The
+encoding is pure ASCII. It contains offsets into the file instead of copied SQL, so decoding needs the same file
 content.
 """
 
@@ -17,18 +17,18 @@ from core.sql.statement import Column, Operator, ParsedStatement, RequiredColumn
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Return a column, cached because most columns of a project occur in several tables."""
+"""Creates a column, or returns a cached one: most columns of a project occur in several tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
-    """Encode the result of `read_statements` for the same `text`: statements and Problems."""
+    """Encode the statements and Problems that `read_statements` returned for `text`."""
     return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
 
 
 def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
     """Decode the statements and Problems that `read_statements(text, path)` would return.
 
-    Raises whatever error `json` or the unpacking raises for a damaged encoding.
+    A damaged encoding raises any error of `json` or of unpacking.
     """
     statements, problems = _load(packed)[0]
     return (
@@ -38,7 +38,7 @@ def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedSt
 
 
 def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
-    """Encode the result of `read_ddl`: the DDL, if any, and the Problems."""
+    """Encode the DDL, if any, and the Problems that `read_ddl` returned."""
     return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
 
 
@@ -92,7 +92,7 @@ def _requires(packed: list[list[list[str]]]) -> RequiredColumns:
 
 @lru_cache(4096)
 def _names(*names: str) -> tuple[str, ...]:
-    """Return column names as a tuple, cached because many statements read the same columns."""
+    # Cached, because many statements read the same columns.
     return names
 
 

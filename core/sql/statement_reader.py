@@ -1,7 +1,7 @@
-"""Parsing of SQL files into statements, with a Problem for every mistake.
+"""Parses SQL files into statements, with a Problem for every mistake.
 
-A mistake is either something that Spark rejects, or something that Spark accepts but a pipeline cannot run.
-`read_statements` returns the statements that a pipeline can run, and `read_any` all statements that can be parsed.
+A mistake is something that Spark rejects, or that Spark accepts but a pipeline cannot run. `read_statements` returns
+the statements that a pipeline can run, and `read_any` all statements that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class _StatementDraft:
 def read_statements(
     text: str, path: str, *, every_table_streams: bool = False
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse the statements of a DML file, and return them with all Problems; a statement with an error is left out.
+    """Parse a DML file, and return the statements without errors and all Problems.
 
     With `every_table_streams`, a table is read as a stream even without STREAM (`defaults: {reads: stream}`).
     """
@@ -182,7 +182,6 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for every table name that is not allowed in a project, such as a qualified one."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -297,7 +296,6 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Give a diagnostic without an offset the offset of its statement, and return it."""
     if diagnostic.offset < 0:
         diagnostic.offset = start
     return diagnostic

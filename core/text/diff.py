@@ -16,7 +16,7 @@ LONGEST_FRAGMENT = 70
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
     """Return at most `MOST_FRAGMENTS` pairs of old and new fragments, and the number of further pairs.
 
-    The old fragment is empty for an addition, the new one for a removal.
+    The old fragment is empty for an addition, and the new one for a removal.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -36,9 +36,10 @@ def _shown(words: list[str]) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a string into lines at the line ends that Spark recognizes, which also end a comment that starts with `--`.
+    """Split a string into lines at LF, CR and CRLF, without a byte-order mark or a trailing empty line.
 
-    Other Unicode separators do not end a line (`SIMPLE_COMMENT` in SqlBaseLexer.g4, Spark 4.2.0).
+    Spark ends a line, and with it a `--` comment, only there and not at other Unicode separators (`SIMPLE_COMMENT` in
+    SqlBaseLexer.g4, Spark 4.2.0).
     """
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     return lines if lines[-1] else lines[:-1]

@@ -1,4 +1,4 @@
-"""Escaping of untrusted strings, so that they can neither control the terminal nor mislead the reader."""
+"""Escapes untrusted strings, so that they can neither control the terminal nor mislead the reader."""
 
 import html
 import re
@@ -33,14 +33,14 @@ def replace_control_characters(text: str, instead: str = "\ufffd") -> str:
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether a string contains invisible or control characters other than tabs and line ends."""
+    """True if a string contains invisible or control characters other than tabs and line ends."""
     return _IN_LINES.search(text) is not None
 
 
 def escape_in_document(text: str, *, astral: str) -> str:
-    r"""Escape invisible and control characters in JSON or in double-quoted YAML, whose parsers restore the characters.
+    """Escape invisible and control characters in JSON or in double-quoted YAML, whose parsers restore the characters.
 
-    `astral` is the format string for characters beyond U+FFFF.
+    `astral` is the format string for characters beyond U+FFFF: `JSON_ASTRAL` or `YAML_ASTRAL`.
     """
 
     def escaped(found: re.Match[str]) -> str:
@@ -75,7 +75,10 @@ _ASIDE = re.compile(r"([\\`*\[\]|~#])")
 
 
 def escape_markdown(text: str) -> str:
-    """Return a string on one line, escaped so that Markdown and HTML show it literally, and shortened if it is long."""
+    """Return a string on one line, escaped so that Markdown and HTML show it literally.
+
+    A string of more than 300 characters is shortened.
+    """
     one = escape_control_characters(" ".join(text.split()))
     one = one if len(one) <= _LONGEST else f"{one[: _LONGEST - 1]}…"
     return _ASIDE.sub(r"\\\1", html.escape(one, quote=False))

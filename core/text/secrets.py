@@ -33,7 +33,8 @@ def mask_secrets(text: str) -> str:
 def mask_literals(text: str) -> str:
     """Replace literal values that look like secrets with asterisks, in one line of SQL or YAML.
 
-    A column that is named like a secret stays as it is, and so does an expression that is compared with it.
+    Unlike `mask_secrets`, leaves a column alone that is named like a secret, and an expression that is compared with
+    it.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

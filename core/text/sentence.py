@@ -29,7 +29,7 @@ def sentence_of(text: str) -> Sentence | None:
 
 
 class FactKind(Enum):
-    """Base class for closed lists of facts; each is defined by its sentence, a template with `{name}` for each value.
+    """Base class for closed lists of facts; a sentence with `{name}` placeholders defines each member.
 
     A refusal also has a remedy, which is a second sentence. A format after a colon determines how a value is shown:
     `{rows:number}`, `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a
@@ -100,8 +100,6 @@ class Fact(Generic[Kind]):
 
 
 class _Shown:
-    """Formats a value as a sentence's template specifies; FactKind lists the formats."""
-
     __slots__ = ("_value",)
 
     def __init__(self, value: object) -> None:

@@ -11,7 +11,7 @@ _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a suggestion of the known word most similar to a mistyped word; empty if none is similar."""
+    """Return a suggestion of the known word that is most similar to `word`; empty if none is similar."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -51,7 +51,7 @@ def short_number(value: float | None) -> str:
 
 
 def short_size(value: float | None) -> str:
-    """Format a number of bytes like 512 B, 2.4 MB or 1.3 GB."""
+    """Format a number of bytes like 512 B, 2.4 MB or 1.3 GB (powers of 1,000)."""
     if value is None:
         return "?"
     for step, unit in _UNITS:

@@ -1,4 +1,4 @@
-"""YAML output of plain values; keys stay in the given order."""
+"""Writes plain values as YAML, with mapping keys in their original order."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,10 @@ MOST_LEVELS = 100
 
 
 def as_yaml(document: Any) -> str:
-    """Return a document of mappings, lists, strings, numbers and nulls, at most `MOST_LEVELS` deep, as YAML."""
+    """Return a document of mappings, lists, strings, numbers and nulls as YAML.
+
+    The document must not be nested more than `MOST_LEVELS` deep.
+    """
 
     return _dumped(document, _Plain)
 
@@ -48,6 +51,6 @@ def _dumped(document: Any, dumper: type) -> str:
 
 
 def _represented(dumper: Any, text: str, *, style: str | None) -> Any:
-    """Return the YAML node of a string, which is in double quotes if it contains invisible or control characters."""
+    # Invisible and control characters can be escaped only in double quotes.
     quoted = '"' if has_control_characters(text) else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=quoted)

@@ -32,11 +32,11 @@ class ComparedRows:
     key: tuple[str, ...] = ()
     """Columns that identify rows, in lower case; empty if unknown."""
     own: tuple[tuple[str, str], ...] = ()
-    """Further columns, with types, that identify rows only in the new version."""
+    """Columns, with types, that only the new version has and that help to identify its rows."""
     sorted: frozenset[str] = frozenset()
-    """Columns, in lower case, whose lists have an arbitrary order."""
+    """Columns, in lower case, whose values are lists in arbitrary order."""
     once: bool = False
-    """Whether duplicate rows are counted as one row."""
+    """Whether duplicate rows count as one row."""
     one_in: int = 1
     """Sampling rate: one in this many keys is compared."""
 
@@ -104,8 +104,8 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 def kept_rows_query(rows: ComparedRows) -> str:
     """Return a query that counts the old version's rows, and how many of them the new version lacks.
 
-    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, how many of these are
-    missing.
+    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, the number of these that the
+    new version lacks.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -120,12 +120,12 @@ def sampling(old_rows: int, new_rows: int) -> int:
 
 
 def summed(kind: str) -> bool:
-    """Return whether columns of a type can be summed."""
+    """True if columns of a type can be summed."""
     return _plain(kind) in (*_INTEGERS, *_FLOATS, "decimal")
 
 
 def is_float(kind: str) -> bool:
-    """Return whether a type is floating-point, so that a sum depends on the order of addition."""
+    """True if a type is floating-point, so that a sum depends on the order of addition."""
     return _plain(kind) in _FLOATS
 
 
@@ -181,7 +181,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the index of the first effect that explains a row; one without a predicate explains every row."""
+    """Return SQL for the index of the first effect that explains a row; an effect without a predicate explains all."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

@@ -1,4 +1,4 @@
-"""Expected differences between two versions of a table, derived from edits of its statement and of its inputs.
+"""Derives the expected differences between two versions of a table from edits of its statement and its inputs.
 
 An edit determines which columns may change, and which rows only one version contains; both are propagated along the
 lineage. Every other difference is unexpected.
@@ -55,11 +55,11 @@ class ExpectedDifferences:
     keys: tuple[str, ...] = ()
     """Columns that identify the rows of a grouped statement; empty if it is not grouped."""
     sorted: frozenset[str] = frozenset()
-    """Columns whose lists have an arbitrary order."""
+    """Columns whose values are lists in arbitrary order."""
     once: str = ""
     """Why the number of copies of a row may change; empty if it must not change."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
-    """The version that alone withholds rows until a watermark has passed, and the column of the watermark."""
+    """The only version that withholds rows until a watermark has passed, with the watermark's column; else empty."""
     totals: CommonTotals | None = None
     """Totals to compare if rows cannot be paired because the versions are grouped differently."""
     rewritten: bool = False
@@ -141,10 +141,10 @@ def expected_differences(
 
 
 def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
-    """Return a predicate for the output rows excluded by the streams' start conditions, such as `table.column >= …`.
+    """Return a predicate for the output rows that start conditions of streams exclude.
 
-    The predicate is empty if the output does not contain the columns, or if the statement groups rows or has several
-    streams.
+    A condition has the form `table.column >= …`. The predicate is empty if the output does not contain the columns, or
+    if the statement groups rows or has several streams.
     """
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
     if _groups(lineage) or sum(read.streaming for read in new.parsed.reads) != 1:
@@ -156,10 +156,10 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
 
 
 def with_earlier_text(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:
-    """Extend the expected differences for an old version that was edited in place and has rows of its earlier SQL.
+    """Return the expected differences for an old version with rows from before its SQL was edited in place.
 
-    `earlier` are those between the earlier SQL and the new version. The earlier rows have NULL in columns that
-    were added in place.
+    `earlier` are the differences between that earlier SQL and the new version. Rows from before the edit have NULL in
+    columns that it added.
     """
     lead = "edited in place before: "
     came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -182,8 +182,6 @@ def with_earlier_text(expected: ExpectedDifferences, earlier: ExpectedDifference
 
 @dataclass(slots=True)
 class _Reached:
-    """Collects the expected differences between two versions of a table."""
-
     lineage: StatementLineage
     grouped: bool
     keys: frozenset[str]
@@ -213,7 +211,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: ExpectedDifferences) -> None:
-        """Add the effects on the output of the expected differences of an input."""
+        """Add the expected differences that an input's expected differences cause in the output."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -269,7 +267,6 @@ class _Reached:
                 self._decides(condition, why)
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
-        """Add the effects of a condition whose result may change for some rows."""
         if condition.clause in ("GROUP BY", "DISTINCT"):
             self.anything = self.anything or why
             return
@@ -316,7 +313,6 @@ def _groups(lineage: StatementLineage) -> bool:
 
 
 def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[str, str]:
-    """Map the columns of a table that the output contains unchanged to their output names."""
     found: dict[str, str] = {}
     for output in outputs:
         if column := _passed(output, table):
@@ -334,7 +330,7 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Add columns that depend on the order of rows: lists are compared after sorting, other values are not compared.
+    """Add columns that depend on row order: lists are compared after sorting, other values are not compared.
 
     Lists that contain maps are not compared either, because Spark cannot sort maps.
     """
@@ -351,19 +347,15 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the version that withholds rows, and its watermark's column; the column is empty if it is not compared.
+    """Return the version that withholds rows, and its watermark's column, which is empty if it is not compared.
 
-    The result is empty if no version withholds rows or there is no watermark.
+    Empty if no version withholds rows or there is no watermark.
     """
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()
 
 
 def _without_columns(totals: CommonTotals | None, apart: Set[str]) -> CommonTotals | None:
-    """Return `totals` without the totals and keys that use a column in `apart`.
-
-    The columns in `apart` change for reasons other than the grouping.
-    """
     if totals is None:
         return None
     keys = tuple(name for name in totals.keys if name not in apart)
@@ -381,7 +373,6 @@ def _volatile(lineage: StatementLineage) -> list[tuple[str, str]]:
 
 
 def _without_predicate_on(apart: Set[str], row: RowEffect) -> RowEffect:
-    """Return an effect, without its predicate if the predicate uses columns that differ between the versions."""
     names = {name.lower() for name in re.findall(r"`([^`]+)`", row.predicate)}
     return replace(row, predicate="") if names & apart else row
 
@@ -391,7 +382,7 @@ def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
 
 
 def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
-    """Return whether every output row is computed from a single streamed row.
+    """True if every output row is computed from a single streamed row.
 
     Watermarks then neither drop nor withhold rows.
     """

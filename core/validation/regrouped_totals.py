@@ -1,4 +1,4 @@
-"""Comparison of two versions that group rows differently, by their totals for each value of the common keys."""
+"""Compares two versions that group rows differently, by their totals for each value of the common keys."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

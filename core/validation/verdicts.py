@@ -57,7 +57,7 @@ class CheckResult:
 def schema_result(
     old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: ExpectedDifferences
 ) -> CheckResult:
-    """Compare the columns of both versions, given as (name, type); every difference is treated as expected."""
+    """Compare the columns (name, type) of both versions; every difference is expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -78,8 +78,8 @@ def profile_results(
 ) -> tuple[CheckResult, ...]:
     """Evaluate row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
-    `doubled` means that there are unexpected duplicates: if rows cannot be paired, differences are then unexplained. An
-    empty new version is always unexpected, unless `empties` is set: all rows may then be missing for a known reason.
+    `doubled` means that there are unexpected duplicates, so that differences are unexplained if rows cannot be paired.
+    An empty new version is always unexpected, unless `empties` is set: all rows may then be missing for a known reason.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -103,11 +103,11 @@ def profile_results(
 def duplicates_result(
     rows: ComparedRows, sides: Iterable[Row], expected: ExpectedDifferences, declared: bool, grown: float = 1.0
 ) -> CheckResult:
-    """Evaluate duplicate rows: an increase in duplicates of a declared key is always unexpected.
+    """Evaluate duplicate rows; more duplicates of a declared key are always unexpected.
 
-    Without a declared key, whole rows are counted. An increase is then expected if formerly distinct rows may become
-    equal, or if it is within the growth that new rows explain; the new version has `grown` times as many rows. If rows
-    cannot be paired, this does not explain a clear increase.
+    Without a declared key, whole rows are compared. An increase is then expected if distinct rows may have become
+    equal, or if new rows explain that much growth: the new version has `grown` times as many rows. If rows cannot be
+    paired, a clear increase is unexpected all the same.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -132,7 +132,7 @@ def duplicates_result(
 def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) -> Sentence | None:
     """Return why there may be more duplicates of whole rows than before, or None if nothing explains them.
 
-    New rows that do not repeat others explain at most `times` as many duplicates as before.
+    New rows that cannot equal other rows explain an increase of up to `times` the old number.
     """
     if expected.alike:
         return Sentence(expected.alike)
@@ -151,7 +151,10 @@ def figures(results: Iterable[CheckResult]) -> str:
 def differences_result(
     rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: ExpectedDifferences
 ) -> CheckResult:
-    """Evaluate the row-by-row differences; those that an effect explains are expected."""
+    """Evaluate the row-by-row differences; a difference is expected if an effect explains it.
+
+    `effects` are those to which `differences_query` refers by index.
+    """
     unexpected: list[str] = []
     explained: list[str] = []
     counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
@@ -184,7 +187,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Evaluate how many rows of the old version the new version still has; less than half is unexpected.
+    """Evaluate how many old rows the new version still has; more than half missing is unexpected.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -264,7 +267,7 @@ def _nulls(
 ) -> CheckResult:
     """Evaluate the number of NULLs in each column.
 
-    An increase is expected only if rows that only the new version has, or an edited expression, explain it.
+    An increase is expected only if an edited expression, or rows that only the new version has, explain it.
     """
     worse: list[str] = []
     other: list[str] = []
@@ -304,7 +307,7 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences,
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences, *, explained: bool) -> CheckResult:
-    """Report changed minima, maxima and distinct counts; these are unexpected unless rows or columns should differ."""
+    """Report changed minima, maxima and distinct counts; they are expected if an edit explains any difference."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.
@@ -318,7 +321,6 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferenc
 
 
 def _some(words: Sequence[str]) -> str:
-    """Join the first `_MOST_WORDS` strings, and append the number of strings left out."""
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
 

@@ -48,7 +48,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the function call inside FILTER, IGNORE NULLS or WITHIN GROUP if it is an aggregate, else None."""
+    """Return the aggregate that a node calls, also inside FILTER, IGNORE NULLS or WITHIN GROUP; else None."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
@@ -76,7 +76,7 @@ def group_keys(select: Any) -> list[Any]:
 
 
 def aggregating(select: Any) -> bool:
-    """Return whether a SELECT has GROUP BY, HAVING or an aggregate."""
+    """True if a SELECT has GROUP BY, HAVING or an aggregate."""
     return (
         select.args.get("group") is not None
         or select.args.get("having") is not None
@@ -148,7 +148,7 @@ def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[st
 
 
 def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[str]:
-    """Return the SQL of the grouping keys that carry a watermark, including those inside grouping sets."""
+    """Return the SQL of all watermarked grouping keys, including those inside grouping sets."""
     found: set[str] = set()
     for key in keys:
         if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
@@ -179,7 +179,7 @@ def _is_session(node: Any) -> bool:
 
 
 def _nulls_sessions(key: Any) -> bool:
-    """Return whether ROLLUP, CUBE or GROUPING SETS has a set that omits the session window.
+    """True if ROLLUP, CUBE or GROUPING SETS has a set without the session window.
 
     Spark 4.2.0 fails on such a set (tested).
     """
@@ -194,14 +194,13 @@ def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
 
 
 def _with_meaning(key: Any, select: Any) -> str:
-    """Return the SQL of a grouping key and of the output expressions to which its name may refer, joined by `=`."""
     return "=".join(sql_of(each) for each in _meanings(key, select))
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
     """Return a grouping key and the output expressions to which its name may refer.
 
-    For ROLLUP, CUBE or a grouping set, the result also contains the parts and the expressions for these.
+    For ROLLUP, CUBE or a grouping set, the result also contains its parts and their expressions.
     """
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):

@@ -28,7 +28,10 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a join's properties; `select` is the SELECT whose WHERE applies to it, or None for a join in brackets."""
+    """Return the properties of a join; violations of Spark's rules are added to `found`.
+
+    `select` is the SELECT whose WHERE applies to the join, or None for a join in brackets.
+    """
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -150,7 +153,7 @@ class _Sides:
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Return whether a time range bounds how long a row of the preserved side waits for its match."""
+        """True if a time range bounds how long a row of the preserved side waits for its match."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -159,7 +162,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Return whether `low <= high` bounds a watermarked column of one side by a column of the other side."""
+        """True if `low <= high` bounds a watermarked column of one side by a column of the other side."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -209,12 +212,11 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Return the aliases of the source after JOIN; a group has several."""
     return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Return whether a term equates the source after JOIN with earlier sources, judging by column qualifiers."""
+    """True if a term equates the source after JOIN with earlier sources, judging by column qualifiers."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -257,7 +259,7 @@ _OF_SELECT = ("group", "having", "qualify", "laterals", "order", "sort", "cluste
 
 
 def needed_at(join: Any, query: Any) -> Names:
-    """Return the column names that Spark needs at a join or above it.
+    """Return the column names that Spark needs at a join or above it; `*` stands for all columns.
 
     The first call computes the column names for all joins of the query.
     """
@@ -267,7 +269,10 @@ def needed_at(join: Any, query: Any) -> Names:
 
 
 def event_times_needed(flow: RelationProperties, needed: Names) -> set[str]:
-    """Return the watermarked columns from one side of a join that Spark needs at the join or above it."""
+    """Return the watermarked columns of one side of a join that Spark needs at the join or above it.
+
+    `needed` is the result of `needed_at` for that join.
+    """
     found = set()
     for each in flow.event_times:
         alias, _, name = each.rpartition(".")
@@ -377,7 +382,7 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Return whether a join is an outer, semi or anti join, below which conditions cannot be pushed freely."""
+    """True for an outer, semi or anti join, below which conditions cannot be pushed freely."""
     return bool(join.side) or _is_semi(join)
 
 
@@ -386,7 +391,7 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """Return whether a condition uses only columns of `aliases`, so that Spark can push it down to these sources."""
+    """True if a condition uses only columns of `aliases`, so that Spark can push it down to these sources."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

@@ -13,7 +13,7 @@ from core.sql.statement import Operator
 from core.sql.tokens.lexer import SqlDiagnostic
 
 UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
-"""Error class of Spark's streaming check for the cases that have no class of their own (Spark 4.2.0)."""
+"""Error class of Spark's streaming check for cases that have no class of their own (Spark 4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
 """Error classes that Spark raises only when it plans a batch, and so never for an unused WITH query (Spark 4.2.0)."""
@@ -33,11 +33,11 @@ class RelationProperties:
     watermarked: bool = False
     """Whether the relation has a watermark at any level, even on a column that is not in the output."""
     static: frozenset[str] = frozenset()
-    """Aliases, inside a SELECT, of the sources that do not stream."""
+    """Aliases of the SELECT's sources that do not stream; empty outside a SELECT."""
     crossed: bool = False
     """Whether a stream and a table are joined without a condition, so that Spark may reorder the joins."""
     merged: Mapping[str, bool] = field(default_factory=dict)
-    """Whether each column that USING merges is watermarked, by plain name."""
+    """For each column that USING or NATURAL merges, by plain name: whether it is watermarked."""
 
 
 @dataclass(slots=True)
@@ -45,19 +45,22 @@ class StreamFindings:
     """The query that is being analysed, with its table reads and the diagnostics found so far."""
 
     query: Any
-    """The whole query, resolved and normalised."""
+    """The whole query, normalised and with resolved names."""
     reads: list[NamedRead] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     numbering: list[SqlDiagnostic] = field(default_factory=list)
     """Diagnostics for functions that number rows, which Spark rejects anywhere in a streaming statement."""
 
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
-        """Add a diagnostic for a node that Spark rejects."""
+        """Add a diagnostic for a node that Spark rejects.
+
+        `condition` is Spark's error class.
+        """
         self.diagnostics.append(refused_by_spark(summary, remedy, node, condition, subject=subject))
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Return a relation's properties after it is given an alias, which qualifies its event-time columns."""
+    """Return a relation's properties under an alias, which qualifies its event-time columns."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
@@ -65,7 +68,7 @@ def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
     """Return a relation's properties after an alias renames its columns; reports a wrong number of names.
 
-    If the order of the columns is unknown, all event-time columns are dropped.
+    If the order of the columns is unknown, no column of the result is an event-time column.
     """
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
@@ -79,7 +82,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
 
 
 def is_event_time(node: Any, flow: RelationProperties) -> bool:
-    """Return whether an expression carries a watermark: it is a watermarked column, or a window over one."""
+    """True if an expression is a watermarked column, or a time window over one."""
     if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
         return bool(node.expressions) and is_event_time(node.expressions[0], flow)
     if not isinstance(node, exp.Column):
@@ -90,7 +93,7 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
 
 
 def carries(flow: RelationProperties, name: str) -> bool:
-    """Return whether an unqualified column name denotes a watermarked column."""
+    """True if an unqualified column name denotes a watermarked column."""
     if name in flow.merged:
         return flow.merged[name]
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
@@ -113,14 +116,17 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
 
 
 def first_place(node: Any) -> int:
-    """Return the offset of a call's name or, for other nodes, of the first name below it; 0 if it is unknown."""
+    """Return the offset of a call's name or, for other nodes, of the first name below it; 0 if unknown."""
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
 
 
 def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
-    """Return the diagnostic for an operation, described by `what`, that needs a watermark in append mode."""
+    """Return the diagnostic for an operation that needs a watermark in append mode.
+
+    `what` is the operation in the message, such as `DISTINCT`.
+    """
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
@@ -137,5 +143,8 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, at the offset of its first name or of the statement."""
+    """Return the diagnostic for a node that Spark rejects, at the node's first name or else at the statement.
+
+    `condition` is Spark's error class.
+    """
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

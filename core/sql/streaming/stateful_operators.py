@@ -1,4 +1,4 @@
-"""Stateful operators and other streaming properties of a query, derived from the scans upwards.
+"""Derives stateful operators and other streaming properties of a query, from the scans upwards.
 
 Everything rejected here was rejected by Spark 4.2.0 in a test, with one exception: LATERAL (SELECT … FROM …), whose
 state is not modelled.
@@ -90,7 +90,6 @@ def _is_read(cte: Any, query: Any) -> bool:
 
 
 def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Return a query's properties after its final clauses, such as ORDER BY and LIMIT."""
     if not flow.streaming:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
@@ -249,7 +248,6 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
 def _watermarked(
     flow: RelationProperties, mark: StreamClauses | None, source: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a source's properties after the WATERMARK clause that follows it, if any."""
     if mark is None or mark.watermark is None:
         return flow
     if not flow.streaming:
@@ -271,7 +269,6 @@ def _watermarked(
 
 
 def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
-    """Return the properties of a SELECT's output, including its column names and its event-time columns."""
     names: set[str] = set()
     outputs: list[str] = []
     aliases = aliases_of(select)

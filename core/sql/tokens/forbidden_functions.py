@@ -1,8 +1,8 @@
 """Functions that reach outside a query, to Java, files, the network or a program; no statement may call them.
 
-Spark calls some of them during analysis or optimization, so it is never given SQL that contains one. The tables result
-from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files, network,
-class loading and XML parsers, and suspects were run.
+Spark calls some of them during analysis or optimization, so it never receives SQL that contains one. The tables below
+result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files,
+network, class loading and XML parsers, and suspicious ones were run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ FORBIDDEN: Mapping[str, str] = {
         _DOCUMENT,
     ),
 }
-"""Descriptions of what the forbidden functions do, by function name."""
+"""Maps each forbidden function to a description of what it does."""
 
 # Their options name files and addresses: rowValidationXSDPath (tested on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}
@@ -59,7 +59,6 @@ def _refused(token: Token, name: str, does: str, remedy: str) -> SqlDiagnostic:
 
 
 def _arguments(tokens: Sequence[Token], opened: int) -> int:
-    """Return the number of arguments of a call: the number of its commas plus one."""
     commas, index, end = 0, opened + 1, closing_bracket(tokens, opened)
     while index < end:
         kind = tokens[index].token_type

@@ -1,9 +1,9 @@
 """Keywords used as names: Spark 4.2.0 reserves no words, and uses the context to decide whether a word is a name.
 
 The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
-parser decides by the token alone, so keywords used as names become identifiers here, as if in backticks. A word that
-begins or joins clauses is read as a name only if nothing else is possible: Spark would read two columns in
-`SELECT a, FROM t`, but this is a mistake.
+parser decides by the token alone, so this module turns keywords used as names into identifiers, as if they were in
+backticks. A word that begins or joins clauses is read as a name only if nothing else is possible: Spark would read two
+columns in `SELECT a, FROM t`, but this is a mistake.
 """
 
 from collections.abc import Sequence
@@ -132,7 +132,7 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether AND, OR, NOT or SELECT is a keyword at this position rather than a name."""
+    """True if AND, OR, NOT or SELECT is a keyword at this position rather than a name."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in ("AND", "OR") and before in (_T.AND, _T.OR):
         return True
@@ -143,7 +143,7 @@ def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a word is next to a dot that is not part of a number."""
+    """True if a word is next to a dot that is not part of a number."""
     token = tokens[index]
     if _kind(tokens, index - 1) is _T.DOT and tokens[index - 1].end + 1 == token.start:
         return True
@@ -156,7 +156,7 @@ def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after AS is an alias rather than a type or the start of a query."""
+    """True if a word after AS is an alias rather than a type or the start of a query."""
     if word in STRICT and _in_from(tokens, index):
         return False
     if word == "NOT" and str(tokens[min(index + 1, len(tokens) - 1)].text).upper() == "MATERIALIZED":
@@ -174,7 +174,7 @@ def _is_alias(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word is a name rather than a keyword, at a position where a value or a table is expected."""
+    """True if a word is a name rather than a keyword, at a position where a value or a table is expected."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word == "VALUES" and after is _T.L_PAREN and before in _BEFORE_CALL:
         return before is not _T.COMMA or not _in_from(tokens, index)
@@ -196,7 +196,7 @@ def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """Return whether a word after a value ends or continues the preceding syntax, rather than being an alias."""
+    """True if a word after a value ends or continues the preceding syntax, rather than being an alias."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in STRICT and (after in _JOIN_WORDS or _in_from(tokens, index)):
         return True
@@ -223,7 +223,7 @@ def opening_bracket(tokens: Sequence[Token], index: int) -> int:
 
 
 def _in_from(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an alias at this position would be the alias of a table."""
+    """True if an alias at this position would be the alias of a table."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -240,7 +240,6 @@ def _in_from(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_when(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether CASE is followed by WHEN within the same expression."""
     depth = 0
     for token in tokens[index + 1 :]:
         kind = token.token_type
@@ -253,7 +252,7 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a token is inside a CASE that begins within the same brackets."""
+    """True if a token is inside a CASE that begins within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

@@ -43,7 +43,11 @@ class SqlDiagnostic(Exception):
     """Raised for SQL that cannot be parsed or is not allowed; converted to a Problem inside `core.sql`."""
 
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
-        """Create the error; `condition` is Spark's error class for the SQL, or empty if Spark has none."""
+        """Create the error.
+
+        `offset` is in characters from the start of the SQL, or -1 if unknown. `condition` is Spark's error class for
+        the SQL, or empty if Spark has none.
+        """
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
@@ -69,14 +73,14 @@ class SqlText:
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Return the position of a character offset as path, line and column."""
+        """Return the position of a character offset as path, line and column, counted from 1."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
     def around(self, offset: int, before: str = "") -> str:
         """Quote the line around an offset, with a caret below the offset and `…` where the line is truncated.
 
-        `before` is put in front of the quoted line.
+        `before` is put in front of the quoted line. The result is empty if there is nothing to quote.
         """
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
@@ -134,7 +138,7 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Return whether an unquoted token is one of `words`, which are in upper case."""
+    """True if an unquoted token is one of `words`, which must be in upper case; False for None."""
     return token is not None and word_of(token) in words
 
 
@@ -161,7 +165,7 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
     """Yield the key token, the key and the value token of each entry in a list such as `'k'='v', a.b = 1, c 2`.
 
-    `what` is the term for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
+    `what` is the word for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
     index = 0
     while index < len(tokens):
@@ -206,7 +210,6 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Replace the last token with a single string if `texts` contains several adjacent strings."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -219,7 +222,7 @@ def _unclosed(text: str) -> int:
 
 
 def _may_be_deep(text: str) -> bool:
-    """Return whether SQL has enough brackets or joins in total to exceed a limit on nesting."""
+    # A cheap test: most SQL has too few brackets and joins in total to exceed a limit on nesting.
     return (
         sum(map(text.count, "([{")) > DEEPEST
         or text.count("<") > DEEPEST_TYPE

@@ -1,4 +1,4 @@
-"""Checks of a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
+"""Checks a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
 
 Spark 4.2.0 was observed to reject each of these constructs, or to read it differently from what its author meant. The
 diagnostic for a construct of another engine suggests Spark's equivalent.
@@ -96,7 +96,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic, with the offset of the first token that Spark's parser would reject, if there is one."""
+    """Raise SqlDiagnostic at the first token that Spark's parser would reject, if there is one."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)
@@ -232,7 +232,6 @@ def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def _names_field(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a token is the name of a field in `STRUCT<…>`."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -371,7 +370,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic if another engine's construct begins at a word, else None."""
+    """Return the diagnostic for another engine's construct that begins at `index`, or None."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -382,7 +381,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Return the diagnostic if a file contains another engine's statement set, else None."""
+    """Return the diagnostic for another engine's statement set at the start of a file, or None."""
     # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:
@@ -393,7 +392,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a word before a bracket is a table, alias or WITH query with a column list, not a function."""
+    """True if a word before a bracket is a table, alias or WITH query with a column list, not a function."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 

@@ -1,6 +1,6 @@
-"""The header of a statement: its verb, its target table, and the tokens of its query.
+"""Splits a statement into its verb, its target table, and the tokens of its query.
 
-Every statement that reads tables has a header; its `rules` are the reasons why a pipeline cannot run the statement.
+Every statement that reads tables has a header. Its `rules` are the reasons why a pipeline cannot run the statement.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
 PLACED_HEADER = "write the table name alone: Headgate chooses the database"
 _OPENING = ("SELECT", "WITH", "VALUES")
 _QUERIES = ("SELECT", "FROM", "TABLE")
-"""Words by which a query is recognised within a clause that is skipped."""
+"""Words that reveal a query inside a skipped clause."""
 
 
 _CREATING = tuple(
@@ -37,7 +37,7 @@ class StatementHeader:
     query: list[Token]
     """Tokens of the query, including a WITH before the verb; for MERGE, of a query with the same reads."""
     pieces: tuple[tuple[int, int], ...]
-    """Spans of the file that make up the SQL of the query."""
+    """Spans of the file (start, end) that make up the SQL of the query."""
     rules: tuple[SqlDiagnostic, ...]
     """Reasons why a pipeline cannot run the statement, regardless of its query."""
 
@@ -86,7 +86,7 @@ def short(token: Token) -> str:
 
 
 def _verb_at(tokens: list[Token]) -> int:
-    """Return the index of the verb, which may follow a WITH clause."""
+    # The verb may follow a WITH clause.
     if not is_word(tokens[0], "WITH"):
         return 0
     depth = 0
@@ -188,7 +188,6 @@ def _merge(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _selecting(tokens: list[Token]) -> list[Token]:
-    """Return the tokens of a query, with `SELECT * FROM` inserted if it begins with VALUES."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
     return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
@@ -212,7 +211,6 @@ def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], in
 
 
 def _opens_query(tokens: Sequence[Token], at: int) -> bool:
-    """Return whether a query begins at this position, possibly in brackets."""
     while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
         at += 1
     return at < len(tokens) and is_word(tokens[at], *_OPENING)

@@ -1,4 +1,4 @@
-"""Interpretation of tokens where a table or query is expected, before parsing.
+"""Interprets tokens where a table or query is expected, before parsing.
 
 `TABLE t` is a complete query in Spark 4.2.0 (SqlBaseParser.g4, `queryPrimary`); sqlglot reads it as a table called
 TABLE.
@@ -29,7 +29,7 @@ _CLAUSES = frozenset(
     )
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
-"""Tokens that are not allowed after a table name, but that sqlglot ignores there."""
+"""Tokens that Spark does not allow after a table name, but that sqlglot ignores there."""
 FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
@@ -46,16 +46,15 @@ class WrittenName:
 
     @property
     def start(self) -> int:
-        """Offset of the name in the file."""
         return int(self.parts[0].start)
 
 
 SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""Tokens that replace TABLE in `TABLE t`, and that are put before VALUES without a SELECT."""
+"""Tokens that replace TABLE in `TABLE t`, and that are inserted before VALUES without a SELECT."""
 
 
 def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
-    """Parse `[catalog.][database.]table`, and return the name and the index after it.
+    """Parse `[catalog.][database.]table` at index `at`, and return the name and the index after it.
 
     Raises SqlDiagnostic if there is no table name, or if it is hidden in IDENTIFIER(…).
     """
@@ -69,14 +68,14 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Return a new token with the position of an existing token."""
+    """Return a new token with the position of an existing token, `at`."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a table name begins at a token.
+    """True if a table name begins at `index`.
 
-    Raises SqlDiagnostic if the name is missing, or hidden in IDENTIFIER(…).
+    Raises SqlDiagnostic if a clause follows instead of the name, or if the name is hidden in IDENTIFIER(…).
     """
     token = tokens[index]
     if is_word(token, "FROM"):
@@ -109,14 +108,14 @@ def name_end(tokens: Sequence[Token], first: int) -> int:
 
 
 def is_name(token: Token) -> bool:
-    """Return whether a token can be a name; Spark reserves hardly any words."""
+    """True if a token can be a name; Spark reserves hardly any words."""
     return token.token_type in _NAMES or (
         token.token_type is not TokenType.STRING and (str(token.text)[:1].isalpha() or str(token.text)[:1] == "_")
     )
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a query may begin at a token; if so, TABLE is a keyword there."""
+    """True if a query may begin at `index`; if so, TABLE is a keyword there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
@@ -129,7 +128,7 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def is_table_query(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether TABLE begins the query `TABLE t`; raises SqlDiagnostic for TABLE as a function argument."""
+    """True if TABLE begins the query `TABLE t`; raises SqlDiagnostic for TABLE as a function argument."""
     token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
         return False
@@ -145,7 +144,6 @@ def is_table_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _is_argument(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether a function argument begins at a token."""
     before = tokens[index - 1] if index else None
     if before is None or before.token_type not in (TokenType.L_PAREN, TokenType.COMMA, TokenType.FARROW):
         return False
