@@ -131,7 +131,6 @@ def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping
 
 
 def _made(found: "StatementLineage", parent: TableName, columns: set[str]) -> set[str]:
-    """Return the output columns that a statement derives, or may derive, from some columns of a parent."""
     from core.sql.lineage.model import InputKind
 
     if not found.outputs:

@@ -31,8 +31,6 @@ _REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
 
 @dataclass(slots=True)
 class _Clauses:
-    """The clauses after the columns of a CREATE TABLE, in any order."""
-
     format: str = ""
     partitioning: tuple[str, ...] = ()
     location: str = ""
@@ -184,7 +182,7 @@ def _no_type(token: Token) -> tuple[str, int]:
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
-    """Parse the clause at `index`, and return the index of the token after it."""
+    """Return the index of the token after the clause at `index`."""
     token = tokens[index]
     word, length = str(token.text).upper(), 1
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):

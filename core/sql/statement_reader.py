@@ -33,8 +33,6 @@ from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, State
 
 @dataclass(slots=True)
 class _StatementDraft:
-    """A statement, possibly only partly parsed, and the problems found in it."""
-
     start: int
     """Offset of the statement in the file."""
     parsed: ParsedStatement | None = None
@@ -207,7 +205,7 @@ def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnos
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
-    """Return the output columns of a query; for a chain of set operations, those of the first operand."""
+    # A chain of set operations has the columns of its first operand.
     while not isinstance(query, exp.Select):
         if not isinstance(query, (exp.Subquery, exp.SetOperation)):
             return ()

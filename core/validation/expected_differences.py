@@ -382,10 +382,7 @@ def _columns(ddl: TableDdl | None) -> tuple[Column, ...] | None:
 
 
 def _row_by_row(reached: _Reached, *statements: ParsedStatement) -> bool:
-    """True if every output row is computed from a single streamed row.
-
-    Watermarks then neither drop nor withhold rows.
-    """
+    # Watermarks neither drop nor withhold rows if each output row is computed from a single streamed row.
     alone = all(sum(read.streaming for read in each.reads) == 1 for each in statements)
     return alone and not reached.grouped and not any("DISTINCT" in each.canonical.upper() for each in statements)
 

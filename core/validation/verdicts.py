@@ -250,7 +250,6 @@ def _examples(group: Row, why: str) -> list[Mapping[str, object]]:
 
 
 def _row(text: object) -> object:
-    """Decode an example row from JSON, with likely secrets masked; a long row is truncated and stays a string."""
     if text is None:
         return None
     masked = mask_secrets(str(text))
@@ -307,7 +306,6 @@ def _sums(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences,
 
 
 def _profile(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferences, *, explained: bool) -> CheckResult:
-    """Report changed minima, maxima and distinct counts; they are expected if an edit explains any difference."""
     words = []
     for i, (name, _) in enumerate(rows.columns):
         # Spark estimates how many values there are, to a few percent.

@@ -80,7 +80,6 @@ def _quoted(name: str) -> str:
 
 
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
-    """Append a source's streaming clauses to its table name or, for other sources, to its alias."""
     entry: NamedRead | None = node.meta.get("entry")
     mark: StreamClauses | None = node.meta.get("mark")
     if entry is not None:
@@ -185,7 +184,6 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Return the aliases of outputs that contain aggregates, except aliases that are also names of grouping columns."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 

@@ -108,17 +108,13 @@ def _terms(node: Any) -> Iterator[Any]:
 
 
 def _condition(terms: list[Any]) -> bool:
-    """True if Spark can fold none of the terms at planning time, neither alone nor in combination."""
     if not all(_term(each) for each in terms):
         return False
     return all(_apart(one, other) for one, other in combinations(terms, 2))
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """True if two terms share no column or aggregate, or are different bounds on the same expression.
-
-    Spark can combine all other pairs of terms.
-    """
+    # Two different bounds on the same expression cannot be combined either.
     if not set(_leaves(one)) & set(_leaves(other)):
         return True
     return isinstance(one, _ORDERING) and isinstance(other, _ORDERING) and set(_sides(one)) != set(_sides(other))
@@ -159,14 +155,13 @@ def is_read_in_comparisons(node: Any) -> bool:
 
 
 def _is_constant(node: Any) -> bool:
-    """Return whether a node is a constant that is never NULL: a number, a string or an interval."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return isinstance(node, (exp.Literal, exp.Interval))
 
 
 def _is_ordinary(node: Any) -> bool:
-    """Return whether values of the type compared with a constant may be both smaller and larger than the constant."""
+    """True if values of a constant's type may be both smaller and larger than the constant."""
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     if not isinstance(node, exp.Literal):
@@ -175,7 +170,7 @@ def _is_ordinary(node: Any) -> bool:
 
 
 def _is_whole(node: Any) -> bool:
-    """Return whether a constant is an integer or a string, so that a compared value can be equal to it."""
+    # A value of another type may be unable to equal the constant, so that Spark folds the comparison.
     while isinstance(node, (exp.Paren, exp.Neg)):
         node = node.this
     return (

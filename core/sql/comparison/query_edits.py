@@ -226,7 +226,10 @@ def _several(select: Any) -> bool:
 
 
 def drop_first_qualifier(select: Any) -> None:
-    """Remove the first FROM table's qualifier from columns; canonical SQL has it only if there is another source."""
+    """Remove the first source's qualifier from the columns of a SELECT.
+
+    Canonical SQL has this qualifier only if the SELECT has another source.
+    """
     from_ = select.args.get("from_")
     source = from_.this.alias_or_name if from_ is not None else ""
     name = source.removeprefix("STREAM ")
@@ -253,7 +256,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Yield the edits of joins, which are paired by position. `Edit.of` is the joined table."""
+    """Yield the edits of joins, which are paired by position."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))

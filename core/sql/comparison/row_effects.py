@@ -269,8 +269,6 @@ def makes_nulls(expression: str) -> bool:
 
 @dataclass(slots=True)
 class _Effects:
-    """The effects found so far, from which `StatementEffects` is built."""
-
     grouped: bool
     changed: dict[str, Cause] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
@@ -419,7 +417,6 @@ def _same_but_side(was: Any, now: Any) -> bool:
 
 
 def _regrouping(old: Any, new: Any) -> Iterator[tuple[RowCause, str, str]]:
-    """Yield each clause that determines what an output row represents, with its old and new SQL."""
     yield RowCause.SOURCE, _source(old), _source(new)
     for key, kind in (
         ("laterals", RowCause.LATERAL_VIEW), ("limit", RowCause.LIMIT), ("qualify", RowCause.QUALIFY)
@@ -460,7 +457,6 @@ def _key_columns(select: Any) -> tuple[str, ...]:
 
 
 def _is_of_keys(node: Any, keys: frozenset[str]) -> bool:
-    """True if an expression is computed from grouping keys and literals only."""
     if sql_of(node) in keys:
         return True
     if isinstance(node, exp.Column) or aggregate_function(node) is not None:
@@ -579,7 +575,6 @@ def _withholding_keys(select: Any, text: str) -> frozenset[str]:
 
 
 def _expand_window_fields(select: Any) -> None:
-    """Replace `window.start` in the outputs with the same field of the only time window in GROUP BY."""
     windows = [node for node in (select.args.get("group") or exp.Group()).iter_expressions() if _is_window(node)]
     if len(windows) != 1:
         return

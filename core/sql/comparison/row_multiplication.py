@@ -115,7 +115,6 @@ def _joins_of(select: Any) -> Iterator[_Join]:
 
 
 def _links(term: str, select: Any, called: str) -> bool:
-    """True if a WHERE term relates the source named `called` to another source."""
     where = select.args["where"]
     node = next(each for each in and_terms(where.this) if sql_of(each) == term)
     tables = {column.table for column in node.find_all(exp.Column)}
@@ -123,7 +122,6 @@ def _links(term: str, select: Any, called: str) -> bool:
 
 
 def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
-    """Return the columns of `join.side`, in lower case, that the join equates with expressions over other sources."""
     called, table = (str(name).removeprefix(_STREAM) for name in (join.side.alias_or_name, join.side.name))
     others = {name for other, names in columns.items() if other != table for name in names}
     own = {*columns.get(TableName(table), ())} - others
@@ -189,7 +187,6 @@ def _sliding(select: Any) -> Iterator[str]:
 
 
 def _equal_rows(before: list[Any], after: list[Any]) -> Iterator[RowMultiplier]:
-    """Yield an added UNION branch, or the removal of deduplication (UNION → UNION ALL, no DISTINCT)."""
     unions = [[*blocks[0].root().find_all(exp.Union)] if blocks else [] for blocks in (before, after)]
     if len(unions[0]) < len(unions[1]):
         yield RowMultiplier("UNION branch added", "", outcome="its rows are added", certain=True)

@@ -100,7 +100,6 @@ class ColumnResolver:
         return found
 
     def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
-        """Return the fields that a `struct(…)` or `named_struct(…)` call constructs, by name; empty for other nodes."""
         if isinstance(node, exp.Struct):
             pairs = [
                 (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
@@ -168,7 +167,6 @@ class ColumnResolver:
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
     def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        """Add the inputs of a `*` argument to a column: the rows for an aggregate like `count(*)`, else all columns."""
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
             _add(found, rows_of(place.sides[0].tables()), kind)
@@ -382,7 +380,6 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Return the column for `item[i]`; its origins are those of the whole array or map."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )

@@ -118,7 +118,6 @@ class FromSources:
         return Relation([*own, *self._feed(entry, own)], {}, {table: None}, missing, table, hidden=hidden)
 
     def _feed(self, entry: NamedRead, known: Iterable[RelationColumn]) -> list[RelationColumn]:
-        """Return the columns that the change feed adds to a table; empty if this read is not of the change feed."""
         if entry.start not in self._changes:
             return []
         names = {item.name for item in known}
@@ -261,7 +260,6 @@ def _hide_alias(source: Any) -> None:
 
 
 def _number_duplicate_names(left: JoinSide, right: JoinSide) -> None:
-    """Number the right side's sources whose display names also occur on the left."""
     for relation in right.relations.values():
         name, number = relation.shown, 1
         while any(relation.shown == each.shown for each in left.relations.values()):

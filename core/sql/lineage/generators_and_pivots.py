@@ -79,7 +79,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return the columns into which `inline` expands an array of structs, and why they are unknown, else `""`."""
+    """Return the columns of `inline`, and why they are unknown or `""`."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
@@ -93,7 +93,6 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
 
 
 def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    """Return the columns of `stack(n, a, b, …)`, which arranges its values in n rows."""
     rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)

@@ -198,7 +198,6 @@ def _starred(star: Any, sources: _Sources) -> Iterator[_Source]:
 
 
 def _time_windows(select: Any) -> Iterator[str]:
-    """Yield the name of each struct, `window` or `session_window`, that Spark adds to a SELECT with time windows."""
     for node in (select.args.get("group"), *select.expressions):
         for call in node.find_all(exp.Anonymous) if node is not None else ():
             name = plain_function_name(str(call.this))

@@ -172,7 +172,6 @@ def _oriented(comparison: Any) -> None:
 
 
 def _short_join(join: Any) -> None:
-    """Drop the optional keyword INNER, or the optional OUTER after LEFT, RIGHT or FULL."""
     if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
         join.set("kind", None)
 
@@ -248,7 +247,6 @@ def _place(term: tuple[str, Any]) -> tuple[str, str]:
 
 
 def _as_function(node: Any) -> Any:
-    """Return the function call equivalent to POSITION(a IN b) or to a one-sided TRIM; None for any other TRIM."""
     if isinstance(node, exp.StrPosition):
         found = [node.args.get("substr"), node.this, node.args.get("position")]
         return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])

@@ -170,7 +170,6 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
-    """Return a source without redundant brackets, and the joins that were inside these brackets."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
@@ -224,7 +223,6 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Attach PIVOTs to a source, and return the result; a PIVOT with an alias becomes a subquery with that alias."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -248,7 +246,6 @@ def _select_all(source: Any, joins: list[Any]) -> Any:
 
 
 def _is_query(node: Any) -> bool:
-    """True if a node is a query, possibly in brackets, rather than a bracketed relation such as a join."""
     while isinstance(node, exp.Subquery) and not _is_dressed(node) and not node.args.get("joins"):
         node = node.this
     return isinstance(node, (exp.Select, exp.SetOperation))

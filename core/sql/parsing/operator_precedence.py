@@ -101,7 +101,7 @@ class _Grouping:
         return list(self._tokens[self._at - count : self._at])
 
     def _sequence(self, *, case: bool = False) -> Tokens:
-        """Consume and return the tokens before the next closing bracket or, with `case`, before the END of a CASE."""
+        """Consume the tokens before the next closing bracket or, with `case`, before the END of a CASE."""
         found: Tokens = []
         while (kind := self._kind()) is not None and kind not in _OPENING.values() and not (case and kind is _T.END):
             separates = kind in _SEPARATORS and not (kind in _JOINS and self._kind(1) is _T.L_PAREN)
@@ -115,7 +115,6 @@ class _Grouping:
         return found
 
     def _condition(self) -> Tokens:
-        """Consume and return a value and the predicate that follows it, if any."""
         value, level = self._value(1)
         if not self._is_predicate():
             return value
@@ -189,7 +188,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume and return one operand, including its signs but not its alias."""
+        """Consume one operand, including its signs but not its alias."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()
@@ -230,7 +229,6 @@ class _Grouping:
         return [*found, *self._take()] if self._at < len(self._tokens) else found
 
     def _type(self) -> Tokens:
-        """Consume and return a type such as `ARRAY<…>`."""
         found, depth = self._take(), 0
         while self._at < len(self._tokens):
             depth += (self._kind() is _T.LT) - (self._kind() is _T.GT)

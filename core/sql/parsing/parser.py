@@ -158,7 +158,6 @@ def _type_end(tokens: Sequence[Token], start: int) -> int:
 
 
 def _type_text(tokens: Sequence[Token]) -> str:
-    """Return a type as a string in lower case, with spaces only between words."""
     text = ""
     for token in tokens:
         part = quoted_string_literal(str(token.text)) if token.token_type is TokenType.STRING else token.text.lower()
@@ -271,7 +270,6 @@ def _first_line(quoted: str) -> str:
 
 
 def _misspelt(tokens: Sequence[Token]) -> str:
-    """Return a remedy if a name among the tokens may be a misspelt keyword; empty if there is none."""
     for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
         if name in ("GROUP", "ORDER"):
             return f"write {name} BY"

@@ -259,10 +259,6 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Record and remove the clauses of `STREAM t …` or `STREAM(t) …`, except the table name.
-
-    Returns the index of the token after them.
-    """
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -308,7 +304,6 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Record and remove the options of `t WITH (…)`; return the index of the token after them."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.diagnostics)
@@ -506,7 +501,7 @@ def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Parse an interval; return it as a string such as `1 minute 30 second`, and the index after it."""
+    """Return an interval as a string such as `1 minute 30 second`, and the index after it."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

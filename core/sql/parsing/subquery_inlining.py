@@ -43,7 +43,6 @@ def inline_query_names(query: Any) -> None:
 
 
 def _inline(query: Any) -> None:
-    """Inline every WITH query that is read exactly once, without clauses such as PIVOT or a column list."""
     withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
     for table in query.find_all(exp.Table) if withs else ():
@@ -110,7 +109,6 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_whole(star: Any) -> bool:
-    """True if a star has neither a qualifier nor EXCEPT."""
     own = star.this if isinstance(star, exp.Column) and _is_plain(star, {"this"}) else star
     return isinstance(own, exp.Star) and _is_plain(own, frozenset())
 
@@ -121,7 +119,6 @@ def _is_long(value: Any) -> bool:
 
 
 def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
-    """True if the inner SELECT's outputs, `stands_for`, can replace all names in the outer SELECT."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -229,7 +226,6 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """True if a node has no arguments other than those in `keys`."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 

@@ -138,7 +138,6 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Return the watermarked columns in an output of a SELECT: at most one, or several for a star."""
     if is_star(node):
         return starred(flow, node, aliases_of(select))
     inner = node.unalias()
@@ -148,7 +147,6 @@ def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[st
 
 
 def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[str]:
-    """Return the SQL of all watermarked grouping keys, including those inside grouping sets."""
     found: set[str] = set()
     for key in keys:
         if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):

@@ -28,10 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return the properties of a join; violations of Spark's rules are added to `found`.
-
-    `select` is the SELECT whose WHERE applies to the join, or None for a join in brackets.
-    """
+    """Return a join's properties; `select` has the WHERE that applies to it, and is None for a join in brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -89,7 +86,6 @@ def joined_relations(
 
 
 def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
-    """Return the output columns of a join, or None if they are unknown or if USING or NATURAL merges some of them."""
     if "SEMI" in words or "ANTI" in words:
         return left.outputs
     if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
@@ -121,8 +117,6 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
 
 
 class _Sides:
-    """Checks that the two streams of an outer or semi join have the event-time columns that the join needs."""
-
     def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
         self._join = join
         self._left = left
@@ -216,7 +210,6 @@ def _aliases_of(join: Any) -> set[str]:
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """True if a term equates the source after JOIN with earlier sources, judging by column qualifiers."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
@@ -391,7 +384,6 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """True if a condition uses only columns of `aliases`, so that Spark can push it down to these sources."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

@@ -192,7 +192,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 
 
 def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> RelationProperties:
-    """Return the properties of a source or group; its event-time columns are qualified by the alias of their source."""
+    # In the result, event-time columns are qualified by the alias of their source.
     if is_group(source):
         flow = _source(source.this, ctes, found)
         for join in source.this.args["joins"]:
@@ -295,7 +295,6 @@ def _projected(select: Any, flow: RelationProperties) -> RelationProperties:
 
 
 def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
-    """Return the names of the event-time window columns that GROUP BY makes available to the SELECT."""
     return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
 
 

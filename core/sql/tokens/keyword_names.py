@@ -132,7 +132,6 @@ def _is_name(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """True if AND, OR, NOT or SELECT is a keyword at this position rather than a name."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in ("AND", "OR") and before in (_T.AND, _T.OR):
         return True
@@ -143,7 +142,6 @@ def _begins(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _beside_dot(tokens: Sequence[Token], index: int) -> bool:
-    """True if a word is next to a dot that is not part of a number."""
     token = tokens[index]
     if _kind(tokens, index - 1) is _T.DOT and tokens[index - 1].end + 1 == token.start:
         return True
@@ -223,7 +221,6 @@ def opening_bracket(tokens: Sequence[Token], index: int) -> int:
 
 
 def _in_from(tokens: Sequence[Token], index: int) -> bool:
-    """True if an alias at this position would be the alias of a table."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type
@@ -252,7 +249,6 @@ def _has_when(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_case(tokens: Sequence[Token], index: int) -> bool:
-    """True if a token is inside a CASE that begins within the same brackets."""
     depth = ends = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

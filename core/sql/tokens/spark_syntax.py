@@ -392,7 +392,6 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """True if a word before a bracket is a table, alias or WITH query with a column list, not a function."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 

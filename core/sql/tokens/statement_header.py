@@ -144,7 +144,6 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Return the diagnostic for a missing SELECT; its remedy rewrites a query that begins with TABLE or FROM."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -217,7 +216,6 @@ def _opens_query(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Return the spans of the query in the file: the rest after the header and, before it, any WITH clause."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)
 
@@ -263,7 +261,6 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
 
 
 def _check_source(tokens: Sequence[Token]) -> None:
-    """Raise SqlDiagnostic unless USING is followed by a table, or by a query in brackets, with an optional alias."""
     first = tokens[0]
     if first.token_type is TokenType.L_PAREN:
         after = closing_bracket(tokens, 0) + 1
