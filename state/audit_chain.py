@@ -42,7 +42,7 @@ START = AuditHead(0, FIRST)
 
 @dataclass(frozen=True, slots=True)
 class AuditBreak:
-    """A break in the hash chain of the audit log."""
+    """A range of audit entries at which the hash chain is broken."""
 
     first: int
     """Number of the first affected entry; 0 if the record of the latest entry is affected."""

@@ -50,15 +50,15 @@ class AuditReads(LedgerReads):
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
 
     def commands_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[CommandRow, ...]:
-        """List the latest commands whose subject contains one of `subjects`, newest first."""
+        """Return the latest commands whose subject contains one of the words in `subjects`, newest first."""
         return self._rows(CommandRow, _ABOUT.format("command"), (json.dumps(sorted(subjects)), limit))
 
     def audits_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[AuditRow, ...]:
-        """List the latest audit entries whose subject contains one of `subjects`, newest first."""
+        """Return the latest audit entries whose subject contains one of the words in `subjects`, newest first."""
         return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
 
     def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
-        """List the archive files with older audit entries, oldest first."""
+        """Return the archive files that contain older audit entries, oldest file first."""
         return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
 
     def check_audit(self) -> AuditCheck:

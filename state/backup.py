@@ -24,7 +24,7 @@ _LOGS = ("-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a restore."""
+    """What a restore did: the new epoch, and where the replaced ledger is kept."""
 
     epoch: int
     """The epoch of the restored ledger."""

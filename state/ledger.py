@@ -399,7 +399,7 @@ def refuse_network(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: Iterable[str]) -> str:
-    """Return the type of the file system of an absolute path, from the lines of /proc/mounts; empty if none matches."""
+    """Return the file system type of an absolute path, found in the lines of /proc/mounts; empty if no line matches."""
     best, kind = -1, ""
     for line in mounts:
         parts = line.split(" ")

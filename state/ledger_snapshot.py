@@ -108,7 +108,7 @@ class StatementDetails:
 
     @property
     def shown(self) -> Deployment | None:
-        """The requested version, or the serving one if none was requested; None if there is no such version."""
+        """The requested version, or the serving one if none was requested; None if that version does not exist."""
         named = next((one for one in self.versions if one.version == self.asked), None)
         return self.serving if self.asked is None else named
 

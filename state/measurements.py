@@ -129,7 +129,7 @@ class MeasurementReads(LedgerReads):
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
-        """Return Spark's cached answers to analysis requests, as JSON by request key; takes some milliseconds."""
+        """Return Spark's cached answers to analysis requests, as JSON by request key; the call takes milliseconds."""
         return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
@@ -148,9 +148,9 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                     upsert(connection, "measurement", values, key=("deployment",))
 
     def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
-        """Add samples as (table, version, sample); times are rounded to tenths of a second.
+        """Add samples, given as (table, version, sample); times are rounded to tenths of a second.
 
-        Use the same `at` for all samples of a round, since reading costs one seek per timestamp.
+        All samples of a round should have the same `at`, since reading costs one seek per timestamp.
         """
         with self._transaction() as connection:
             for table, version, sample in samples:
@@ -212,7 +212,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
     def put_spark_analysis(self, key: str, answer: str, *, at: float) -> None:
-        """Cache Spark's answer to an analysis request, and remove the oldest answers beyond the limit."""
+        """Cache Spark's answer to an analysis request, and remove the oldest answers beyond `ANSWERS_KEPT`."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(

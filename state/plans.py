@@ -177,7 +177,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
     def stage(self, staged: Iterable[StagedRow]) -> None:
-        """Stage tables in one transaction; staging a table of the same actor and folder again replaces its verb."""
+        """Stage tables in one transaction; if an actor has already staged a table in a folder, its verb is replaced."""
         with self._transaction() as connection:
             for one in staged:
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))

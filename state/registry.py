@@ -70,7 +70,7 @@ class RegistryReads(LedgerReads):
     """Methods that read the registry."""
 
     def facts(self) -> EnvironmentRow:
-        """Return the row of the environment, which always exists."""
+        """Return the row that describes the environment; it always exists."""
         found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
         return found
@@ -290,7 +290,9 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Record in one transaction that versions were moved out of the trash; their state becomes `stopped`."""
+        """Record in one transaction that versions of a table were moved out of the trash; their state becomes
+        `stopped`.
+        """
         with self._registering() as connection:
             connection.executemany(
                 "UPDATE deployment SET state = 'stopped', wanted = 'stopped', state_since = ?1, drop_after = NULL, "

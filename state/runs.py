@@ -158,7 +158,7 @@ class RunReads(LedgerReads):
         return tuple(run for (run,) in self._values(sql))
 
     def step_durations(self, limit: int = 2000) -> "StepDurations":
-        """Return typical step durations, computed from the latest steps that succeeded at the first attempt."""
+        """Return typical step durations, computed from the latest `limit` steps that succeeded at the first attempt."""
         from core.observed.planner_input import MeasuredStep, step_durations
 
         found = self._values(
@@ -408,7 +408,6 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _refuse_not_reopenable(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise Refused if another run continues this one or has a conflicting lease."""
     _refuse_continued(connection, run_id)
     leases = connection.execute('SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
     _refuse_held(connection, run_id, dict(leases))

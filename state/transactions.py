@@ -58,9 +58,9 @@ _OTHERWISE = ("failed", "try again; the agent's log has the details")
 
 @contextmanager
 def sqlite_errors_translated(path: Path) -> Iterator[None]:
-    """Convert SQLite and OS errors in the block to LedgerUnavailable, with the ledger's path and a remedy.
+    """Raise SQLite and OS errors of the block as LedgerUnavailable, with the ledger's path and a remedy.
 
-    IntegrityError and ProgrammingError indicate bugs in Headgate and pass unchanged.
+    IntegrityError and ProgrammingError pass unchanged, since they indicate bugs in Headgate.
     """
     try:
         yield
@@ -76,7 +76,7 @@ def sqlite_errors_translated(path: Path) -> Iterator[None]:
 
 
 def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavailable:
-    """Convert an SQLite error to LedgerUnavailable with a remedy."""
+    """Convert an SQLite error to a LedgerUnavailable error with a remedy."""
     name = str(getattr(error, "sqlite_errorname", ""))
     for prefix, what, remedy in _REMEDIES:
         if name.startswith(prefix):

@@ -72,7 +72,7 @@ def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: st
 
 
 def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
-    """Return the path of a user's cached copy of a project folder's headgate.yml; empty if no cache folder is known."""
+    """Return the path of a user's cached copy of the headgate.yml in a folder; empty if no cache folder is known."""
     root = _cache_root(environ)
     return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
 

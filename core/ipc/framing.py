@@ -1,4 +1,4 @@
-"""Frames of the agent's socket: a length in four bytes, big-endian, followed by that many bytes of JSON."""
+"""Frames of the agent's socket: a four-byte big-endian length, followed by that many bytes of JSON."""
 
 import json
 import math

@@ -73,7 +73,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActOutcome:
-    """The outcome of an operator action on one version of a table, with its duration and error."""
+    """The outcome of an operator action on one version of a table, including its duration and error."""
 
     table: TableName
     version: int
@@ -104,7 +104,7 @@ class ActOutcome:
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The outcome as the command log records it; `DONE` only if nothing remains to be confirmed."""
+        """The outcome for the command log; it is `DONE` only if nothing remains to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:

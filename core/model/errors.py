@@ -24,7 +24,7 @@ class HeadgateError(Exception):
         return f"{self.summary}; {self.remedy}" if self.remedy else self.summary
 
     def add(self, words: str) -> None:
-        """Append a clause to the summary of the error."""
+        """Append a clause to the summary, after a semicolon."""
         self.summary = f"{self.summary}; {words}"
         self.args = (self.summary,)
 

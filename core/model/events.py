@@ -8,7 +8,7 @@ from core.text.sentence import Sentence
 
 
 class EventKind(StrEnum):
-    """The kind of an event, named after its subject."""
+    """The subject of an event, such as a version's state, the pool or a run."""
 
     STATE = "state"
     EXCEPTION = "exception"
@@ -24,7 +24,7 @@ class EventKind(StrEnum):
 
 
 class EventCause(StrEnum):
-    """The cause of an event."""
+    """What caused an event: an operator's command, a run, or the agent."""
 
     NONE = ""
     STOP = "stop"

@@ -13,7 +13,7 @@ from core.text.sentence import Fact, FactKind
 
 
 class EditKind(StrEnum):
-    """The kind of an edit; the values are the names used in JSON."""
+    """What an edit changed; the values are used in JSON."""
 
     # Clauses of a query.
     UNION = "union"
@@ -79,7 +79,7 @@ class EditKind(StrEnum):
 
 
 class EditPlace(StrEnum):
-    """The position of an edit in a query, relative to the stateful operators."""
+    """Where an edit is in a query, relative to the query's stateful operators."""
 
     QUERY = ""
     BEFORE_STATE = "before_state"
@@ -140,7 +140,7 @@ class Edit:
 
 
 class Notice(FactKind):
-    """A finding of a plan other than an edit, such as unknown SQL, Spark's analysis or a lost checkpoint."""
+    """A finding of a plan that is not an edit, such as unknown SQL, Spark's analysis or a lost checkpoint."""
 
     TEXTS_UNKNOWN = "it changed, and the deployed texts are unknown"
     STATEMENT_UNKNOWN = "the deployed statement is unknown"
@@ -216,7 +216,9 @@ def is_of_rows(seen: Evidence) -> bool:
 
 
 def reading_order(seen: Evidence) -> int:
-    """Return the sort key of evidence in a summary: 0 if `is_of_rows`, 1 for edits to filters or columns, else 2."""
+    """Return the sort key of evidence in a summary: 0 if it may change the number of rows, 1 for other edits to filters
+    or columns, 2 for everything else.
+    """
     return 0 if is_of_rows(seen) else 1 if isinstance(seen, Edit) and seen.kind in _OF_VALUES else 2
 
 

@@ -1,4 +1,4 @@
-"""Problems: mistakes in a user's input, collected rather than raised, each with a location and a remedy."""
+"""Problems: mistakes in a user's input, with a location and a remedy; they are collected, not raised."""
 
 from dataclasses import dataclass
 from enum import StrEnum

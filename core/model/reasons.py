@@ -1,4 +1,4 @@
-"""The closed list of reasons for a plan's actions, for display; execution never branches on them."""
+"""The closed list of reasons for the actions of a plan; reasons are displayed, and never decide what is executed."""
 
 from enum import StrEnum
 
@@ -9,7 +9,7 @@ _IT = "it "
 
 
 class Reason(StrEnum):
-    """The reason for an action: a code for plan documents and a sentence for display."""
+    """Why a plan performs an action: a code for plan documents and a sentence for display."""
 
     NEW = "new", _IT, "is not deployed yet"
     UNCHANGED = "unchanged", _IT, "is running and has not changed"

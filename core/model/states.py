@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Trend(StrEnum):
-    """The trend of a statement's lag: growing, draining, or the reason why it does neither."""
+    """Whether a statement's lag is growing or draining, or why it is neither."""
 
     DRAINING = "draining"
     STEADY = "steady"
@@ -32,7 +32,7 @@ class Trend(StrEnum):
 
 
 class Fault(StrEnum):
-    """A fault of a statement that needs an operator."""
+    """A condition of a statement that requires an operator."""
 
     NONE = ""
     FAILED = "failed"
@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 class TableFaultKind(StrEnum):
-    """The kind of fault in a table that a statement reads or writes; its value becomes the statement's error class."""
+    """What is wrong with a table that a statement reads or writes; the value becomes the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
     """The table was replaced by another table or by an older copy of itself."""

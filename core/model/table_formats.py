@@ -14,7 +14,7 @@ from core.model.names import whole_number
 
 
 class RowCounting(Enum):
-    """A method of counting the rows of a file without Spark."""
+    """How the rows of a file can be counted without Spark."""
 
     FOOTERS = "exact, from the footer of each file"
     LOG = "exact, from the table's log"
@@ -86,11 +86,13 @@ class TableFormat:
     """Whether the rows are messages of topics of a broker instead of files; such a table can only be streamed."""
 
     def place_in(self, folder: str) -> str:
-        """Return the folder of a version's table, given the folder of the version."""
+        """Return the folder of the table itself, given the folder of its version."""
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return how many hours a table keeps unreferenced files, by its properties; None if they cannot be parsed."""
+        """Return for how many hours a table with these properties keeps unreferenced files; None if the value cannot be
+        parsed.
+        """
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 

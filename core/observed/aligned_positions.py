@@ -36,7 +36,7 @@ class BatchPosition:
 
 @dataclass(frozen=True, slots=True)
 class BatchHistory:
-    """The batches of one version that its checkpoint and table still record."""
+    """The batches of a version that are still recorded in its checkpoint and table."""
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
@@ -47,7 +47,7 @@ class BatchHistory:
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The recorded batches of one version, and the upstream versions that it streams from."""
+    """The recorded batches of a version, and the upstream versions that it streams from."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -118,8 +118,6 @@ def newest_aligned(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """A possible position of a version at the end of a batch: marks and watermarks by source path."""
-
     marks: Mapping[SourcePath, str]
     waters: Mapping[SourcePath, str]
 
@@ -240,7 +238,6 @@ def _comparable(
 
 
 def _projected(position: _Position, side: int, pairs: Collection[tuple[SourcePath, SourcePath]]) -> tuple[str, ...]:
-    """Return the mark of each source path, or its watermark if it has no mark."""
     marks, waters = position.marks, position.waters
     return tuple(marks[pair[side]] if pair[side] in marks else waters.get(pair[side], "") for pair in pairs)
 

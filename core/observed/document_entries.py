@@ -119,7 +119,7 @@ class EntryReader:
         return value
 
     def part(self, key: str, what: str) -> "EntryReader | None":
-        """Return a reader for the nested mapping under a key; None if it is missing or invalid."""
+        """Return a reader for the mapping under a key; None if it is missing or invalid."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -242,7 +242,7 @@ def read_headroom(given: EntryReader) -> Headroom | None:
 
 
 def read_policy(given: EntryReader) -> Policy | None:
-    """Read the effective policy, as written by `headgate export observed`; None if it is absent or malformed."""
+    """Read the effective policy as `headgate export observed` writes it; None if it is absent or malformed."""
     part = given.part("policy", "a policy")
     if part is None:
         return None
@@ -322,7 +322,6 @@ _NO_VERSION = OtherVersion(0)
 
 
 def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
-    """Return a reader for each mapping in the list under a key; every mapping must have a version."""
     value = given.values.get(key)
     if value is None:
         return ()
@@ -334,7 +333,6 @@ def _parts(given: EntryReader, key: str, what: str) -> tuple[EntryReader, ...]:
 
 
 def _versions(given: EntryReader, key: str, what: str) -> tuple[OtherVersion, ...]:
-    """Read the list of versions under a key, highest version first."""
     found = (_version(part) for part in _parts(given, key, what))
     return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.version))
 

@@ -21,7 +21,7 @@ ROOM, ROOM_S = 1.5, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """A range of durations in seconds."""
+    """A range of durations, in seconds."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def less(self, elapsed_s: float) -> "Seconds":
-        """Return the range of the remaining duration after `elapsed_s` seconds, never below 0."""
+        """Return the range of the time that remains after `elapsed_s` seconds; no bound is below 0."""
         return Seconds(max(0.0, self.low - elapsed_s), max(0.0, self.high - elapsed_s))
 
 

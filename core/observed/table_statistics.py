@@ -47,7 +47,7 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """Disk space and cores that are available for new versions."""
+    """Disk space and pool capacity that are available for new versions."""
 
     at: float | None = None
     disk_free: int | None = None
@@ -70,7 +70,7 @@ NEWEST_COMMITS = 64
 
 @dataclass(frozen=True, slots=True)
 class LogHistory:
-    """The versions in a table's transaction log at which a stream may start."""
+    """The versions in a table's transaction log from which a stream may start."""
 
     first: int
     """The oldest version whose commit is still in the log."""
@@ -83,7 +83,7 @@ class LogHistory:
 
     @property
     def last(self) -> int:
-        """The latest version in the log."""
+        """The number of the latest version in the log."""
         return self.commits[-1][0]
 
     @property

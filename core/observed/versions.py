@@ -26,7 +26,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployed version of a table, with its statement's SQL, state and position."""
+    """A deployed version of a table, with its SQL, state, folders and start position."""
 
     table: TableName
     version: int
@@ -234,7 +234,7 @@ class StatementLine(NamedTuple):
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """The upstream versions that this version reads; decoded at each access."""
+        """The input versions that this version reads, decoded at each access."""
         return tuple([Binding(*item) for item in json.loads(self.bound)])
 
     @property
@@ -307,7 +307,7 @@ def serving_version(versions: Iterable[V]) -> V | None:
 
 
 def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
-    """Return the serving version of every table, sorted by table name; linear in versions."""
+    """Return the serving version of every table, sorted by table name, in time linear in the number of versions."""
     found: dict[TableName, V] = {}
     for one in versions:
         known = found.get(one.table)

@@ -1,4 +1,6 @@
-"""The agent's ports to Spark: queries, tables, analysis and upkeep; one class in `pipelines` implements each port."""
+"""The agent's ports to Spark: queries, tables, analysis and upkeep; each port is implemented by one class in
+`pipelines`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,7 +80,7 @@ class ReportedQuery:
 
 
 def ignore_stop_request() -> None:
-    """Do nothing; the default callback of `Queries.stop`."""
+    """Do nothing; this is the default callback of `Queries.stop`."""
 
 
 class AnotherQuery(EngineRefused):
@@ -118,7 +120,7 @@ class Queries(Protocol):
 
 
 def ignore_view(view: str) -> None:
-    """Do nothing; the default callback of `Tables.swap`."""
+    """Do nothing; this is the default callback of `Tables.swap`."""
 
 
 Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
@@ -127,7 +129,7 @@ Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """A temporary view over selected files of a table."""
+    """A temporary view over some files of a table."""
 
     name: str
     folder: str
@@ -176,7 +178,8 @@ class Tables(Protocol):
         """Add the (name, type) columns that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen the columns whose type in `columns`, given as (name, type), is wider than the table's.
+        """Widen every column whose type in `columns`, which are (name, type) pairs, is wider than its type in the
+        table.
 
         `allowing` is the table property that permits widening.
         """
@@ -184,7 +187,7 @@ class Tables(Protocol):
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references the source table's files, which must be kept. If the table has rows, it stays unchanged.
+        The clone references the files of the source table, which must be kept. A table that has rows stays unchanged.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
@@ -221,11 +224,11 @@ class Tables(Protocol):
         """Run a batch query like `read`, but over temporary views of files; `end_reads` can cancel it by its tag."""
 
     def end_reads(self, tag: str) -> None:
-        """Cancel all running reads with this tag, on the server as well."""
+        """Cancel all running reads with this tag, also on the server."""
 
 
 class Analysis(Protocol):
-    """Access to Spark's analysis of statements; it runs over empty tables and starts no query."""
+    """Access to Spark's analysis of statements, which uses empty tables and starts no query."""
 
     def engine(self) -> str:
         """Return Spark's version, which is requested once per session."""
@@ -250,10 +253,10 @@ class TableUpkeep(Protocol):
         """Compact the small files of a table; the table stays unchanged if the operation is cancelled."""
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete a table's files that have been unreferenced for `retain_h` hours.
+        """Delete the files of a table that have been unreferenced for `retain_h` hours.
 
         If `retain_h` is empty, the table's own retention applies.
         """
 
     def end(self, tag: str) -> None:
-        """Cancel all running operations with this tag, on the server as well."""
+        """Cancel all running operations with this tag, also on the server."""

@@ -32,7 +32,7 @@ class TableFault:
 
     @property
     def sentence(self) -> str:
-        """Return the fault and its remedy in one line."""
+        """The fault and its remedy in one line."""
         return self.refused().sentence
 
     def refused(self) -> Refused:
@@ -91,7 +91,7 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """Totals over a table's files: those files in its log that still exist, or all files of a table without a log."""
+    """Totals over a table's files: the existing files in its log or, if it has no log, all files in its folder."""
 
     files: int
     bytes: int
@@ -111,7 +111,7 @@ class FolderContents:
     """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
 
     def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
-        """Convert to table statistics as of time `at`; `gone` is the number of input files that no longer exist."""
+        """Convert to table statistics measured at `at`; `gone` is the number of input files that no longer exist."""
         return TableStatistics(
             at,
             self.rows,
@@ -147,7 +147,7 @@ class VersionFolders:
 
     @property
     def before(self) -> str:
-        """The folder of the table of earlier rows; it is inside the table's folder and so moves with it."""
+        """The folder of the table of earlier rows, which is inside the table's folder and therefore moved with it."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -156,7 +156,7 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The start position of a version whose checkpoint was forked or seeded."""
+    """Where a version starts whose checkpoint was forked or seeded."""
 
     batch: int | None
     """The last batch that the version does not run itself; None if the version runs all batches."""
@@ -225,7 +225,7 @@ class Checkpoints(Protocol):
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Atomically create a folder that contains only an owner file and the note, which includes the run's id.
+        """Atomically create a folder that contains only an owner file and a note, which includes the run's id.
 
         An existing folder of the same run stays unchanged; an unused folder of another run is taken over. Raises
         FolderTaken if another run has used the folder, Refused if the folder does not belong to this ledger.
@@ -238,7 +238,7 @@ class Checkpoints(Protocol):
         """
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Atomically write a note to `_headgate.json` in a table's folder."""
+        """Atomically write a JSON note to the file `_headgate.json` in a table's folder."""
 
     def set_aside(self, folder: str, into: str) -> None:
         """Move a folder of this ledger to the trash, to the path `into` or, if that path is in use, to a similar one.
@@ -254,7 +254,7 @@ class Checkpoints(Protocol):
         """
 
     def remove(self, folder: str) -> bool:
-        """Delete a folder of this ledger with all its contents; return False if the folder is not the ledger's.
+        """Delete a folder of this ledger with all its contents; return False if the folder belongs to another ledger.
 
         Returns True if the folder does not exist. Files that cannot be deleted stay, together with the owner file.
         """
@@ -311,7 +311,7 @@ class Checkpoints(Protocol):
         """Measure how far a running or stopped statement is behind each of its sources."""
 
     def folded_lag(self) -> Mapping[str, str]:
-        """Return the cached positions and totals for measuring lag, as JSON by key; `unfold_lag` restores them."""
+        """Return the cached positions and totals for measuring lag, as JSON by key, for `unfold_lag` to restore."""
 
     def unfold_lag(self, folded: Mapping[str, str]) -> None:
         """Restore the result of `folded_lag`; to be called before the first measurement."""
@@ -368,7 +368,9 @@ class Checkpoints(Protocol):
         """Return the id of a table; empty if the table does not exist."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return a table's column types, spelled as in Spark, by column name; None if its log lacks any of them."""
+        """Return the types of a table's columns by name, spelled as in Spark; None if the log does not have all of
+        them.
+        """
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
         """Return the properties of a table; empty if the table does not exist."""
@@ -389,7 +391,7 @@ class Checkpoints(Protocol):
         """
 
     def kept_h(self, folder: str, format: str) -> float | None:
-        """Return how many hours a table keeps the files of older versions; None if its retention cannot be read."""
+        """Return for how many hours a table keeps the files of older versions; None if its retention cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         """Return the table version that contains exactly a query's batches up to `batch`; None if unknown."""
@@ -403,7 +405,7 @@ class Checkpoints(Protocol):
         """Explain why a stream cannot currently start at a position in a table's log; None if it can."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
-        """Return the result of the latest completed `OPTIMIZE` or `VACUUM` that has the tag; None if there is none."""
+        """Return the result of the latest completed `OPTIMIZE` or `VACUUM` with this tag; None if there is none."""
 
     # Versions that start at the position of another version, or of a source.
 
@@ -426,10 +428,10 @@ class Checkpoints(Protocol):
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Create a checkpoint that marks the files or log position of each source, by ordinal, as read.
+        """Create a checkpoint in which given files or log positions of the sources are marked as read.
 
-        Without `batch`, the version has yet to run its first batch, which skips the marked input; the statement may
-        have any kind of state. With `batch`, the version continues after that batch, without state and with the
-        settings pinned by the checkpoint `like`; if the table has no record of batches, one is created. Preparation,
-        repetition and errors are as for `fork`.
+        `seen` is in the order of the source ordinals. Without `batch`, the version has yet to run its first batch,
+        which skips the marked input; the statement may have any kind of state. With `batch`, the version continues
+        after that batch, without state and with the settings pinned by the checkpoint `like`; if the table has no
+        record of batches, one is created. Preparation, repetition and errors are as for `fork`.
         """

@@ -18,7 +18,7 @@ _SCALA = "2.13"
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector's jars, given as artifacts to fetch or as local files."""
+    """The jars of a connector: artifacts to fetch, local files, or both."""
 
     name: str
     coordinates: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA)}
 
 
 class ArtifactFault(FactKind):
-    """The reason why a connector's artifact cannot be used."""
+    """Why a connector's artifact cannot be used."""
 
     FORM = "is not group:artifact:version"
     SCALA = "is Delta for Scala {found}, but pools run Scala {expected}"

@@ -10,7 +10,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 
 
 class Layer(StrEnum):
-    """The layer of a table, determined by the table's folder."""
+    """The layer of a table, which follows from the table's folder."""
 
     SOURCE = "source"
     INTERMEDIATE = "intermediate"
@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
-        """Return the (name, owner) of each reader outside Headgate; the owner may be empty."""
+        """The (name, owner) of each reader outside Headgate; the owner may be empty."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
 
@@ -139,7 +139,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A declared environment of the project."""
+    """An environment that headgate.yml declares."""
 
     name: str
     protected: bool = False

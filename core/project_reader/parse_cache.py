@@ -29,9 +29,9 @@ _BROKEN = (ValueError, TypeError, LookupError)
 
 
 class ParseCache:
-    """A cache of parsed SQL and settings by content; sharing an instance avoids parsing the same file twice.
+    """A cache of parsed SQL and settings, by content; callers share one so that no file is parsed twice.
 
-    The class is thread-safe: at worst, two threads parse the same file.
+    It is thread-safe: at worst, two threads parse the same file.
     """
 
     def __init__(
@@ -46,16 +46,18 @@ class ParseCache:
         self._fresh: dict[bytes, str] = {}
 
     def keys(self) -> frozenset[bytes]:
-        """Return the keys of all decoded contents, that is, of those that have been requested."""
+        """Return the keys of the texts whose parse results were requested from this cache."""
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Return the encoded results of new parses, by key, for the caller to store; each is returned only once."""
+        """Return the encoded results of new parses by key, for the caller to store; a second call returns only later
+        ones.
+        """
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Add the results that another process parsed, as returned by its `take_fresh`."""
+        """Add results parsed by another process, as returned by `take_fresh` there."""
         self._known.update(read)
         self._fresh.update(read)
 
@@ -193,7 +195,6 @@ def _statements_key(text: str, every_table_streams: bool) -> bytes:
 def _columns_read(
     parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> tuple[bytes, dict[TableName, tuple[Column, ...] | None]]:
-    """Return the cache key of a statement and its input columns, and the input columns by table."""
     read = {each.table: _with_changes(columns.get(each.table), each) for each in parsed.reads}
     declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
     parts = [parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]

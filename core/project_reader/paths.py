@@ -18,7 +18,7 @@ _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 @dataclass(slots=True)
 class ScriptFolder:
-    """The folder of one or more tables, `pipelines/<layer>/[<product>/]<unit>`, and the files in it."""
+    """The folder `pipelines/<layer>/[<product>/]<unit>` of one or more tables, and the files in it."""
 
     path: str
     layer: Layer

@@ -23,7 +23,10 @@ _DEEPEST, _MOST_VALUES = 20, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class YamlValue:
-    """A YAML value as written: a scalar, a list, or the pairs of a mapping in order; for null, all three are None."""
+    """A YAML value as written: a scalar, a list, or the pairs of a mapping in order.
+
+    For null, `text`, `items` and `pairs` are all None.
+    """
 
     line: int
     """The line on which the value starts, counted from 1."""

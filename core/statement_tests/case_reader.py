@@ -174,7 +174,6 @@ def _part(file: _CaseFile, value: YamlValue, parsed: ParsedStatement, number: in
 
 
 def _rows(file: _CaseFile, value: YamlValue, key: str, table: TableName, columns: TypedColumns) -> tuple[Row, ...]:
-    """Read the rows of a table; invalid rows are reported and omitted."""
     if value.text is not None and value.text.endswith(".csv"):
         return _rows_of_csv(file, value, table, columns)
     if value.items is None:
@@ -231,7 +230,6 @@ def _rows_of_csv(file: _CaseFile, value: YamlValue, table: TableName, columns: T
 
 
 def _cells(file: _CaseFile, path: str, table: TableName, columns: TypedColumns) -> Iterator[Row]:
-    """Yield the rows of a CSV file; an empty cell is NULL."""
     reader = csv.reader(io.StringIO(file.csv_files[posixpath.basename(path)], newline=""), strict=True)
     kinds = {name.lower(): kind for name, kind in columns}
     head = [name.strip().lower() for name in next(reader, [])]

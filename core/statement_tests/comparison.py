@@ -104,7 +104,6 @@ def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
 
 
 def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
-    """Return the rows that are not among the paired rows, comparing by identity."""
     gone = {id(row) for row in paired}
     return [row for row in rows if id(row) not in gone]
 

@@ -21,7 +21,7 @@ _OWN = (
 
 
 class CaseOutcome(StrEnum):
-    """The outcome of a test case."""
+    """Whether a test case passed, and if not, why."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -47,7 +47,7 @@ class UpgradeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """Test cases to run, with all project files that they require."""
+    """A request to run test cases, with all project files that they need."""
 
     texts: Mapping[str, str]
     """Contents of project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
@@ -64,7 +64,6 @@ class CaseRequest:
     case_s: float = CASE_S
 
     def as_json(self) -> dict[str, Any]:
-        """Return the request as a JSON object."""
         return asdict(self)
 
 
@@ -85,7 +84,7 @@ def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of one test case."""
+    """The outcome of one test case, with the details to display."""
 
     path: str
     table: str
@@ -102,7 +101,6 @@ class CaseResult:
     """Spark's message, or the content of the recorded case file."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object."""
         return asdict(self)
 
 

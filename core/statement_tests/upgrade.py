@@ -78,7 +78,6 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
 
 
 def _announced(verdict: str, kind: ChangeKind) -> bool:
-    """True if a plan for this kind of change already warns of the result that the test found."""
     late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
     told = (kind.definition.loses, kind.definition.leaves) != (None, None)
     return late or (verdict == UpgradeVerdict.SEAM and told)
