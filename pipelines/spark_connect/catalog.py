@@ -131,7 +131,6 @@ class SparkTables:
         return _UNLESS_THERE.sub(r"\1", made, count=1)
 
     def _run_together(self, statements: Mapping[str, str]) -> frozenset[str]:
-        """Run CREATE statements, keyed by table or view name, as one script. Returns those names."""
         if not statements:
             return frozenset()
         self._run(f"BEGIN {'; '.join(statements.values())}; END")
@@ -340,10 +339,7 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the catalog's tables and views in lower case, listed once because listing is slow.
-
-        Only a hint: other clients also create and drop tables.
-        """
+        """Return the catalog's tables and views in lower case. Only a hint, because other clients change them too."""
         with self._listing:
             if self._known is None:
                 with spark_errors():

@@ -164,7 +164,6 @@ def first_line(text: str) -> str:
 
 
 def _by_hand(text: str) -> str:
-    """Explain how a Delta stream's input was changed by hand. Empty for any other error."""
     name = error_class(text)
     words = next((words for begin, words in _BY_HAND.items() if name.startswith(begin)), "")
     at = _VERSION.search(text)
@@ -176,7 +175,6 @@ def _useful(line: str) -> bool:
 
 
 def _causes(error: BaseException) -> str:
-    """Return the server's stack traces of an error and its causes. Empty if there are none."""
     return str(getattr(error, "_stacktrace", None) or "")
 
 

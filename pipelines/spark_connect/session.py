@@ -231,7 +231,7 @@ class _Never(RetryPolicy):
 
 
 class _Builder(DefaultChannelBuilder):
-    """Sends the token as metadata, which needs no TLS, and sets a deadline on each call."""
+    """The token is sent as metadata, which needs no TLS."""
 
     def __init__(self, url: str, token: str, session_id: str) -> None:
         host = urlsplit(url).hostname or ""
@@ -264,8 +264,6 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stu
 
 
 class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # As above.
-    """Limits each remote call to the time that its caller has left, so that no thread waits longer."""
-
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         return continuation(self._timed(details), request)
 

@@ -87,7 +87,6 @@ class ScratchDatabases:
         self._session.release()
 
     def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
-        """Return a revision's analysis, its DataFrame (None if refused) and its normalized optimised plan."""
         database = self._database(side.tables)
         self._spark.sql(f"USE {database}")
         try:

@@ -84,7 +84,6 @@ class CaseRunner:
         return written[0]
 
     def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
-        """Return a case's result, even if Spark refuses the statement or the time limit is exceeded."""
         began, seconds = time.monotonic(), self._case_s * trials
         try:
             result = call_deadlines.call(seconds, judge)
@@ -143,7 +142,6 @@ class CaseRunner:
         return worst
 
     def _fresh_rows(self, new: TrialStatement, case: StatementCase) -> list[tuple[Row, ...]]:
-        """Return the table's rows after each part of a case, with only the new SQL run."""
         trial = self._trial()
         rows = []
         for part in case.parts:

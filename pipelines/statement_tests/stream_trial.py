@@ -120,7 +120,6 @@ class StreamTrial:
         return tuple(zip(*values, strict=True))
 
     def _land(self, table: TableName, rows: Iterable[Row]) -> None:
-        """Append a file of rows to an input table, which is created on first use."""
         ddl = self._tables[table].parsed_ddl
         # All fixtures are parquet: rows are read the same way from every format, and parsing of the declared format is
         # not part of the statement.
@@ -142,7 +141,6 @@ class StreamTrial:
             frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
 
     def _make(self, ddl: TableDdl) -> str:
-        """Create the output table or, if it exists, add the columns that it lacks. Returns its name."""
         name = f"{ddl.table}__v{self._number}"
         if name in self._made:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
@@ -165,7 +163,6 @@ def _stored(kind: str) -> str:
 
 
 def _plain(kind: str) -> str:
-    """Remove the details of a type in which a declaration and Spark's schema may differ."""
     return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
 
 

@@ -51,8 +51,6 @@ class _Sum:
 
 @dataclass(slots=True)
 class _Log:
-    """The part of a log that has been read: its latest batch and, by batch, the mark of all files up to that batch."""
-
     upto: int = -1
     sum: _Sum = field(default_factory=_Sum)
     marks: dict[int, str] = field(default_factory=dict)
@@ -114,7 +112,6 @@ class BatchHistories:
         return found
 
     def _position(self, checkpoint: str, batch: int, sources: int) -> BatchPosition | None:
-        """Return what a version has read by a batch; None if the offsets file or a source's log is gone."""
         try:
             lines = Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8").split("\n")
         except FileNotFoundError:
@@ -128,7 +125,6 @@ class BatchHistories:
         return BatchPosition(consumed, int(json.loads(lines[1]).get("batchWatermarkMs") or 0))
 
     def _mark(self, checkpoint: str, ordinal: int, line: str) -> str | None:
-        """Convert a source's line in an offsets file to the mark of the files read by then; None if unknown."""
         if not line.startswith("{"):
             return NOTHING
         offset = json.loads(line).get("logOffset")
@@ -149,7 +145,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the new part of a table's log and return everything read. Batches merged by compaction have no mark."""
+        """Read the new part of a table's log, and return all of it. Batches merged by compaction have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:

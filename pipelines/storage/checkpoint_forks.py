@@ -157,7 +157,6 @@ def _put(
     *,
     origin: str,
 ) -> Cut:
-    """Build a checkpoint in a sibling folder, then rename it. Leftovers of earlier attempts are deleted."""
     building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
     for left in (building, empty):
         shutil.rmtree(left, ignore_errors=True)
@@ -205,7 +204,6 @@ def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
 
 
 def _lacks_state(state: Path, version: int) -> bool:
-    """True if any state store in a copied state folder lacks this version of its state."""
     for _, below, names in os.walk(state):
         below[:] = [name for name in below if not name.startswith("_")]
         numbers = {int(found[1]) for found in map(_NUMBERED.match, names) if found}
@@ -232,7 +230,6 @@ def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
 
 
 def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
-    """Link or copy the files listed in a log file to another table. Yields the log entries with the new paths."""
     with open(path, encoding="utf-8") as lines:
         next(lines, None)
         for line in filter(None, map(str.strip, lines)):
@@ -248,7 +245,6 @@ def _moved(path: str, origin: str, table: str) -> Iterator[LogEntry]:
 
 
 def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
-    """Write `_spark_metadata` for a table that no query has written to, replacing any earlier attempt."""
     building, log = Path(table) / f".{TABLE_LOG_FOLDER}.fork", Path(table) / TABLE_LOG_FOLDER
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
@@ -281,7 +277,6 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
 def _write_positions(
     building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
 ) -> None:
-    """Write offsets and commit of a batch that has read the files in `seen` and has no state."""
     offsets = [
         files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
     ]
@@ -329,7 +324,7 @@ def _batch_files(folder: str) -> dict[int, str]:
 
 
 def _share(origin: str, copy: str, *, needed: bool) -> None:
-    """Hard-link a file, or copy it if that is impossible. Does nothing if `copy` exists."""
+    # Nothing needs to be done if the copy exists.
     try:
         os.link(origin, copy)
     except FileExistsError:

@@ -452,7 +452,7 @@ class TableCheckpoints:
 
     @contextmanager
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
-        """Yield the transaction log that `_log_of` finds; None if there is no table or its format has no log.
+        """Yield a table's transaction log; None if there is no table or its format has no log.
 
         Errors in reading the log become TryAgain. The block is left without an error if it needs commits that are no
         longer in the log.
@@ -510,14 +510,13 @@ class TableCheckpoints:
             )
 
     def _committed(self, folder: str) -> Mapping[int, int]:
-        """Return the last committed log position (`logOffset`) of each source by ordinal. Empty if none is known."""
         batch = self._newest(f"{folder}/commits")
         with suppress(ValueError, FileNotFoundError):
             return {} if batch is None else self._consumed(folder, batch)
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the latest batch in a checkpoint's subfolder, or None. Lists the folder only if it has changed."""
+        """Return the latest batch in a log folder, which is listed only if it has changed; None if there is none."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:
@@ -531,7 +530,6 @@ class TableCheckpoints:
         return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Return the log position (`logOffset`) of each source by ordinal at a batch, which never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]
@@ -541,14 +539,12 @@ class TableCheckpoints:
 
 
 def _made_by(place: Path) -> str:
-    """Return the run that created a folder. Empty if neither the owner file nor the note records it."""
     return str(
         read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
     )
 
 
 def _is_unused(place: Path) -> bool:
-    """True if a folder contains only the owner file and the note, so that no query can have used it."""
     return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
@@ -570,13 +566,11 @@ def _log_offsets(text: str) -> Mapping[int, int]:
 
 
 def _table_in(folder: str, format: str) -> str:
-    """Return the table's own folder, which some formats place below the version's folder."""
     return table_format(format).place_in(local_path(folder.rstrip("/")))
 
 
 @contextmanager
 def _reading(folder: str) -> Iterator[None]:
-    """Raise TryAgain for file system errors, and for errors caused by an unknown log layout."""
     with reachable(folder):
         try:
             yield
@@ -589,7 +583,7 @@ def _unreadable(folder: str, error: Exception) -> TryAgain:
 
 
 def _refuse_unmounted(folder: str) -> None:
-    """Raise TryAgain if the parent folder is missing. Its disk may not be mounted, so `folder` may still exist."""
+    # The disk may not be mounted, in which case the folder may still exist.
     above = os.path.dirname(local_path(folder.rstrip("/")))
     if not os.path.isdir(above):
         raise TryAgain(f"{above} is not there", remedy="mount it, or check its permissions")

@@ -273,7 +273,6 @@ class DeltaLog:
         return path if is_elsewhere(file) else f"{self.folder}/{path}"
 
     def _begin(self) -> None:
-        """Initialize the log from its latest checkpoint. Without a checkpoint, reading begins at version 0."""
         newest = max((version for version, _ in self.checkpoints()), default=None)
         if newest is None:
             return
@@ -343,7 +342,6 @@ class DeltaLog:
         return found
 
     def _state(self, version: int) -> dict[str, DataFile]:
-        """Return a version's files by path, from the last checkpoint up to it and the commits that follow."""
         begin = max((each for each, _ in self.checkpoints() if each <= version), default=-1)
         state: dict[str, DataFile] = {}
         if begin >= 0:
@@ -361,7 +359,6 @@ class DeltaLog:
         return checkpoints_in(self.place)
 
     def _tables_of(self, version: int) -> Iterator[Columns]:
-        """Yield the actions in a version's checkpoint, a few thousand at a time."""
         for each, name in self.checkpoints():
             if each == version:
                 yield from actions_in(self.place, name, STATE)

@@ -152,8 +152,6 @@ KEPT = 10_000
 
 @dataclass(slots=True)
 class _Looked:
-    """Commits from an offset up to version `upto` that were examined without finding a fault."""
-
     life: int
     upto: int
     replaced: bool = False

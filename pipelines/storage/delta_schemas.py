@@ -38,7 +38,6 @@ def _field(field: Mapping[str, Any]) -> str:
 
 
 def _type(kind: Any) -> str:
-    """Convert a type from JSON to its SQL name. Raises ValueError or KeyError for an unknown type."""
     if isinstance(kind, str):
         if kind in _SAME or kind.startswith("decimal("):
             return kind
@@ -71,7 +70,6 @@ def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | Non
 
 
 def _lost(before: str, after: str) -> str:
-    """Describe the first column that is dropped or renamed between two JSON schemas. Empty if there is none."""
     new = dict(_fields(json.loads(after)))
     for place, name in _fields(json.loads(before)):
         if place not in new:
@@ -82,7 +80,6 @@ def _lost(before: str, after: str) -> str:
 
 
 def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_Place, str]]:
-    """Yield the physical path and the logical name of every field in a type, including nested fields."""
     if not isinstance(kind, Mapping):
         return
     for part in ("elementType", "keyType", "valueType"):
@@ -95,7 +92,6 @@ def _fields(kind: Any, above: _Place = (), names: str = "") -> Iterator[tuple[_P
 
 
 def _schema_at(log: DeltaLog, version: int) -> str:
-    """Return the schema at a version as JSON. Empty if it is no longer in the log."""
     whole = [(each, name) for each, name in log.checkpoints() if each <= version]
     begin = max((each for each, _ in whole), default=-1)
     for each in range(version, begin, -1):

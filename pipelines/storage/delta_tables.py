@@ -381,7 +381,6 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
 
 
 def _first_replaced(log: DeltaLog, paths: Mapping[str, int], begin: int, moment: float) -> int | None:
-    """Return the lowest version in `paths` of a file removed before `moment`; None if none was."""
     found: list[int] = []
     for version in range(max(0, begin), log.head + 1):
         actions = log.read(version)

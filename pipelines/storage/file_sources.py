@@ -36,8 +36,6 @@ class SourceGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The contents of a plain folder when it was last listed."""
-
     changed_ns: int
     at: float
     names: frozenset[str]
@@ -147,7 +145,6 @@ class FileSource:
         self.newest_at, self._sure = folded["newest_at"], False
 
     def _take_history(self) -> bool:
-        """Queue the next file of the log's compacted part for counting. Returns False if there is none."""
         try:
             file = next(self._history, None)
         except (OSError, ValueError):
@@ -254,7 +251,6 @@ class FileSource:
         return _Listing(changed_ns, now, frozenset(names), below)
 
     def _there(self) -> Iterator[SourceFile]:
-        """Yield the files of a folder without a log that the last listing found and that still exist."""
         for folder, listing in self._listings.items():
             for name in listing.names:
                 if (file := _file(f"{folder}/{name}")) is not None:
@@ -262,7 +258,6 @@ class FileSource:
 
 
 def _file(path: str) -> SourceFile | None:
-    """Return a file with size and modification time; None if it is gone or not a regular file."""
     try:
         about = os.stat(path)
     except FileNotFoundError:

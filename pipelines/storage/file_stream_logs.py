@@ -191,7 +191,7 @@ def batch_files(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open a log file immediately, for reading later. Yields nothing if it does not exist."""
+    """Open the file immediately, so that it can be read even after it is deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
@@ -208,7 +208,6 @@ def _read(file: BinaryIO) -> Iterator[LogEntry]:
 
 
 def _entries_backwards(path: str) -> Iterator[LogEntry]:
-    """Yield a log file's entries from last to first, block by block. Yields nothing if it does not exist."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Closed below.
     except FileNotFoundError:
@@ -224,7 +223,6 @@ def _entries_backwards(path: str) -> Iterator[LogEntry]:
 
 
 def _after_mark(path: str, mark: str) -> list[LogEntry] | None:
-    """Return the entries after the last one with path `mark`; None if there is no such entry."""
     found: list[LogEntry] = []
     for entry in _entries_backwards(path):
         if mark and str(entry.get("path", "")) == mark:

@@ -38,8 +38,6 @@ _library_log.disabled = True
 
 @dataclass(slots=True)
 class _Cluster:
-    """A Kafka cluster: its client, and its offsets as last requested."""
-
     servers: str
     admin: Any
     consumer: Any
@@ -124,7 +122,6 @@ class KafkaOffsets:
         return None
 
     def _listed(self, servers: str, topics: Iterable[str], *, fresh: bool = False) -> _Cluster:
-        """Return a cluster with current offsets of all topics ever requested."""
         cluster = self._clusters.get(servers) or self._connected(servers)
         now = time.monotonic()
         new = not cluster.topics.issuperset(topics)
@@ -181,7 +178,6 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def _list(cluster: _Cluster) -> None:
-    """Request the partitions of all topics, then their earliest and latest offsets. A missing topic has none."""
     from confluent_kafka import TopicCollection, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -206,7 +202,6 @@ def _list(cluster: _Cluster) -> None:
 
 
 def _answer(cluster: _Cluster, answer: Any) -> Any:
-    """Return the result of a request; None if the topic or partition does not exist."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
@@ -227,7 +222,6 @@ def _answer(cluster: _Cluster, answer: Any) -> Any:
 
 
 def _timestamps(cluster: _Cluster, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[int, float]]:
-    """Read one message of each partition. Returns the timestamps of those received within ANSWER_S."""
     from confluent_kafka import TopicPartition
 
     cluster.consumer.assign([TopicPartition(*each, offset) for each, offset in offsets.items()])

@@ -158,7 +158,6 @@ class TableRows:
         return TableRows(rows, exact=not files, whole=True)
 
     def _with_footers(self, files: list[DataFile], all_bytes: int, until: float) -> "TableRows":
-        """Read the footers of the files after those counted before. Starts over if the latter have changed."""
         done, rows, size = self._files, self._footer_rows, self._footer_bytes
         if done > len(files) or _digest(files[:done]) != self._digest:
             done, rows, size = 0, 0, 0

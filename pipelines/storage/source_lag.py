@@ -147,7 +147,7 @@ class SourceLags:
         return source
 
     def _forget_unused(self, now: float) -> None:
-        """Discard backlogs that are no longer requested, because they would collect all new files of their sources."""
+        # A backlog that nobody requests would collect all new files of its source.
         if now - self._forgotten_at < FORGET_S / 10:
             return
         self._forgotten_at = now

@@ -26,8 +26,6 @@ _SETTLED_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _FolderScan:
-    """The last measurement of a table."""
-
     found: FolderContents
     folders: Mapping[str, int]
     """Modification time of each folder in the table, in nanoseconds."""
@@ -131,7 +129,7 @@ def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
 
 
 def _walk(folder: str, folders: dict[str, int]) -> list[str]:
-    """List data files recursively, and record each folder's modification time (ns) in `folders`."""
+    """List data files recursively, and record each folder's modification time in nanoseconds in `folders`."""
     found: list[str] = []
     folders[folder] = os.stat(folder).st_mtime_ns
     with os.scandir(folder) as entries:

@@ -196,7 +196,7 @@ def wait_gone(process: OsProcess, seconds: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Reap a child process that has exited and would otherwise remain a zombie."""
+    # A child that has exited would otherwise remain a zombie.
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -134,7 +134,7 @@ class AgentClient:
         return connection
 
     def _reach(self, connection: socket.socket) -> None:
-        """Connect to the socket. Retries while the kernel rejects connections because too many are waiting."""
+        # The kernel rejects connections while too many are waiting.
         ends_at = time.monotonic() + CONNECT_S
         while True:
             try:
@@ -147,7 +147,7 @@ class AgentClient:
                 time.sleep(CONNECT_AGAIN_S)
 
     def _refuse_squatted(self, folder: os.stat_result) -> None:
-        """Raise AgentUnreachable if another user owns the socket's folder, because any user can create it in /tmp."""
+        # Any user can create the folder in /tmp.
         path = os.path.dirname(self._path)
         if not stat.S_ISDIR(folder.st_mode):
             raise AgentUnreachable(
@@ -160,7 +160,6 @@ class AgentClient:
             )
 
     def _refuse_stranger(self, connection: socket.socket) -> None:
-        """Raise AgentUnreachable if the process that listens on the socket does not belong to the agent's user."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)
         if uid != self._owner:
@@ -170,7 +169,6 @@ class AgentClient:
             )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Exchange versions. Raises VersionMismatch if client and agent might interpret the operation differently."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

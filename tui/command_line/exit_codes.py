@@ -70,7 +70,6 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Return the command's exit code, even if argparse exits after --help. Does not flush stdout."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

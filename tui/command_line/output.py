@@ -122,7 +122,6 @@ def stdout_width() -> int | None:
 
 
 def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
-    """Fold a long line between words. By default, continuation lines are indented two more than the first line."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2 if hang is None else hang)
@@ -145,7 +144,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 @contextmanager
 def _stdout_errors_translated() -> Iterator[None]:
-    """Raise StdoutNotWritten if the block fails to write to stdout. A closed pipe still raises BrokenPipeError."""
+    """Raise StdoutNotWritten if the block fails to write to stdout, but BrokenPipeError for a closed pipe."""
     try:
         yield
     except BrokenPipeError:

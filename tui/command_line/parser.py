@@ -87,7 +87,7 @@ def _second_word(argv: list[str], at: int, forms: dict[str, CommandParser]) -> i
 
 
 def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[str, CommandParser]) -> list[str]:
-    """Move the subcommand right after its command, where argparse expects it."""
+    # Argparse expects the subcommand right after its command.
     before, after = argv[: at + 1], argv[at + 1 :]
     if second is None or argv[second] == ALONE or argv[second] not in forms:
         return [*before, ALONE, *after]
@@ -95,7 +95,6 @@ def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[s
 
 
 def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second: str) -> None:
-    """Raise UsageError for an unknown argument, suggesting the nearest known one."""
     form = forms[subcommand]
     if word.startswith("-"):
         option = word.partition("=")[0]
@@ -125,7 +124,6 @@ def _parser_alone(shared: CommandParser) -> CommandParser:
 def _add_command(
     commands: "argparse._SubParsersAction[CommandParser]", spec: CommandSpec, shared: CommandParser
 ) -> dict[str, CommandParser]:
-    """Add the parsers of a command. Returns them by subcommand."""
     if not spec.subcommands:
         return {ALONE: _add_form(commands, spec.name, spec, shared, spec)}
     verb = commands.add_parser(spec.name, prog=f"headgate {spec.name}", add_help=False)
@@ -175,7 +173,6 @@ def _commands() -> str:
 
 
 def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
-    """Return a command's lines in the list of commands: its name and its folded summary."""
     room, lines = COLUMNS - indent - 12, [""]
     for word in form.summary.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
@@ -185,7 +182,6 @@ def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Return a help formatter for 80 columns, or fewer on a narrower terminal."""
     return argparse.RawDescriptionHelpFormatter(prog, width=min(shutil.get_terminal_size().columns, COLUMNS + 2) - 2)
 
 

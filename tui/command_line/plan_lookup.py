@@ -156,7 +156,6 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
 
 
 def _read(path: str, place: SelectedEnvironment) -> "SavedPlan":
-    """Read a plan file. Raises UsageError if it is unreadable, Refused if it is for another project or environment."""
     from core.plan.file import saved_from_text
 
     try:

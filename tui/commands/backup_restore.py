@@ -60,7 +60,6 @@ def restore(context: CommandContext) -> int:
 
 
 def _archives(ledger: Path, place: str) -> list[Path]:
-    """List the audit archives that `ledger` records. They are in the folder of the environment's ledger, `place`."""
     from state.ledger import LedgerReader
 
     with LedgerReader(ledger) as reader:

@@ -80,7 +80,6 @@ def _backend(operations: EnvironmentService) -> "ConsoleBackend":
 
 
 def _user(operations: EnvironmentService) -> str:
-    """Return the user's name as the agent knows it, or the login if the agent cannot be asked."""
     try:
         return operations.agent.actor()
     except HeadgateError:

@@ -118,7 +118,6 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
 
 
 def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
-    """Return the tables that must receive rows: those that should be running, and those that the run starts."""
     operations = context.operations
     lines = operations.snapshot().serving
     running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}

@@ -47,7 +47,6 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
 
 
 def _folder(context: CommandContext) -> str:
-    """Return the project's folder. Empty if none is found and the user named none."""
     named = getattr(context.args, "project", None)
     try:
         return find_folder(context.environ, context.cwd, project=named)
@@ -58,7 +57,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the selected environment; None without a project, or if a broken headgate.yml cannot select one."""
+    """Return the environment; None without a project, or if a broken headgate.yml prevents the selection."""
     if project is None:
         return None
     try:

@@ -68,7 +68,6 @@ def audit(context: CommandContext) -> int:
 
 
 def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
-    """Return the latest audit entries, newest first: all, or those on one table with its plans and runs."""
     reader, limit = context.operations.reader, context.args.limit
     if context.args.table is None:
         return reader.audits(limit)
@@ -109,7 +108,6 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
 
 
 def _follow_file(path: str, show: Callable[[str], Any]) -> None:
-    """Call `show` for each new line of a log. After a rotation or truncation, continue with the new file."""
     file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115  # Another one takes its place.
     try:
         file.seek(0, os.SEEK_END)

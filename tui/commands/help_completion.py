@@ -84,7 +84,6 @@ def manual(context: CommandContext) -> int:
 
 
 def _folded(page: str) -> Iterator[str]:
-    """Yield a manual page with wrapped paragraphs. Headings and indented paragraphs are not wrapped."""
     for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
         if number:
             yield ""

@@ -160,7 +160,7 @@ def _init_table(context: CommandContext, name: str) -> int:
 
 
 def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
-    """Return the DDL for an existing Delta table. `location` is absolute, or relative to the data folder."""
+    """Return the DDL of an existing Delta table. `location` is absolute, or relative to the data folder."""
     from core.sql.statement import TableDdl
     from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_of_delta
@@ -183,7 +183,6 @@ def _layer_folder(word: str) -> str:
 
 
 def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
-    """Return the files of a statement that copies an upstream table. Column names are quoted if necessary."""
     layer, product, table, parent = names
     declared = context.operations.project().tables[parent].parsed_ddl.columns
     if not declared:

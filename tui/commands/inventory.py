@@ -69,7 +69,6 @@ def _row(entry: "InventoryEntry") -> tuple[str, ...]:
 
 
 def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]") -> None:
-    """Raise UsageError if a product does not exist, suggesting a similar name."""
     from core.text.wording import did_you_mean
 
     known = sorted({entry.product for entry in entries})
@@ -114,7 +113,6 @@ def report(context: CommandContext) -> int:
 def _table_hierarchy(
     entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
 ) -> "tuple[HierarchyRow, ...]":
-    """Return the tree of tables upstream or downstream of a table. Raises UsageError for an unknown table."""
     from core.reports.inventory import hierarchy as walk
     from core.text.wording import did_you_mean
 

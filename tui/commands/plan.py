@@ -113,7 +113,6 @@ def _plan(context: CommandContext) -> int:
 
 
 def _agent_ready(context: CommandContext) -> bool:
-    """True if an agent is running. Then first wait until it has observed all statements that should run."""
     if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
@@ -124,7 +123,6 @@ def _agent_ready(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str | None:
-    """Return when the current freeze of the recorded policy ends, for display; None outside a freeze."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else None
@@ -145,7 +143,6 @@ def _undoes(args: argparse.Namespace) -> bool:
 def _submit(
     context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
 ) -> SubmittedPlan | None:
-    """Submit a plan; None if the agent cannot accept it at present, in which case the reason is printed."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
@@ -193,7 +190,7 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Return the code for `--exit-code`. A deployed table without files in the project counts as a change."""
+    # A deployed table without files in the project counts as a change.
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:

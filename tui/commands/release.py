@@ -79,7 +79,6 @@ def _close(context: CommandContext) -> int:
 
 
 def _found(context: CommandContext) -> Release:
-    """Find a release by a prefix of its run's id. Raises UsageError if there is none, or if `run` names a table."""
     word, operations = context.args.run, context.operations
     if any(line.table == word for line in operations.snapshot().statements):
         acts = f"; headgate rollback {word} and headgate plan retire {word} take a table"

@@ -103,7 +103,6 @@ def _first(tables: Sequence[str]) -> str:
 
 
 def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
-    """Return a submitted plan as an object for `review --json`. `request` is null if the plan cannot be read."""
     from core.plan.codec import request_as_json
     from tui.services.plan_submission import request_of_row
 

@@ -163,7 +163,6 @@ def _control(context: CommandContext, act: str) -> int:
 
 
 def _continue(context: CommandContext, found: RunContinuation) -> int:
-    """Show the edits since a run failed and the plan that continues it, ask, and execute the plan."""
     from core.plan.descriptions import step_line
 
     voice, plan = context.voice, found.submitted.plan
@@ -204,7 +203,6 @@ def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    """Print a run, with its steps unless `told`. Returns 1 if it was cancelled or a step failed."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:

@@ -82,7 +82,6 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
 
 
 def _newest_version(log: str) -> dict[str, Any] | None:
-    """Return the latest version in a table's log, its time, and the first version; None if there is no log."""
     found = history_of(log)
     return {"version": found.last, "at": found.last_at, "log_begins_with": found.first} if found else None
 

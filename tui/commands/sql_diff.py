@@ -82,7 +82,6 @@ def diff(context: CommandContext) -> int:
 
 
 def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
-    """Return a line diff of SQL, DDL and settings. Old and new revisions are paired in order."""
     sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
     pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
     return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
@@ -91,7 +90,6 @@ def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision])
 def _as_json(
     found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Return the facts about all statements as JSON. With several, `statements` has the facts of each."""
     each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
     body: dict[str, Any] = {
         key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")
@@ -126,7 +124,6 @@ def _read(read: TableRead) -> dict[str, Any]:
 
 
 def _sheet(parsed: ParsedStatement, meaning: str) -> list[str]:
-    """Describe one statement in lines: reads, writes, state and columns."""
     lines = [f"writes  {parsed.writes or 'nothing'}  ({'keeps state' if parsed.stateful else 'keeps no state'})"]
     for read in parsed.reads:
         notes = [f"{key}={value}" for key, value in read.options]

@@ -73,7 +73,6 @@ def _side_effects(context: CommandContext, deployed: tuple[Deployment, ...] | No
 
 
 def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
-    """Return the selected tables and single versions (`orders@v2`), sorted."""
     rest = [word for word in words if "@" not in word]
     tables = set(operations.statements_selected(rest)) if rest else set()
     versions = {parse_statement_name(word) for word in words if "@" in word}
@@ -81,7 +80,7 @@ def _named(operations: EnvironmentService, words: list[str]) -> list[str]:
 
 
 def _refuse_unknown(tables: list[str], deployed: tuple[Deployment, ...]) -> None:
-    """Raise UsageError for names without a statement, before the user has to confirm. The agent checks the rest."""
+    # Checked before the user has to confirm. The agent checks the rest.
     external: dict[str, bool] = {each.table: each.external for each in deployed}
     for name in tables:
         table, version = name.partition("@")[::2]

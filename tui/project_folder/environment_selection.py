@@ -169,7 +169,6 @@ def has_ledger(place: SelectedEnvironment) -> bool:
 
 
 def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> EnvironmentPaths:
-    """Return an environment's paths. The socket's path depends on the owner of the environment's home."""
     home = os.path.realpath(environment_home(environ, project=head.project, project_id=head.id, environment=name))
     try:
         owner = os.stat(home).st_uid

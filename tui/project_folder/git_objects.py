@@ -29,8 +29,6 @@ _UNFOLLOWED = (b"symlink", b"dangling", b"loop", b"notdir")
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A commit of one repository, seen from a folder in its work tree."""
-
     folder: str
     commit: str
     prefix: str
@@ -39,8 +37,6 @@ class _Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Blob:
-    """One file at a commit. `path` is relative to the folder of `tree`."""
-
     tree: _Tree
     path: str
     id: bytes
@@ -127,7 +123,6 @@ def _commit(folder: str, reference: str) -> _Tree:
 
 
 def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
-    """Return a commit's files by path, including submodules. `below` limits them to these paths."""
     found: dict[str, _Blob] = {}
     links: dict[str, bytes] = {}
     for line in _done(tree.folder, "ls-tree", "-r", "-z", tree.commit, "--", *below).split(b"\0"):
@@ -144,7 +139,6 @@ def _files(tree: _Tree, *below: str) -> dict[str, _Blob]:
 
 
 def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob]:
-    """Return the files of the submodule at `place`. Empty if it is not checked out."""
     if not os.path.exists(os.path.join(folder, ".git")):
         return {}
     if run_git(folder, "cat-file", "-e", f"{commit}^{{commit}}")[0]:
@@ -156,7 +150,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Return the files that links point to, by path of the link. `_unfollowed_id` handles links out of the commit."""
+    """Resolve links that stay within the commit. `_unfollowed_id` handles the others."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]

@@ -70,7 +70,6 @@ def _parse(folder: str, text: str) -> ManifestHead:
 
 
 def _load(kept: str) -> tuple[str, ManifestHead] | None:
-    """Return the hash of the cached headgate.yml and its head; None if there is no valid cache."""
     if not kept:
         return None
     try:
@@ -85,7 +84,7 @@ def _load(kept: str) -> tuple[str, ManifestHead] | None:
 
 
 def _save(kept: str, text: str, head: ManifestHead) -> None:
-    """Write a head to the cache atomically. If that fails, the next command reads the YAML again."""
+    # If this fails, the next command reads the YAML again.
     if not kept:
         return
     body = json.dumps(asdict(head))

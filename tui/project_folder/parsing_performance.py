@@ -90,7 +90,6 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 def _in_two_processes(
     facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
-    """Run `own` here and `read` in another process, and add the result of `read` to the cache."""
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context

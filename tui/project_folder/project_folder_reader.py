@@ -64,7 +64,7 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
 
 
 def _refuse_without_tables(place: SelectedEnvironment) -> None:
-    """Raise InvalidProject if the folder `pipelines` is missing. An empty folder may be intended."""
+    # An empty folder may be intended.
     folder = place.folder
     if os.path.isdir(os.path.join(folder, FOLDER)):
         return

@@ -164,7 +164,7 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
 
 
 def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
-    """Read the settings of a source's first statement, which determine how the whole source is parsed."""
+    # The settings of the first statement determine how the whole source is parsed.
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
 
@@ -196,7 +196,6 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Return the columns of each table that a statement reads, according to the project's DDL files."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

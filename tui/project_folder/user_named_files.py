@@ -78,7 +78,6 @@ def write_new(path: str, text: str) -> None:
 
 
 def _file_to_replace(path: str) -> str:
-    """Return the path with links resolved. Raises UsageError unless it is a regular file or missing."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

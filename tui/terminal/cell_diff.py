@@ -200,8 +200,6 @@ def _changed_runs(shown: list[Cell], wanted: list[Cell], gap: int) -> list[tuple
 
 @dataclass(slots=True)
 class _Pen:
-    """Position and style of the terminal's cursor, from which the shortest sequence to the next cell is chosen."""
-
     x: int = 0
     y: int = -1
     known: bool = False

@@ -59,7 +59,6 @@ class KeyParser(XTermParser):
             return
 
     def _continues_broken(self, character: str) -> bool:
-        """True if a character continues a sequence whose ESC was already delivered as a key."""
         if self._escaped_at is None:
             return False
         if character == "[":
@@ -67,7 +66,6 @@ class KeyParser(XTermParser):
         return character == "O" and get_time() - self._escaped_at < LONE_ESCAPE_S
 
     def _swallow(self, introducer: str, deliver: TokenCallback[Message]) -> Generator[Read1 | Peek1, str, None]:
-        """Drop the rest of a broken sequence and, if it begins a paste, the pasted text."""
         self._escaped_at = None
         body = yield from self._read_body(introducer)
         if body == "[200~":
@@ -228,7 +226,6 @@ class ConsoleDriver(LinuxDriver):
         super().stop_application_mode()
 
     def _enable_mouse_support(self) -> None:
-        """Enable reports of buttons and the wheel, but not of pointer movements."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
 

@@ -45,7 +45,6 @@ class FirstPicture:
         self.shadow = shadow
 
     def _be_quiet(self) -> None:
-        """Turn off echo and line buffering of typed characters."""
         try:
             self._before = termios.tcgetattr(0)
             quiet = termios.tcgetattr(0)
