@@ -92,7 +92,7 @@ class MeasurementReads(LedgerReads):
         """
         return self._rows(SampleRow, _SAMPLES, (table, version, max(0, _slot(since))))
 
-    def folded_lag(self) -> dict[str, str]:
+    def encoded_lag(self) -> dict[str, str]:
         """Return the positions and totals from which the agent continues to measure lag, as JSON by key."""
         return dict(self._values("SELECT key, body FROM folded_lag"))
 
@@ -162,12 +162,12 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 connection.execute("INSERT OR IGNORE INTO sample_round VALUES (?)", (slot,))
                 upsert(connection, "sample", values, key=("place",))
 
-    def put_folded_lag(self, folded: Mapping[str, str]) -> None:
-        """Replace the stored result of `folded_lag`; only changed entries are written."""
+    def put_encoded_lag(self, encoded: Mapping[str, str]) -> None:
+        """Replace the stored result of `encoded_lag`; only changed entries are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
-            connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
-            changed = [(key, body) for key, body in folded.items() if known.get(key) != body]
+            connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - encoded])
+            changed = [(key, body) for key, body in encoded.items() if known.get(key) != body]
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:

@@ -144,10 +144,10 @@ def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
         for name in ("dml", "ddl", "yml"):
             old, new = getattr(node.old, name), getattr(node.texts, name)
             if old != new and (node.old.ddl or node.action is Action.START):
-                yield _folded(node, name, unified_diff(old, new))
+                yield _collapsible(node, name, unified_diff(old, new))
 
 
-def _folded(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
+def _collapsible(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
     summary = html.escape(f"{node.table}: {name}, {action_words(node)}")
     return (f"<details><summary>{summary}</summary>", "", *_fenced("diff", lines), "", "</details>", "")
 

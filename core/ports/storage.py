@@ -310,11 +310,11 @@ class Checkpoints(Protocol):
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
 
-    def folded_lag(self) -> Mapping[str, str]:
-        """Return the cached positions and totals for measuring lag, as JSON by key, for `unfold_lag` to restore."""
+    def encoded_lag(self) -> Mapping[str, str]:
+        """Return the cached positions and totals for measuring lag, as JSON by key, for `restore_lag` to restore."""
 
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        """Restore the result of `folded_lag`; to be called before the first measurement."""
+    def restore_lag(self, encoded: Mapping[str, str]) -> None:
+        """Restore the result of `encoded_lag`; to be called before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Return what a version had read by the end of each recorded batch, and which rows its table then contained.

@@ -341,11 +341,11 @@ class TableCheckpoints:
             measured[source] = self._topics.lag(consumed, source[1], source[2])
         return tuple(measured[source] for source in sources)
 
-    def folded_lag(self) -> dict[str, str]:
-        return self._lags.folded()
+    def encoded_lag(self) -> dict[str, str]:
+        return self._lags.encoded()
 
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        self._lags.unfold(folded)
+    def restore_lag(self, encoded: Mapping[str, str]) -> None:
+        self._lags.restore(encoded)
 
     def why_other_source(
         self,

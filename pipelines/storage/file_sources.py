@@ -125,7 +125,7 @@ class FileSource:
             self._rows += file.rows or 0
         return self._rows if self._rows_known else None
 
-    def folded(self) -> dict[str, Any] | None:
+    def encoded(self) -> dict[str, Any] | None:
         """Return log position and totals as JSON; None for a plain folder, or until all files are counted."""
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
@@ -137,12 +137,12 @@ class FileSource:
             "newest_at": self.newest_at,
         }
 
-    def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore the state that `folded` returned in another process. A replaced log is read from its beginning."""
-        self._identity = tuple(folded["identity"])
-        self._position, self._last_path = folded["position"], folded["last_path"]
-        self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
-        self.newest_at, self._sure = folded["newest_at"], False
+    def restore(self, encoded: Mapping[str, Any]) -> None:
+        """Restore the state that `encoded` returned in another process. A replaced log is read from its beginning."""
+        self._identity = tuple(encoded["identity"])
+        self._position, self._last_path = encoded["position"], encoded["last_path"]
+        self._rows, self._rows_known = encoded["rows"] or 0, encoded["rows"] is not None
+        self.newest_at, self._sure = encoded["newest_at"], False
 
     def _take_history(self) -> bool:
         try:

@@ -33,7 +33,7 @@ FOLDED_PENDING = 1_000
 class SourceLags:
     """Measures in every round how far statements are behind their sources. Reads only the new parts of logs.
 
-    Pending files are kept in memory. Of consumed files, only a position and totals are kept, which `folded` saves for
+    Pending files are kept in memory. Of consumed files, only a position and totals are kept, which `encoded` saves for
     the next process.
     """
 
@@ -72,45 +72,45 @@ class SourceLags:
             except SourceGone:
                 return None
 
-    def folded(self) -> dict[str, str]:
-        """Return positions and totals of sources and backlogs as JSON by key, to be restored by `unfold`."""
+    def encoded(self) -> dict[str, str]:
+        """Return positions and totals of sources and backlogs as JSON by key, to be restored by `restore`."""
         with self._lock:
-            sources = {key: folded for key, source in self._sources.items() if (folded := source.folded())}
+            sources = {key: encoded for key, source in self._sources.items() if (encoded := source.encoded())}
             readings = {
-                key: (reading.source, folded)
+                key: (reading.source, encoded)
                 for key, reading in self._readings.items()
-                if (reading.source.folder, reading.source.format) in sources and (folded := reading.folded())
+                if (reading.source.folder, reading.source.format) in sources and (encoded := reading.encoded())
             }
             return {
-                f"source {format.name} {folder}": json.dumps(folded) for (folder, format), folded in sources.items()
+                f"source {format.name} {folder}": json.dumps(encoded) for (folder, format), encoded in sources.items()
             } | {
                 f"reading {ordinal} {checkpoint}": json.dumps(
-                    {"folder": source.folder, "format": source.format.name, **folded}
+                    {"folder": source.folder, "format": source.format.name, **encoded}
                 )
-                for (checkpoint, ordinal), (source, folded) in readings.items()
+                for (checkpoint, ordinal), (source, encoded) in readings.items()
             }
 
-    def unfold(self, folded: Mapping[str, str]) -> None:
-        """Restore the result of `folded` in a new process.
+    def restore(self, encoded: Mapping[str, str]) -> None:
+        """Restore the result of `encoded` in a new process.
 
         Unreadable entries, such as those of another version of Headgate, are ignored, and their sources are measured
         from the beginning.
         """
         with self._lock:
-            for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
+            for key, body in sorted(encoded.items(), reverse=True):  # Sources before readings.
                 with suppress(ValueError, KeyError, TypeError):
                     kind, name, place = key.split(" ", 2)
-                    self._unfold(kind, name, place, json.loads(body))
+                    self._restore(kind, name, place, json.loads(body))
 
-    def _unfold(self, kind: str, name: str, place: str, values: dict[str, Any]) -> None:
+    def _restore(self, kind: str, name: str, place: str, values: dict[str, Any]) -> None:
         if kind == "source":
             source = FileSource(place, TABLE_FORMATS[name], self._counter)
-            source.unfold(values)
+            source.restore(values)
             self._sources[place, source.format] = source
             self._refreshed[place, source.format] = time.monotonic() - self._refresh_s
         elif found := self._sources.get((values["folder"], TABLE_FORMATS[values["format"]])):
             reading = SourceBacklog(f"{place}/sources/{name}", found)
-            reading.unfold(values)
+            reading.restore(values)
             self._readings[place, int(name)] = reading
             self._measured[place, int(name)] = time.monotonic()
 
@@ -235,7 +235,7 @@ class SourceBacklog:
         """Remove a deleted file, which can no longer be read."""
         self.pending.pop(path, None)
 
-    def folded(self) -> dict[str, Any] | None:
+    def encoded(self) -> dict[str, Any] | None:
         """Return the position and the pending files as JSON; None if they are uncertain or too many to save."""
         settled = self._generation == self.source.generation and not self.replaced and not self._early
         if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
@@ -243,12 +243,12 @@ class SourceBacklog:
         pending = [(file.path, file.size, file.at) for file in self.pending.values()]
         return {"identity": self._identity, "upto": self._upto, "pending": pending}
 
-    def unfold(self, folded: Mapping[str, Any]) -> None:
-        """Restore the result of `folded`. The source must have been restored before."""
+    def restore(self, encoded: Mapping[str, Any]) -> None:
+        """Restore the result of `encoded`. The source must have been restored before."""
         self.source.listen(self)
         self._generation = self.source.generation
-        self._identity, self._upto = tuple(folded["identity"]), folded["upto"]
-        self.pending = {path: SourceFile(path, size, at) for path, size, at in folded["pending"]}
+        self._identity, self._upto = tuple(encoded["identity"]), encoded["upto"]
+        self.pending = {path: SourceFile(path, size, at) for path, size, at in encoded["pending"]}
 
     def _begin(self, upto: int) -> None:
         files = self.source.subscribe(self)

@@ -176,10 +176,10 @@ class ModelledFiles:
     def rows(self, folder: str, format: str) -> int | None:
         return None
 
-    def folded_lag(self) -> Mapping[str, str]:
+    def encoded_lag(self) -> Mapping[str, str]:
         return {}
 
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+    def restore_lag(self, encoded: Mapping[str, str]) -> None:
         return
 
     def is_there(self, folder: str) -> bool:

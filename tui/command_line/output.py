@@ -40,7 +40,7 @@ class CommandOutput:
         self.clear()
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
-            lines = list(chain.from_iterable(_folded(line, shutil.get_terminal_size().columns) for line in lines))
+            lines = list(chain.from_iterable(_wrapped(line, shutil.get_terminal_size().columns) for line in lines))
         # A full disk or a closed pipe behind stderr must not prevent an act.
         with suppress(OSError):
             print("\n".join(lines), file=sys.stderr, flush=True)
@@ -48,13 +48,13 @@ class CommandOutput:
     def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
         """Print lines on stdout. Line breaks within a line are escaped.
 
-        With `hang`, a terminal gets long lines folded between words, with continuation lines indented by `hang` spaces.
+        With `hang`, a terminal wraps long lines between words. Continuation lines are indented by `hang` spaces.
         """
         self.clear()
         width = stdout_width() if hang is not None else None
         with _stdout_errors_translated():
             for line in map(escape_control_characters, lines):
-                for part in [line] if width is None else _folded(line, width, hang):
+                for part in [line] if width is None else _wrapped(line, width, hang):
                     print(part)
             sys.stdout.flush()
 
@@ -121,7 +121,7 @@ def stdout_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _folded(line: str, width: int, hang: int | None = None) -> list[str]:
+def _wrapped(line: str, width: int, hang: int | None = None) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2 if hang is None else hang)

@@ -17,7 +17,7 @@ from tui.command_line.arguments import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME, CommandSpec, SubcommandSpec
 
 COLUMNS = 80
-"""Maximum line length of help. On a narrower terminal, lines are folded between words where possible."""
+"""Maximum line length of help. On a narrower terminal, lines are wrapped between words where possible."""
 
 ALONE = ""
 """Key of the parser for a command without a subcommand. A user cannot type it as a subcommand."""

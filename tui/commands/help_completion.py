@@ -68,10 +68,10 @@ def manual(context: CommandContext) -> int:
     topic = " ".join(context.args.topic)
     topics = help_topics()
     if not topic:
-        context.voice.print([*overview().split("\n"), *_folded(f"topics: {', '.join(topics) or 'none'}")])
+        context.voice.print([*overview().split("\n"), *_wrapped(f"topics: {', '.join(topics) or 'none'}")])
         return 0
     if topic in topics:
-        context.voice.print(_folded(help_topic(topic)))
+        context.voice.print(_wrapped(help_topic(topic)))
         return 0
     names = [
         name for spec in COMMAND_SPECS for name in (spec.name, *(f"{spec.name} {o.name}" for o in spec.subcommands))
@@ -83,7 +83,7 @@ def manual(context: CommandContext) -> int:
     raise UsageError(f"there is no topic {topic!r}", remedy=remedy)
 
 
-def _folded(page: str) -> Iterator[str]:
+def _wrapped(page: str) -> Iterator[str]:
     for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
         if number:
             yield ""

@@ -11,7 +11,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold_all
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, wrap_lines
 from tui.widgets.textual_strips import StripPainter
 
 
@@ -54,7 +54,7 @@ class GrowingLines(FixedLines):
 
 
 class ScrollingLines(FixedLines):
-    """A scrolling widget that folds long lines to its width, so that nothing is cut off."""
+    """A scrolling widget that wraps long lines to its width, so that nothing is cut off."""
 
     def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -63,7 +63,7 @@ class ScrollingLines(FixedLines):
     def show(self, lines: Sequence[Line]) -> None:
         old_top = self.top
         old = self.seen_lines()
-        self.lines = fold_all(lines, self.size.width) if self.size.width else tuple(lines)
+        self.lines = wrap_lines(lines, self.size.width) if self.size.width else tuple(lines)
         self.top = min(self.top, self._last_top())
         if old_top != self.top:
             self.refresh()

@@ -133,7 +133,7 @@ class FromSources:
             return relation
         delay: WatermarkClause = mark.watermark
         tree, name = parse_expression(tokens_of(open_sql(delay.text, "")))
-        fold_names(tree)
+        lower_case_names(tree)
         self._set_offsets(tree, mark.end)
         place = ResolutionScope((side_of("", relation),), "WATERMARK", ctes)
         item = self.walk.item(tree, place)
@@ -211,7 +211,7 @@ class FromSources:
         return relation
 
 
-def fold_names(tree: Any) -> None:
+def lower_case_names(tree: Any) -> None:
     """Convert all names in a tree to lower case, and keep each source's written alias for display."""
     for node in tree.walk():
         node.comments = None

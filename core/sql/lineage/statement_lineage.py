@@ -16,7 +16,14 @@ from core.sql.lineage.column_resolution import (
     ColumnsOf,
     ResolutionScope,
 )
-from core.sql.lineage.from_sources import Ctes, FromSources, Sides, add_explode_decision, add_row_decision, fold_names
+from core.sql.lineage.from_sources import (
+    Ctes,
+    FromSources,
+    Sides,
+    add_explode_decision,
+    add_row_decision,
+    lower_case_names,
+)
 from core.sql.lineage.generators_and_pivots import generated_relation, is_generator
 from core.sql.lineage.model import (
     ColumnOrigin,
@@ -61,7 +68,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
         source = open_sql(parsed.select, "")
         marks = extract_stream_clauses(tokens_of(source))
         query = parse_query(marks.tokens, source.text, bare_calls=False)
-        fold_names(query)
+        lower_case_names(query)
         resolve_table_names(query, marks)
         changes = frozenset(read.start for read in parsed.reads if read.takes_changes)
         reading = _StatementTracer(columns_of, parsed.select, stateful=parsed.stateful, changes=changes)

@@ -80,8 +80,8 @@ def normalise(tree: Any) -> Any:
         kind = node.__class__
         if kind is exp.Select:
             queries += 1
-        elif (fold := _FOLDS.get(kind)) is not None:
-            fold(node)
+        elif (normaliser := _NORMALISERS.get(kind)) is not None:
+            normaliser(node)
     if queries > 1:
         inline_query_names(tree)
     for node in reversed(list(tree.walk())):
@@ -112,22 +112,22 @@ def is_plain(name: str) -> bool:
     return _PLAIN.match(name) is not None and name not in _RESERVED
 
 
-def _fold_function(call: Any) -> None:
+def _normalise_function(call: Any) -> None:
     if isinstance(call.this, str):
         call.set("this", plain_function_name(call.this))
 
 
-def _fold_argument(named: Any) -> None:
+def _normalise_argument(named: Any) -> None:
     if isinstance(named.this, exp.Var):
         named.this.set("this", named.this.name.lower())
 
 
-def _fold_frame(window: Any) -> None:
+def _normalise_frame(window: Any) -> None:
     if window.args.get("kind"):
         window.set("kind", str(window.args["kind"]).upper())
 
 
-def _fold(name: Any) -> None:
+def _normalise_name(name: Any) -> None:
     written, quoted = str(name.this), bool(name.args.get("quoted"))
     text = written.lower()
     if text != written:
@@ -259,11 +259,11 @@ def _as_it_is(node: Any) -> None:
     """Leave ESCAPE unchanged: `a LIKE b ESCAPE c` cannot be parsed with brackets around the LIKE."""
 
 
-_FOLDS: dict[type, Callable[[Any], None]] = {
-    exp.Identifier: _fold,
-    exp.Anonymous: _fold_function,
-    exp.Kwarg: _fold_argument,
-    exp.WindowSpec: _fold_frame,
+_NORMALISERS: dict[type, Callable[[Any], None]] = {
+    exp.Identifier: _normalise_name,
+    exp.Anonymous: _normalise_function,
+    exp.Kwarg: _normalise_argument,
+    exp.WindowSpec: _normalise_frame,
 }
 _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Paren, _opened),

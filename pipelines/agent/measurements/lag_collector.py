@@ -32,7 +32,7 @@ EVERY_S = 5.0
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
 """Environment variable that overrides the interval, in seconds; drills set it because they wait for many gates."""
 
-FOLD_S = 300.0
+SAVE_LAG_S = 300.0
 """Seconds between two saves of log positions; after a restart, logs are read again from the last saved position."""
 
 KEPT = 180
@@ -84,8 +84,8 @@ class LagCollector:
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
         self._transitions = ObjectiveTransitions(agent)
-        self._agent.files.unfold_lag(agent.ledger.folded_lag())
-        self._folded_at = agent.monotonic()
+        self._agent.files.restore_lag(agent.ledger.encoded_lag())
+        self._saved_at = agent.monotonic()
         self._unmeasured: set[str] = set()
         """Statements that could not be measured in the last round, so that each failure is logged once."""
 
@@ -117,9 +117,9 @@ class LagCollector:
         self._forget(by_version)
         self._agent.ledger.put_measurements(measurements)
         self._agent.ledger.add_samples(samples)
-        if self._agent.monotonic() - self._folded_at >= FOLD_S:
-            self._folded_at = self._agent.monotonic()
-            self._agent.ledger.put_folded_lag(self._agent.files.folded_lag())
+        if self._agent.monotonic() - self._saved_at >= SAVE_LAG_S:
+            self._saved_at = self._agent.monotonic()
+            self._agent.ledger.put_encoded_lag(self._agent.files.encoded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
         history = self._history[key] = MeasurementHistory()

@@ -579,10 +579,10 @@ class ScriptedFiles:
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
         return self.emitted.get(Path(folder).name)
 
-    def folded_lag(self) -> Mapping[str, str]:
+    def encoded_lag(self) -> Mapping[str, str]:
         return {}
 
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+    def restore_lag(self, encoded: Mapping[str, str]) -> None:
         return
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:

@@ -62,13 +62,13 @@ def test_a_compacted_log_is_read_from_its_end(history: History) -> None:
 def test_a_new_agent_continues_from_the_stored_totals_and_reads_only_new_files(history: History) -> None:
     before = lags_of_agent()
     look(before, history)
-    folded = before.folded()
+    encoded = before.encoded()
     for _ in range(25):
         history.grow()
     expected = look(before, history)
     spoil_the_beginning(history)
     after = lags_of_agent()
-    after.unfold(folded)
+    after.restore(encoded)
     found = look(after, history)
     assert (found.files, found.rows, found.bytes, found.exact) == (PENDING, PENDING * ROWS, expected.bytes, True)
     assert (found.produced_rows, found.consumed_rows) == (history.written * ROWS, history.consumed * ROWS)
@@ -78,12 +78,12 @@ def test_a_new_agent_continues_from_the_stored_totals_and_reads_only_new_files(h
 def test_stored_totals_of_another_log_are_not_used(history: History, tmp_path: Path) -> None:
     before = lags_of_agent()
     look(before, history)
-    folded = before.folded()
+    encoded = before.encoded()
     history.table.rename(tmp_path / "old table")
     history.checkpoint.rename(tmp_path / "old checkpoint")
     anew = History(tmp_path, 50)
     after = lags_of_agent()
-    after.unfold(folded)
+    after.restore(encoded)
     found = look(after, anew)
     assert (found.files, found.produced_rows) == (PENDING, 50 * ROWS)
 
@@ -105,7 +105,7 @@ def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
     """As when the inode number of a folder is reused."""
     before = lags_of_agent()
     look(before, history)
-    folded = before.folded()
+    encoded = before.encoded()
     other = History(tmp_path / "other", FILES + more)
     for mine, its in ((history.log, other.log), (history.read, other.read)):
         for file in mine.iterdir():
@@ -114,7 +114,7 @@ def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
             file.rename(mine / file.name)
     history.written, history.consumed = other.written, other.consumed
     after = lags_of_agent()
-    after.unfold(folded)
+    after.restore(encoded)
     found = look(after, history)
     assert (found.files, found.produced_rows) == (PENDING, (FILES + more) * ROWS)
     assert next(iter(after._readings.values())).pending.keys() == {
@@ -125,5 +125,5 @@ def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
 
 def test_totals_stored_by_another_version_of_the_agent_are_ignored(history: History) -> None:
     lags = lags_of_agent()
-    lags.unfold({"source parquet /gone": "{}", "source of what": "no json", "source delta2 /x": "{}", "reading": ""})
+    lags.restore({"source parquet /gone": "{}", "source of what": "no json", "source delta2 /x": "{}", "reading": ""})
     assert look(lags, history).files == PENDING

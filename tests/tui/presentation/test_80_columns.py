@@ -22,7 +22,7 @@ from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
 from tui.presentation.screen_content.plan_review import heading, rest
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, message_lines
-from tui.presentation.styling.styled_text import Line, Tone, fold, fold_all, line, line_width, plain
+from tui.presentation.styling.styled_text import Line, Tone, line, line_width, plain, wrap_line, wrap_lines
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.services.help_topics import help_topic, help_topics
@@ -37,12 +37,12 @@ def words(lines: tuple[Line, ...]) -> str:
 
 def test_a_wrapped_line_keeps_every_word_its_tones_and_its_indent() -> None:
     content = line("   LEFT BEHIND  ", ("crm_orders stays on order_items__v1 ", Tone.BAD), "x" * 50)
-    rows = fold(content, 30)
+    rows = wrap_line(content, 30)
     assert all(line_width(row) <= 30 for row in rows)
     assert "".join(plain(row) for row in rows).replace(" ", "") == plain(content).replace(" ", "")
     assert all(plain(row).startswith("   ") for row in rows)
     assert any(span.tone is Tone.BAD for span in rows[0])
-    assert fold(line("short"), 30) == (line("short"),)
+    assert wrap_line(line("short"), 30) == (line("short"),)
 
 
 def test_a_message_takes_the_lines_it_needs_and_at_most_four() -> None:
@@ -134,7 +134,7 @@ def test_checks_steps_and_headings_of_a_plan_and_a_run_are_complete() -> None:
     plan = replace(sample_plan(protected=True), guards=(check,))
     row = PlanRow(plan.hash, "", "somebody", NOW - 60, NOW - 5, "refused")
     assert "the plan is refused" in words(heading(plan, row, "PROD protected", NOW, 80))
-    assert check.summary in words(fold_all(rest(plan, 80, UNICODE), 80))
+    assert check.summary in words(wrap_lines(rest(plan, 80, UNICODE), 80))
     run = replace(sample_run(NOW), state="failed", actor="somebody.else")
     top = runs.heading(run, "PROD protected", NOW, 80, UNICODE, planned=plan.steps)
     assert all(line_width(one) <= 80 for one in top)

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.text.wording import counted
-from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, line, line_width, right, shorten, width_of
+from tui.presentation.styling.styled_text import (
+    Line,
+    Span,
+    Tone,
+    fit,
+    line,
+    line_width,
+    right,
+    shorten,
+    width_of,
+    wrap_line,
+)
 from tui.presentation.styling.theme import Glyphs
 
 TITLE_WIDTH = 72
@@ -28,7 +39,7 @@ class ConfirmationDialog:
 
     title: str
     body: tuple[Line, ...]
-    """Lines of any length; they are folded to the width of the box."""
+    """Lines of any length; they are wrapped to the width of the box."""
     expected: str
     verb: str
     """The verb of the action, as `stop` in `type yes and Enter to stop`."""
@@ -97,10 +108,10 @@ def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, .
             (flat * (width - 3 - width_of(title)) + top_right, Tone.DIM),
         ),
     ]
-    body = [row for content in question.body for row in fold(content, inner)]
+    body = [row for content in question.body for row in wrap_line(content, inner)]
     body.extend(_field(state, inner, glyphs))
     if state.note:
-        body.extend(fold(line((state.note, Tone.CHANGING)), inner))
+        body.extend(wrap_line(line((state.note, Tone.CHANGING)), inner))
     for content in body:
         rows.append((Span(side + " ", Tone.DIM), *fit(content, inner), Span(" " + side, Tone.DIM)))
     rows.append(line((bottom_left + flat * (width - 2) + bottom_right, Tone.DIM)))
@@ -120,12 +131,12 @@ def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
         before: tuple[Line, ...] = ()
         start = line(prompt)
     else:
-        before, start = fold(line(prompt.rstrip()), inner), ()
+        before, start = wrap_line(line(prompt.rstrip()), inner), ()
     field = (*start, *line((state.typed[-room:], Tone.FIELD), (glyphs.cursor, Tone.KEY)))
     space = inner - line_width(field) - width_of(safe)
     if space > 0 and room - width_of(safe) >= TYPED_BESIDE:
         return (*before, (*field, Span(" " * space), Span(safe, Tone.DIM)))
-    return (*before, field, *fold(line((right(safe, inner), Tone.DIM)), inner))
+    return (*before, field, *wrap_line(line((right(safe, inner), Tone.DIM)), inner))
 
 
 @dataclass(frozen=True, slots=True)

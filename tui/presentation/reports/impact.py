@@ -54,7 +54,7 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
     if command and not answer.refused:
         written.append(f"  {command}")
     for refusal in answer.refusals:
-        written += _folded(f"refused: {refusal.summary}; {refusal.remedy}", width, "  ")
+        written += _wrapped(f"refused: {refusal.summary}; {refusal.remedy}", width, "  ")
     written += _readers(answer.reached, width)
     for outside in answer.outside:
         after = f"{outside.before} becomes {outside.after}" if outside.after else f"{outside.before} is dropped"
@@ -154,7 +154,7 @@ def _readers(reached: "Iterable[ReachedTable]", width: int) -> list[str]:
     for row in rows:
         written.append(_laid(row, kept, widths).rstrip())
         if row is not HEAD:
-            written += _folded(row[-1], width, "      ")
+            written += _wrapped(row[-1], width, "      ")
     return written
 
 
@@ -185,5 +185,5 @@ def _cells(one: "ReachedTable") -> tuple[str, ...]:
     )
 
 
-def _folded(text: str, width: int, indent: str) -> list[str]:
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(text, max(width, 40), initial_indent=indent, subsequent_indent=indent)

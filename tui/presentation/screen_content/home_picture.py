@@ -30,7 +30,7 @@ from tui.presentation.screen_content.statement_rows import (
     statement_row,
     tree_row,
 )
-from tui.presentation.styling.styled_text import EMPTY, Line, fit, fold_all, line
+from tui.presentation.styling.styled_text import EMPTY, Line, fit, line, wrap_lines
 from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import Glyphs
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
@@ -107,13 +107,13 @@ def _wide(entries: Sequence[TreeRow], view: LedgerView, look: RowContext, width:
     listed = [header(columns, middle), *(statement_row(one, columns, middle, look) for one in names)]
     upper = body - LOWER
     first = entries[0] if entries else None
-    inspector = fold_all(inspector_lines(first, None, view, look, width=INSPECTOR, height=upper), INSPECTOR)
+    inspector = wrap_lines(inspector_lines(first, None, view, look, width=INSPECTOR, height=upper), INSPECTOR)
     rows = [
         (*fit(_at(tree, y), TREE), *fit(_at(listed, y), middle), *fit(_at(inspector, y), INSPECTOR))
         for y in range(upper)
     ]
-    commands = fold_all(event_lines(view, look, width - INSPECTOR), width - INSPECTOR)
-    changes = fold_all(changes_lines(view, look, INSPECTOR), INSPECTOR)
+    commands = wrap_lines(event_lines(view, look, width - INSPECTOR), width - INSPECTOR)
+    changes = wrap_lines(changes_lines(view, look, INSPECTOR), INSPECTOR)
     rows.extend((*fit(_at(commands, y), width - INSPECTOR), *fit(_at(changes, y), INSPECTOR)) for y in range(LOWER))
     return tuple(rows)
 

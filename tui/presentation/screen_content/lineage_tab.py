@@ -38,7 +38,7 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
     decided = [
         row
         for each in row_conditions(facts.up)
-        for row in _folded("   " + left(each.table, 24), f"{each.clause} {each.expression}", Tone.PLAIN, width)
+        for row in _wrapped("   " + left(each.table, 24), f"{each.clause} {each.expression}", Tone.PLAIN, width)
     ]
     gaps = dict.fromkeys(gap_line(gap) for found in (facts.up, facts.down) for gap in found.gaps)
     return (
@@ -86,10 +86,10 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
     text = "shown above" if branch.kind is BranchKind.AGAIN else text
     if width >= _NARROW:
         text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text if text != branch.place else ''}".rstrip()
-    return _folded(left(_name(branch), room), text, Tone.DIM if branch.kind is BranchKind.STEP else Tone.PLAIN, width)
+    return _wrapped(left(_name(branch), room), text, Tone.DIM if branch.kind is BranchKind.STEP else Tone.PLAIN, width)
 
 
-def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
+def _wrapped(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
     if width_of(start) + 1 + width_of(text) <= width:
         return (line((start, tone), (f" {text}", Tone.DIM)),)
     return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))

@@ -32,7 +32,7 @@ from core.text.wording import counted
 from state.plans import approvals_of_others
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, fold, left, line, wrap
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, difference, left, line, wrap, wrap_line
 from tui.presentation.styling.theme import Glyphs
 from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
 
@@ -94,7 +94,7 @@ def heading(
         ("   single use, ", Tone.DIM),
         (str(status or f"expires {moment(row.expires_at, now)}"), Tone.BAD if status else Tone.DIM),
     )
-    return (*fold(first, width), *fold(second, width))
+    return (*wrap_line(first, width), *wrap_line(second, width))
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:

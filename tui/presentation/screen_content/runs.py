@@ -16,7 +16,7 @@ from state.row_types import PlanRow
 from tui.presentation.screen_content.changes import rule
 from tui.presentation.screen_content.releases import gate_words, time_left_words
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, line, shorten, wrap
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, line, shorten, wrap, wrap_line
 from tui.presentation.styling.table_layout import TableColumn, table_row, widths
 from tui.presentation.styling.theme import STEP_TONES, Glyphs, bar
 from tui.presentation.styling.value_formatting import long_duration, moment, took
@@ -33,7 +33,7 @@ def heading(
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
     second = line((f" {bar(done, room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM))
-    return (*fold(run_summary(run, environment, now, planned=planned), width), *fold(second, width))
+    return (*wrap_line(run_summary(run, environment, now, planned=planned), width), *wrap_line(second, width))
 
 
 def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:

@@ -14,7 +14,7 @@ from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_rows import RowContext, age_words
-from tui.presentation.styling.styled_text import Line, Span, Tone, fold, left, width_of, wrap
+from tui.presentation.styling.styled_text import Line, Span, Tone, left, width_of, wrap, wrap_line
 from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, sparkline
 from tui.presentation.styling.value_formatting import (
     batch_took,
@@ -83,7 +83,7 @@ def _rows(fact: SheetFact, look: RowContext, width: int) -> Iterator[Line]:
         if row:
             yield tuple(row)
         torn = any(width_of(word) > width for word in part.text.split())
-        *whole, last = fold((part,), width) if torn else wrap(part.text, width, part.tone)
+        *whole, last = wrap_line((part,), width) if torn else wrap(part.text, width, part.tone)
         yield from whole
         row = list(last) if whole else [part]
     if row:

@@ -225,7 +225,7 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
     return tuple(lines)
 
 
-def fold(content: Line, width: int) -> tuple[Line, ...]:
+def wrap_line(content: Line, width: int) -> tuple[Line, ...]:
     """Break a line at spaces into lines of at most `width` cells, keeping tones; continuation lines are indented.
 
     A word that is longer than a line is broken.
@@ -252,9 +252,9 @@ def fold(content: Line, width: int) -> tuple[Line, ...]:
     return tuple(tuple(row) for row in rows if plain(tuple(row)).strip())
 
 
-def fold_all(lines: Iterable[Line], width: int) -> tuple[Line, ...]:
-    """Fold every line to at most `width` cells."""
-    return tuple(row for content in lines for row in fold(content, width))
+def wrap_lines(lines: Iterable[Line], width: int) -> tuple[Line, ...]:
+    """Wrap every line to at most `width` cells."""
+    return tuple(row for content in lines for row in wrap_line(content, width))
 
 
 _WORDS = re.compile(

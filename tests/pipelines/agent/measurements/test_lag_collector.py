@@ -31,13 +31,13 @@ class Files:
     def rows(self, folder: str, format: str) -> int | None:
         return None
 
-    folded: Mapping[str, str] = field(default_factory=dict)
+    encoded: Mapping[str, str] = field(default_factory=dict)
 
-    def folded_lag(self) -> Mapping[str, str]:
+    def encoded_lag(self) -> Mapping[str, str]:
         return {"source parquet /a": f"after look {self.looks}"}
 
-    def unfold_lag(self, folded: Mapping[str, str]) -> None:
-        self.folded = folded
+    def restore_lag(self, encoded: Mapping[str, str]) -> None:
+        self.encoded = encoded
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         n = next(self.looks)
@@ -166,13 +166,13 @@ def test_a_first_batch_has_no_rate_and_its_time_is_not_usual(measured: AgentCont
     assert usual_batch_s(measured.ledger.samples(A, 1)) is None
 
 
-def test_a_new_agent_is_given_what_the_one_before_has_folded_every_five_minutes(measured: AgentContext) -> None:
+def test_a_new_agent_is_given_what_the_one_before_has_saved_every_five_minutes(measured: AgentContext) -> None:
     measured.monotonic = partial(next, count(0.0, 100.0))
     rounds(measured, LagCollector(measured), 2)
-    assert measured.ledger.folded_lag() == {}
+    assert measured.ledger.encoded_lag() == {}
     rounds(measured, LagCollector(measured), 4)
     LagCollector(measured)
-    assert measured.files.folded == measured.ledger.folded_lag() != {}  # type: ignore[attr-defined]  # A double's.
+    assert measured.files.encoded == measured.ledger.encoded_lag() != {}  # type: ignore[attr-defined]  # A double's.
 
 
 @pytest.mark.parametrize(("running_s", "word"), [(20.0, False), (3_000.0, True)])

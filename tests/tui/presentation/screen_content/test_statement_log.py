@@ -1,7 +1,7 @@
 """The log of one statement: complete records, and only its own."""
 
 from tui.presentation.screen_content.statement_detail import MOST_CHARACTERS, MOST_LINES, lines_about, log_lines
-from tui.presentation.styling.styled_text import fold_all, line_width, plain
+from tui.presentation.styling.styled_text import line_width, plain, wrap_lines
 
 LOG = """\
 2026-11-21T14:00:00.000Z INFO Other: tills@v1 moved
@@ -58,6 +58,6 @@ def test_secrets_are_masked_in_messages_and_causes() -> None:
 
 
 def test_no_line_of_a_log_is_wider_than_its_pane_or_moves_the_cursor() -> None:
-    rows = fold_all(log_lines(["\tat a.b(" + "x" * 300 + ")", "\x1b[31mred\x07"]), 80)
+    rows = wrap_lines(log_lines(["\tat a.b(" + "x" * 300 + ")", "\x1b[31mred\x07"]), 80)
     assert all(line_width(row) <= 80 and plain(row).isprintable() for row in rows)
     assert "".join(plain(row).strip() for row in rows).count("x") == 300
