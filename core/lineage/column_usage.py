@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Return the lines where a reader refers to a parent's column, as in `dml.x.sql:3,7`; empty if there are none.
+    """Return the lines of `reader`'s SQL file that refer to a column of `parent`, as in `dml.x.sql:3,7`.
 
-    `tables` are all tables of the project. The column may have been removed from the parent's DDL.
+    Empty if there are none. `tables` are all tables of the project. The column may have been removed from the parent's
+    DDL.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -37,7 +38,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 def reads_column(
     statement: ParsedStatement, parent: TableName, column: str, columns: Mapping[TableName, tuple[Column, ...]]
 ) -> bool:
-    """True if a statement may read a parent's column.
+    """True if a statement may read `column` of the table `parent`.
 
     `columns` maps each table that the statement reads to its declared columns.
     """
@@ -51,7 +52,7 @@ def reads_column(
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Return the lines where a reader refers to any of `columns` of a parent, as in `dml.x.sql:3,7`.
+    """Return the lines of `reader`'s SQL file that refer to any of `columns` of `parent`, as in `dml.x.sql:3,7`.
 
     Empty if there are none. `found` is the lineage of the reader's statement.
     """
@@ -93,7 +94,10 @@ class ColumnUse:
 
 
 def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mapping[TableName, ColumnUse]:
-    """Return all uses of a declared column in downstream tables, at any depth, by table."""
+    """Return the use of a declared column by each downstream table, at any depth.
+
+    Tables that do not use the column are omitted.
+    """
     lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
     places: dict[TableName, dict[TableName, str]] = {}
     waiting = [at.table]
@@ -118,9 +122,9 @@ def column_uses_downstream(tracer: "LineageTracer", at: "ColumnOrigin") -> Mappi
 
 
 def column_uses_of_readers(tracer: "LineageTracer", table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Return, for each column of a declared table, the lines in each reader's file that refer to the column.
+    """Return, for each column of `table`, the lines in each reader's SQL file that refer to the column.
 
-    A reader that does not refer to a column has no entry for that column.
+    Readers that do not refer to a column are omitted.
     """
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}

@@ -211,7 +211,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: ExpectedDifferences) -> None:
-        """Add the expected differences that an input's expected differences cause in the output."""
+        """Add the differences in the output that the expected differences of an input cause."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -244,7 +244,7 @@ class _Reached:
         self.volatile.add(column.lower())
 
     def through(self, column: str, why: str) -> None:
-        """Add the effects of an edited column of a CTE or subquery on the output."""
+        """Add the effects on the output of an edit to a column of a CTE or subquery."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:

@@ -143,7 +143,7 @@ def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) 
 
 
 def figures(results: Iterable[CheckResult]) -> str:
-    """Return the row counts as an introduction to other findings; empty if the row counts are equal."""
+    """Return the row counts of both versions, as the opening words of a summary; empty if they are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 

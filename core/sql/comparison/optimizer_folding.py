@@ -48,7 +48,7 @@ def output_is_whole(node: Any) -> bool:
 
 
 def condition_is_whole(node: Any) -> bool:
-    """True if Spark certainly evaluates all aggregates and columns in a condition, because it folds no part of it."""
+    """True if Spark certainly evaluates every aggregate and column in a condition, because it folds no part."""
     return _condition(list(_terms(node)))
 
 

@@ -1,4 +1,4 @@
-"""Makes canonical queries equal that differ only in the qualifiers of their columns.
+"""Qualifies the columns in canonical SQL, so that queries that differ only in qualifiers become equal.
 
 A column is left as written if its table is uncertain, for example because a table's columns are unknown.
 """

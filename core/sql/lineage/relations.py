@@ -62,7 +62,7 @@ class Relation:
     deciding: dict[RowDecision, None] = field(default_factory=dict)
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
-    """The tables whose rows the relation consists of."""
+    """The tables from whose rows the relation is made."""
     missing: str = ""
     """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
@@ -98,7 +98,7 @@ class JoinSide:
         return {each: None for relation in self.relations.values() for each in relation.deciding}
 
     def tables(self) -> dict[TableName, None]:
-        """Return the tables whose rows the joined sources consist of."""
+        """Return the tables from whose rows the joined sources are made."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
     def bare(self, name: str) -> list[tuple[str, RelationColumn]]:

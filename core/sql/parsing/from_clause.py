@@ -82,7 +82,7 @@ def is_group(source: Any) -> bool:
 
 
 def sources_in(tree: Any) -> list[Any]:
-    """Return all sources below a node, at any depth."""
+    """Return all sources of FROM clauses below a node, at any depth."""
     return list(tree.find_all(*_SOURCES))
 
 
