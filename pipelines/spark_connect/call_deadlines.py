@@ -1,6 +1,6 @@
 """Calls in daemon threads, with deadlines or in parallel.
 
-A call to a dead server may never return; its caller still returns at the deadline. While a pool does not answer, it
+A call to a dead server may never return, but its caller still returns at the deadline. While a pool does not answer, it
 receives at most one probe at a time.
 """
 
@@ -55,14 +55,14 @@ def remaining() -> float | None:
 
 
 def is_given_up() -> bool:
-    """True if the caller of this thread's call has stopped waiting; the thread must then send nothing more."""
+    """True if the caller no longer waits for this thread's call. The thread must then send nothing more."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
 
 @contextmanager
 def lingering(seconds: float) -> Iterator[None]:
-    """Within the block, extend the deadline of this thread's calls by `seconds` beyond the caller's.
+    """Extend the deadline of calls within the block by `seconds` beyond the caller's deadline.
 
     The caller gets no result after its own deadline, but the block can still record what its call has changed. Check
     `is_given_up` before sending anything new.
@@ -85,7 +85,7 @@ class MissedDeadline(PoolUnreachable):
 
 
 class CircuitState(StrEnum):
-    """Whether a circuit breaker lets calls through."""
+    """State of a circuit breaker, which determines whether calls are let through."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -128,7 +128,7 @@ class CircuitBreaker:
             raise
 
     def close(self) -> None:
-        """Stop probing for good; for a pool that is no longer used."""
+        """Stop probing a pool that is no longer used."""
         self._over.set()
 
     def _open(self) -> None:

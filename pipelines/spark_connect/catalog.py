@@ -109,10 +109,11 @@ class SparkTables:
             rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
-        """Create all missing tables that need no comparison with the catalog, in one request; return their names.
+        """Create the missing tables that need no comparison with the catalog, and return their names.
 
-        On a server that has just started, a quarter of the time is overhead per statement, which a script incurs only
-        once (Spark 4.2.0). Raises EngineRefused at the first table that Spark refuses.
+        All are created in one request. On a server that has just started, a quarter of the time is overhead per
+        statement, which a script incurs only once (Spark 4.2.0). Raises EngineRefused at the first table that Spark
+        refuses.
         """
         return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
 
@@ -247,7 +248,7 @@ class SparkTables:
         return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
 
     def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view exists with exactly the SQL that would be created."""
+        """Return the pointers whose view already exists with exactly the SQL that CREATE VIEW would use."""
         with spark_errors():
             return standing_views(self._session.spark, pointers)
 
@@ -294,7 +295,7 @@ class SparkTables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a query like `read`, over temporary views of files that exist only during the query.
+        """Run a query like `read`, with temporary views over files. The views exist only during the query.
 
         With `tag`, `end_reads` can cancel the query.
         """
@@ -415,9 +416,9 @@ def view_of(pointer: Pointer) -> str:
 
 
 def standing_views(spark: SparkSession, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-    """Return the pointers whose view exists with exactly the SQL that would be created, in one request.
+    """Return the pointers whose view already exists with exactly the SQL that CREATE VIEW would use.
 
-    Spark 4.2.0 stores the SQL as written. It listed 100 views in 0.2 to 0.35 s on two busy cores.
+    Sends one request. Spark 4.2.0 stores the SQL as written. It listed 100 views in 0.2 to 0.35 s on two busy cores.
     """
     views = quoted_string_literal("|".join(sorted({view for view, _, _ in pointers})))
     rows = spark.sql(f"SHOW TABLE EXTENDED LIKE {views}").collect()

@@ -23,8 +23,7 @@ _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
-"""The whole message of a server with a stopped SparkContext, because it fails to format the actual error (Spark
-4.2.0)."""
+"""The only message of a server with a stopped SparkContext, which cannot format the actual error (Spark 4.2.0)."""
 NO_SPACE = "HEADGATE_NO_SPACE"
 """Error class of a failure caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
@@ -47,7 +46,8 @@ _BY_HAND = {
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION": "the log of its input was cleaned up before it was read{at}: rebuild",
 }
 """Explanations of why a Delta stream ended, by the prefix of Spark's error class (Delta 4.4.0). They replace Spark's
-own advice."""
+own advice.
+"""
 _ROWS_WITHOUT_PLACE = {
     POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
     "column _corrupt STRING",

@@ -97,7 +97,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record the latest batch of a table version. Batches missed since the last call count as equally long."""
+        """Record the latest batch of a table version. Batches missed since the last call count as long as this one."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:

@@ -49,7 +49,7 @@ _CONF: dict[str, str | int | bool] = {
 
 
 class ScratchDatabases:
-    """Scratch databases with a common name prefix. Those left behind by a killed agent are dropped first."""
+    """Scratch databases with a common name prefix. Databases left behind by a killed agent are dropped first."""
 
     def __init__(self, session: Session, prefix: str) -> None:
         self._session = session

@@ -26,7 +26,8 @@ STOP_S = 30.0
 
 LINGER_S = 60.0
 """Extra seconds for which a start waits for its answer after its caller's deadline. Without the answer, the SQL and
-checkpoint of the new query would be unknown."""
+checkpoint of the new query would be unknown.
+"""
 
 _SUSPENDED_S = 5.0
 """If two listings are more seconds apart than this, the pool or the agent is assumed to have been suspended."""
@@ -202,12 +203,12 @@ class SparkQueries:
         return ended
 
     def register_running(self, name: str, id: str, run_id: str) -> None:
-        """Register a query that an earlier agent started, so that its end is noticed and its reason reported."""
+        """Register a query that an earlier agent started, so that its end is noticed and reported with the reason."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
     def python_mismatch(self) -> Sentence | None:
-        """Explain why the pool's Python cannot run writers of keyed tables; None if it can. Only None is cached."""
+        """Explain why the pool's Python cannot run writers of keyed tables; None if it can, which is cached."""
         if not self._python_fits:
             why = find_python_mismatch(self._session)
             self._python_fits = not why

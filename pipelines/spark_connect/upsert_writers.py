@@ -214,7 +214,8 @@ _LOOKS_S = 0.05
 
 _THREAD = "SparkConnectExecuteThread_opId="
 """Name prefix of the thread that executes an operation (Spark 4.2.0). The thread that sends its results lives
-longer."""
+longer.
+"""
 
 
 class OpenBatches:

@@ -104,7 +104,7 @@ def seed(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return a source's files as Spark records them: those in its log up to batch `upto`, or all in its folder.
+    """Return a source's files as Spark records them: the files in its log up to batch `upto`, or all in its folder.
 
     Raises Refused if the log contains that batch only merged with later batches.
     """
@@ -120,7 +120,7 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Encode a path as a file URI like Hadoop, which keeps non-ASCII characters and those allowed in a Java URI."""
+    """Encode a path as a file URI like Hadoop, which leaves non-ASCII and URI-safe characters unescaped."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 

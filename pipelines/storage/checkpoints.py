@@ -59,7 +59,7 @@ OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
-    """A table's transaction log: the object that reads such logs, and the table's folder."""
+    """The folder of a table with a transaction log, and the object that reads such logs."""
 
     of: DeltaTables
     place: str

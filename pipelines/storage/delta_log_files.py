@@ -108,7 +108,7 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Name a reader feature that a table requires and Headgate lacks; None if it supports all of them."""
+    """Name a reader feature that a table requires and Headgate lacks; None if Headgate supports all of them."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

@@ -62,7 +62,7 @@ def read_offsets(checkpoint: str, batch: int) -> Mapping[int, DeltaOffset]:
 
 
 def mark_of(line: str) -> str | None:
-    """Convert a line of an offsets file to a mark; None if its source is not a Delta table."""
+    """Convert a line of an offsets file to a position mark; None if its source is not a Delta table."""
     found = offset_of(line)
     return None if found is None else found.mark
 

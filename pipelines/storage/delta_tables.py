@@ -73,9 +73,9 @@ class DeltaTables:
     def fault_behind(
         self, offset: DeltaOffset, folder: str, *, takes_changes: bool = False, tracked: bool = False
     ) -> TableFault | None:
-        """Return the fault that keeps a query from continuing; see `DeltaReaders.fault_behind`.
+        """Return the fault that keeps a query from continuing, such as a missing log; None if it can continue.
 
-        A missing log is a fault too.
+        See `DeltaReaders.fault_behind`.
         """
         with self.open(folder) as log:
             if log is None:
@@ -154,7 +154,7 @@ def is_there(folder: str) -> bool:
 
 
 def mark(log: DeltaLog, version: int | None) -> LogMark:
-    """Return the mark of a log at a version; at its latest version if `version` is None or higher."""
+    """Return the mark of a log at `version`, or at the latest version if that is lower or `version` is None."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
 
@@ -189,7 +189,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after the version that batch `upto` wrote, or after the latest version if it is None.
+    """Return the position after the version that batch `upto` wrote, or after the latest version without `upto`.
 
     None if the log records no version, or several, for that batch.
     """
@@ -257,7 +257,7 @@ def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked
 
 
 def rows_since(log: DeltaLog, moment: float) -> int | None:
-    """Count the rows committed since `moment`, in epoch seconds; None if a commit does not record its rows."""
+    """Count the rows committed since `moment`, in epoch seconds; None if any commit lacks a row count."""
     since: list[Commit] = []
     for version in range(log.head, -1, -1):
         (commit,) = islice(log.since(version), 1)

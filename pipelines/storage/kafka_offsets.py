@@ -160,7 +160,7 @@ class KafkaOffsets:
 
 
 def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
-    """Parse a source's Kafka offsets in an offsets file; None if it has none.
+    """Parse the Kafka offsets of a source from an offsets file; None if the source has none.
 
     The file has a version line, the metadata of the batch, then one line per source, for Kafka `{"topic":{"0":12}}`
     (Spark 4.2.0).

@@ -82,7 +82,7 @@ class AgentCommands:
         return confirmation_for_swap(run_id, environment=self._place.environment)
 
     def swap(self, run_id: str, *, confirm: str) -> None:
-        """Request the swap of a held run. Raises Refused if it is not held, or if another user must request it."""
+        """Request the swap of a held run. Raises Refused if the run is not held, or if another user must request it."""
         words = ("release", "swap", run_id, "--confirm", confirm)
         line = equivalent_command(self._place, *words)
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
@@ -126,7 +126,7 @@ def equivalent_command(place: SelectedEnvironment, *words: str) -> str:
 
 
 def plan_command(place: SelectedEnvironment, request: "PlanRequest") -> str:
-    """Return the command line that makes the same plan request."""
+    """Return the command line that is equivalent to a plan request."""
     if request.continues:
         return equivalent_command(place, "runs", "retry", request.continues)
     from core.plan.request import command_words

@@ -205,7 +205,7 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the process that holds the home's lock file if it is an agent; None otherwise.
+    """Return the process that holds the home's lock file if that process is an agent, else None.
 
     A restore holds the same lock. This works even if the project folder was moved.
     """

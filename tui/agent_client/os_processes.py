@@ -85,7 +85,7 @@ def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str)
 
 
 def identify(pid: int | None) -> OsProcess | None:
-    """Return the running process with this pid; None if there is none."""
+    """Return the running process with this pid; None if no such process runs."""
     if not pid or pid <= 1:
         return None
     found = started(pid)

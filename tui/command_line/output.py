@@ -155,7 +155,7 @@ def _stdout_errors_translated() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Prepare the standard streams, so that printing never fails on a character.
+    """Prepare the standard streams, so that printing never fails because of an unencodable character.
 
     A stream closed by the shell (`>&-`) is reopened on /dev/null, so that no file opened later becomes stdout.
     Characters that the encoding cannot represent are replaced, or escaped in JSON.

@@ -48,7 +48,7 @@ def parse_line(argv: list[str]) -> argparse.Namespace:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Return a command line's command; None if it has none and so opens the console."""
+    """Return the command in a command line; None if the line has no command, which opens the console."""
     at = _next_word(argv, 0, _PLACE)
     return None if at is None else argv[at]
 

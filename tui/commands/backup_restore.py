@@ -67,7 +67,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show why the environment is in doubt and what an adoption would change. Once confirmed, the agent adopts it."""
+    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent adopt it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, voice, client = context.place, context.voice, context.operations.client

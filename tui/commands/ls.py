@@ -176,7 +176,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all selected statements reach a state or lag. Returns 1 if one fails or after the timeout."""
+    """Wait until all selected statements reach a state or lag. Returns 1 if one fails or the time is up."""
     args, voice = context.args, context.voice
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):

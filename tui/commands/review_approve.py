@@ -143,7 +143,7 @@ def refuse_two_forms(context: CommandContext) -> None:
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Explain the action on each table of a plan, then list the plan's steps. Returns lines."""
+    """Return lines that explain the action on each table of a plan and then list the plan's steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -153,7 +153,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan, after the one that approves it if approvals are missing."""
+    """Return the command that executes a plan. If approvals are missing, the command to approve it comes first."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

@@ -107,7 +107,7 @@ def find_sql_file(folder: str, table: str) -> str:
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:
-    """List a table's columns from its DDL alone. Empty if it is not declared or the DDL is unreadable."""
+    """List a table's columns from its DDL alone. Empty if the table is not declared or its DDL is unreadable."""
     from core.sql.ddl_reader import read_ddl
 
     for entry in declared_tables(folder):
