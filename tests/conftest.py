@@ -11,6 +11,7 @@ from sqlite3 import Connection
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from kafka_broker import Broker, running_broker
 from pool_jars import delta_jars
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -158,3 +159,10 @@ def delta_session(delta_pool: LocalPool) -> Iterator[Session]:
     session.attach()
     yield session
     session.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The Kafka broker of this process, shared by all its tests, which must use distinct topics."""
+    with running_broker(tmp_path_factory.mktemp("kafka")) as found:
+        yield found

@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,9 +31,27 @@ ANSWER_S = 3.0
 SILENT_S = 5.0
 """Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
 
+UNREAD_S = 60.0
+"""Seconds for which a partition whose next message did not arrive in time is not read again."""
+
 # While no broker answers, the client library writes a line for each attempt to connect; we raise and record that once.
 _library_log = logging.getLogger("rdkafka")
 _library_log.disabled = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Oldest:
+    offset: int
+    at: float | None
+    """Its timestamp, in epoch seconds; None if no message was read."""
+    end: int | None = None
+    """The end of the partition, if no message lies before it."""
+    until: float = 0.0
+    """Monotonic time before which the partition is not read again, if it did not answer."""
+
+    def holds(self, offset: int, end: int) -> bool:
+        """Return whether reading from this offset again would give the same result; a message never changes."""
+        return self.offset == offset and (self.at is not None or self.end == end or time.monotonic() < self.until)
 
 
 @dataclass(slots=True)
@@ -49,8 +67,11 @@ class _Cluster:
     """Latest timestamp of each partition that has messages, in epoch seconds."""
     listed_at: float | None = None
     silent_until: float = 0.0
-    times: dict[Partition, tuple[int, float]] = field(default_factory=dict)
-    """Offset of a message and its timestamp in epoch seconds, by partition. The timestamp never changes."""
+    reading: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the consumer is used, which must delay nothing else."""
+    oldest: dict[Partition, _Oldest] = field(default_factory=dict)
+    led: set[str] = field(default_factory=set)
+    """Topics whose leaders the consumer knows."""
 
 
 class KafkaOffsets:
@@ -71,26 +92,28 @@ class KafkaOffsets:
         with self._lock:
             cluster = self._listed(servers, topics)
             latest = {each: end for each, end in cluster.latest.items() if each[0] in topics}
-            if not set(topics) <= {topic for topic, _ in latest}:
-                return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
+            newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
             # Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
             begun = {each: max((read or {}).get(each, 0), cluster.earliest[each]) for each in latest}
-            unread = {each: begun[each] for each, end in latest.items() if begun[each] < end}
-            oldest = min(self._times(cluster, unread), default=None)
-            newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
-            pending, now = sum(latest[each] - begin for each, begin in unread.items()), time.time()
-            return SourceLag(
-                table=table,
-                files=pending,
-                bytes=0,
-                rows=pending,
-                exact=True,
-                oldest_s=None if oldest is None else max(0.0, now - oldest),
-                produced_rows=sum(latest.values()),
-                consumed_rows=sum(begun.values()),
-                newest_s=None if newest is None else max(0.0, now - newest),
-                topics=True,
-            )
+        if not set(topics) <= {topic for topic, _ in latest}:
+            return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
+        unread = {each: (begun[each], end) for each, end in latest.items() if begun[each] < end}
+        oldest = _oldest(cluster, unread)
+        begun |= {each: unread[each][1] for each, found in oldest.items() if found.end is not None}
+        times = [found.at for found in oldest.values() if found.at is not None]
+        pending, now = sum(max(0, latest[each] - begin) for each, begin in begun.items()), time.time()
+        return SourceLag(
+            table=table,
+            files=pending,
+            bytes=0,
+            rows=pending,
+            exact=True,
+            oldest_s=max(0.0, now - min(times)) if times else None,
+            produced_rows=sum(latest.values()),
+            consumed_rows=sum(begun.values()),
+            newest_s=None if newest is None else max(0.0, now - newest),
+            topics=True,
+        )
 
     def fault_behind(self, read: Mapping[Partition, int], location: str, *, fresh: bool = True) -> TableFault | None:
         """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
@@ -144,19 +167,13 @@ class KafkaOffsets:
             ) from error
         conf: dict[str, Any] = {"bootstrap.servers": servers, "socket.timeout.ms": int(ANSWER_S * 1000)}
         reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
+        reading |= {"isolation.level": "read_uncommitted", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
         cluster = _Cluster(
             servers, AdminClient(conf, logger=_library_log), Consumer({**conf, **reading}, logger=_library_log)
         )
         self._clusters[servers] = cluster
         return cluster
-
-    def _times(self, cluster: _Cluster, offsets: Mapping[Partition, int]) -> list[float]:
-        """Return the timestamps of the messages at these offsets. A message removed by compaction has none."""
-        missing = {each: at for each, at in offsets.items() if cluster.times.get(each, (-1, 0.0))[0] != at}
-        if missing:
-            cluster.times.update(_timestamps(cluster, missing))
-        found = (cluster.times.get(each) for each in offsets)
-        return [known[1] for known, at in zip(found, offsets.values(), strict=True) if known and known[0] == at]
 
 
 def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
@@ -221,24 +238,55 @@ def _answer(cluster: _Cluster, answer: Any) -> Any:
         raise _silent(cluster.servers, "no answer in time") from error
 
 
-def _timestamps(cluster: _Cluster, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[int, float]]:
-    from confluent_kafka import TopicPartition
+def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
+    """Return the oldest message of each partition between two offsets; offsets may hold no message.
 
-    cluster.consumer.assign([TopicPartition(*each, offset) for each, offset in offsets.items()])
+    Compaction removes messages, and each transaction ends with a record that is none.
+    """
+    with cluster.reading:
+        known = {each: found for each in unread if (found := cluster.oldest.get(each)) and found.holds(*unread[each])}
+        if missing := {each: offsets for each, offsets in unread.items() if each not in known}:
+            _learn_leaders(cluster, {topic for topic, _ in missing})
+            read = _read_oldest(cluster.consumer, missing)
+            cluster.oldest.update(read)
+            known.update(read)
+    return known
+
+
+def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
+    """Have the consumer find the leaders of all topics at once; otherwise, each new one delays it by a second."""
+    from confluent_kafka import OFFSET_END, TopicPartition
+
+    if not topics <= cluster.led:
+        places = list(cluster.latest)
+        cluster.consumer.assign([TopicPartition(*each, OFFSET_END) for each in places])
+        cluster.led = {topic for topic, _ in places}
+
+
+def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
+    """Read one message of each partition, or its end, within ANSWER_S."""
+    from confluent_kafka import KafkaError, TopicPartition
+
+    consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])
     # A partition stays paused after it was assigned again.
-    cluster.consumer.resume([TopicPartition(*each) for each in offsets])
-    found: dict[Partition, tuple[int, float]] = {}
+    consumer.resume([TopicPartition(*each) for each in unread])
+    found: dict[Partition, _Oldest] = {}
     ends_at = time.monotonic() + ANSWER_S
-    while len(found) < len(offsets) and time.monotonic() < ends_at:
-        message = cluster.consumer.poll(0.2)
-        if message is None or message.error():
+    while len(found) < len(unread) and time.monotonic() < ends_at:
+        message = consumer.poll(0.2)
+        if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
             continue
         each = (message.topic(), message.partition())
-        if each not in found:
-            found[each] = (offsets[each], message.timestamp()[1] / 1000)
-            cluster.consumer.pause([TopicPartition(*each)])
-    cluster.consumer.unassign()
-    return found
+        offset, end = unread.get(each, (0, 0))
+        if each in found or each not in unread:
+            continue
+        is_message = not message.error() and message.offset() < end
+        at = message.timestamp()[1] / 1000 if is_message else None
+        found[each] = _Oldest(offset, at, None if is_message else end)
+        consumer.pause([TopicPartition(*each)])
+    consumer.unassign()
+    until = time.monotonic() + UNREAD_S
+    return {each: found.get(each, _Oldest(offset, None, until=until)) for each, (offset, _) in unread.items()}
 
 
 def _silent(servers: str, why: str) -> HeadgateError:

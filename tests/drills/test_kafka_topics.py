@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from kafka_broker import Broker, running_broker
+from kafka_broker import Broker
 from tiny_project import Tiny, committed, tiny_that_runs, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -25,16 +25,10 @@ DML = "INSERT INTO kept SELECT id, kind, _partition AS part, _offset AS at FROM 
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("kafka")) as found:
-        found.create("events")
-        found.create("mixed")
-        found.produce("mixed", ['{"id": 1}', "not json", None, '{"id": 2}'], partition=0)
-        yield found
-
-
-@pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Tiny]:
+    broker.create("events")
+    broker.create("mixed")
+    broker.produce("mixed", ['{"id": 1}', "not json", None, '{"id": 2}'], partition=0)
     ddl, dml = {"landed": LANDED.format(servers=broker.servers), "kept": KEPT}, {"kept": DML}
     for name, columns in OTHERS.items():
         options = (

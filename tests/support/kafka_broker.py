@@ -47,7 +47,7 @@ class Broker:
             "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
         )
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._properties)).wait(60)
+        self._run("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(self._properties)).wait(60)
 
     @property
     def servers(self) -> str:
@@ -92,12 +92,23 @@ class Broker:
         for done in self.admin.delete_records(places).values():
             done.result(30)
 
-    def produce(self, topic: str, values: Sequence[str | None], *, partition: int | None = None) -> None:
-        """Write messages with their position as key, round robin over two partitions unless one is given."""
-        producer = Producer({"bootstrap.servers": self.servers}, logger=QUIET)
+    def produce(
+        self, topic: str, values: Sequence[str | None], *, partition: int | None = None, transaction: str = ""
+    ) -> None:
+        """Write messages with their position as key, round robin over two partitions unless one is given.
+
+        With `transaction`, the id of a transactional producer, they are one transaction.
+        """
+        of_transaction = {"transactional.id": transaction} if transaction else {}
+        producer = Producer({"bootstrap.servers": self.servers, **of_transaction}, logger=QUIET)
+        if transaction:
+            producer.init_transactions(30)
+            producer.begin_transaction()
         for n, value in enumerate(values):
             producer.produce(topic, key=str(n), value=value, partition=n % 2 if partition is None else partition)
             producer.poll(0)
+        if transaction:
+            producer.commit_transaction(30)
         assert producer.flush(30) == 0
 
     def _answers(self) -> bool:

@@ -1,12 +1,13 @@
 """Offsets of a real broker: the lag behind topics, and the topics with which a statement cannot continue."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
-from kafka_broker import Broker, running_broker
+from kafka_broker import Broker
 from live_project import until
 
 from core.model.errors import TryAgain
@@ -18,12 +19,6 @@ from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
 pytestmark = pytest.mark.spark
 TABLE = TableName("orders")
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("kafka")) as found:
-        yield found
 
 
 @pytest.fixture
@@ -112,6 +107,40 @@ def test_a_topic_that_was_deleted_is_missing_and_one_created_again_is_another(
     broker.create("again")
     other = answered(lambda: offsets.fault_behind(read, place(broker, "again")))
     assert other is not None and other.kind is TableFaultKind.REPLACED and other.why.startswith("was created again")
+
+
+def ends(offsets: KafkaOffsets, broker: Broker, end: int) -> None:
+    """Wait until the topic `sent` ends there: a transaction is committed before its last record is written."""
+    all_read = {("sent", 0): end}
+    until(lambda: answered(lambda: offsets.lag(all_read, TABLE, place(broker, "sent"))).produced_rows == end, 30, "end")
+
+
+def test_the_end_of_a_transaction_is_no_message_and_is_read_once_without_the_lock(
+    broker: Broker, offsets: KafkaOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("sent", partitions=1)
+    broker.produce("sent", ["{}"] * 3, partition=0, transaction="one")
+    reads: list[Mapping[Any, Any]] = []
+
+    def read(consumer: Any, unread: Mapping[Any, Any], *, original: Any = kafka_offsets._read_oldest) -> Any:
+        reads.append(unread)
+        other = threading.Thread(target=offsets.fault_behind, args=({("sent", 0): 3}, place(broker, "sent")))
+        other.start()
+        other.join(20)
+        assert not other.is_alive(), "a look at a message delays a start"
+        return original(consumer, unread)
+
+    monkeypatch.setattr(kafka_offsets, "_read_oldest", read)
+    ends(offsets, broker, 4)
+    behind = offsets.lag({("sent", 0): 3}, TABLE, place(broker, "sent"))
+    assert (behind.rows, behind.oldest_s, behind.produced_rows, behind.consumed_rows) == (0, None, 4, 4)
+    assert offsets.lag({("sent", 0): 3}, TABLE, place(broker, "sent")).rows == 0
+    assert reads == [{("sent", 0): (3, 4)}]
+    broker.produce("sent", ["{}"] * 2, partition=0, transaction="two")
+    ends(offsets, broker, 7)
+    later = offsets.lag({("sent", 0): 3}, TABLE, place(broker, "sent"))
+    assert later.rows == 4 and later.oldest_s is not None
+    assert reads[1:] == [{("sent", 0): (3, 7)}]
 
 
 def test_a_cluster_that_does_not_answer_delays_one_measurement_only(
