@@ -176,7 +176,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.pop_screen()
 
     def go_back(self) -> None:
-        """Go back to the previous screen; on the first one, quit."""
+        """Go back to the previous screen; on the first screen, quit."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:

@@ -194,7 +194,6 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
 
 
 def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[str, ...]) -> None:
-    """Perform an action on tables given by names or selectors; selectors are resolved in a thread."""
     if not any(map(is_selector, words)):
         _act_on(screen, action, words)
         return

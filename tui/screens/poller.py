@@ -68,11 +68,11 @@ class Poller:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the polling thread, a daemon."""
         threading.Thread(target=self._run, name="console-poller", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop the thread."""
+        """Ask the polling thread to end, without waiting for it."""
         self._over.set()
         self._asked.set()
 

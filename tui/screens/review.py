@@ -78,10 +78,7 @@ class ReviewScreen(SplitScreen):
         return node_row(self.by_table[row], self._widths(width))
 
     def _widths(self, width: int) -> ColumnWidths:
-        """Return the column widths for a screen width.
-
-        They are cached, because every row needs them and the plan never changes.
-        """
+        """Return the column widths, which are cached because every row needs them and the plan never changes."""
         if self.shared is None or self.shared[0] != width:
             self.shared = (width, column_widths(tuple(self.by_table.values()), width - 1))
         return self.shared[1]

@@ -220,7 +220,7 @@ def ask_spark(
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
     """Have Spark analyse statements, through the agent.
 
-    Returns one answer per statement, None where Spark gave none, and why answers are missing; empty if none is.
+    Returns an answer or None for each statement, and the reason for missing answers, empty if none is missing.
     """
     from core.changes.spark_analysis import answer_from_json
 

@@ -207,7 +207,7 @@ def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayo
 
 
 def drawn_way(path: str, kind: str, hint: str) -> str:
-    """Draw a connection along an SVG path, with an arrowhead; `kind` is its CSS class and `hint` its tooltip."""
+    """Draw a connection with an arrowhead along an SVG path; `kind` is the CSS class and `hint` the tooltip."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
         f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
@@ -237,7 +237,7 @@ def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
 
 
 def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
-    """Draw a legend at height `y`; each kind is (x position, CSS class of the sample line, explanation)."""
+    """Draw a legend at height `y`; `kinds` are (x position, CSS class of the sample line, explanation)."""
     for x, kind, words in kinds:
         yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
         yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'

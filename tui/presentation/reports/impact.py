@@ -29,7 +29,7 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Describe the basis of an impact: the deployed tables, or only the declared ones."""
+    """Describe whether an impact is based on the deployed tables or only on the declared ones."""
     table = found.root.table
     whose = f"{table} is external: only its owner can rebuild or drop it. " if found.external else ""
     if found.deployed:

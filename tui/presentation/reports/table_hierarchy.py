@@ -42,7 +42,7 @@ def lag_of(entry: InventoryEntry) -> str:
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Return the table and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
+    """Return a table and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]

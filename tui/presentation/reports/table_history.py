@@ -48,7 +48,7 @@ class HistoryEntry:
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
     """Return a table's history, oldest entry first: the last `limit` entries, or all of them if `limit` is 0.
 
-    `plans` maps hashes to plans; the deploy of a missing plan has no details.
+    `plans` maps hashes to plans; a deploy whose plan is missing has no details.
     """
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]

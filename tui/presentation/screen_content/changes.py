@@ -44,7 +44,7 @@ def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -
 
 
 def columns(width: int) -> tuple[TableColumn, ...]:
-    """Return the columns of the changes screen for a width in cells."""
+    """Return the columns of a changes screen that is `width` cells wide."""
     name, other = (21, 13) if width < 120 else (39, 23)
     return (
         TableColumn("table", "TABLE", name),

@@ -52,7 +52,7 @@ def pairs_lines(
 ) -> tuple[Line, ...]:
     """Render a release: state and verdict, up to `rows` version pairs (largest lag first), rollback, and tickets.
 
-    `lags` holds the recent lags of each table's new version, oldest first.
+    `lags` contains the recent lags of each table's new version, oldest first.
     """
     tone = _TONES.get(release.state, Tone.CHANGING if release.is_open else Tone.DIM)
     said = verdict(release, look.now)

@@ -28,7 +28,7 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 def heading(
     run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
 ) -> tuple[Line, ...]:
-    """Render the heading above a run's steps: summary, progress bar, and how it ended or how to leave the screen."""
+    """Render the heading above a run's steps: summary, progress bar, and the outcome or how to leave the screen."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)

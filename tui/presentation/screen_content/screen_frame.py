@@ -188,8 +188,8 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
 def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
     """Render the footer: as many keys as fit, and `? keys` unless `help_key` is False.
 
-    On a narrow terminal, available keys come first. On a wide one, every key keeps its position, so that moving the
-    cursor redraws little.
+    On a narrow terminal, available keys come first. On a wide terminal, every key keeps its position, so that moving
+    the cursor redraws little.
     """
     last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM)) if help_key else ()
     spans: list[Span] = []

@@ -249,7 +249,7 @@ def _version_mark(version: int) -> str:
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render a table's history, newest entry first; None means that it has not been read yet."""
+    """Render a table's history, newest entry first; `history` is None until it has been read."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []

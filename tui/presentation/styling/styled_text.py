@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Return a character's width as Textual counts it; Rich's width table takes 30 ms to import, so only if needed."""
+    """Return a character's width as in Textual; Rich's table, whose import takes 30 ms, is used only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size

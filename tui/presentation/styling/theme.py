@@ -185,7 +185,7 @@ class Palette:
     band: Paint = field(default_factory=lambda: Paint(reverse=True))
 
     def paint(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Paint:
-        """Return the paint of a tone on the normal background, on the row under the cursor, or on a band."""
+        """Return the paint of a tone on the normal background, on the cursor's row (`chosen`) or on a band (`band`)."""
         own = self.tones.get(tone, Paint())
         ground = self.chosen if chosen else self.band if band else self.base
         fg = own.fg if own.fg is not None else self.base.fg
