@@ -149,10 +149,7 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan and return the run's id.
-
-        Raise Stale if it is outdated, even by edits that the agent cannot see.
-        """
+        """Execute a plan and return the run's id; raise Stale if changes, even to files, have outdated the plan."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
@@ -180,10 +177,7 @@ class ConsoleBackend:
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's DML file, else of its DDL file.
-
-        Raise UsageError if no file declares the table.
-        """
+        """Return the path of a table's DML file, else of its DDL file; raise UsageError if both are missing."""
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:

@@ -260,10 +260,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier.
-
-        If the user is busy by now, show the message `otherwise` instead.
-        """
+        """Open a screen that was requested earlier or, if the user is busy by now, show the message `otherwise`."""
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:

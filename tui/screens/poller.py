@@ -1,7 +1,4 @@
-"""A thread that reads the ledger and the data of the screen in front, and posts what has changed as messages.
-
-The thread touches no widget.
-"""
+"""A thread that reads the ledger and the current screen's data, and posts changes as messages; it touches no widget."""
 
 import threading
 from collections.abc import Callable

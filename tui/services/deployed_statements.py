@@ -56,9 +56,9 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Return a statement's details, with the samples taken after `since` (epoch seconds; default: 15 minutes ago).
+    """Return a statement's details; they contain no versions if the table was never deployed.
 
-    The result has no versions if the table was never deployed.
+    Samples are those taken after `since`, in epoch seconds; by default, the last 15 minutes.
     """
     with reader.frame():
         return _details(reader, table, time.time() - SAMPLES_S if since is None else since)
@@ -136,7 +136,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
-    A deleted table whose files have not changed since its deletion is not reported as a difference.
+    A deleted table is not a difference if its files have not changed since.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of

@@ -134,10 +134,7 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check whether the terminal can show the console.
-
-    A missing terminal is only a warning, because commands still work.
-    """
+    """Check that the terminal can show the console; no terminal is only a warning, as commands still work."""
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()

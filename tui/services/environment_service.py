@@ -338,7 +338,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run swapped in according to `observed`; empty if no run's id starts with `word`.
+    """Return the tables that a run swapped in according to `observed`; empty if `word` is no run.
 
     Raises UsageError if several runs match.
     """
@@ -391,10 +391,7 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column`; a whole table may also be deployed but no longer declared.
-
-    Raises UsageError for an unknown table or column.
-    """
+    """Resolve `table` or `table.column`; a table may also be deployed without being declared; raises UsageError."""
     from core.sql.lineage.model import ColumnOrigin
 
     table, point, _ = words.partition(".")

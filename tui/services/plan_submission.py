@@ -247,10 +247,7 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Return a plan's request and the tables that it acts on, without decoding the whole plan.
-
-    The request is None if it cannot be decoded.
-    """
+    """Return a plan's request and the tables it acts on, without decoding the rest; None and () if impossible."""
     from core.plan.codec import request_from_json
 
     try:
@@ -293,10 +290,7 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now, instead of within ten minutes.
-
-    If that fails, the plan uses older figures; only AgentUnreachable is raised.
-    """
+    """Have the agent measure tables now instead of within ten minutes; all errors but AgentUnreachable are ignored."""
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
     except AgentUnreachable:
@@ -314,10 +308,7 @@ def _measure_and_ask(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent measure the tables of a plan, and have Spark analyse new or changed statements.
-
-    Returns why Spark did not analyse all of them; empty if it did.
-    """
+    """Have the agent measure a plan's tables and Spark analyse its statements; return why any analysis is missing."""
     from core.planner.planner import questions_of
 
     if replayed := _read_again(plan):
@@ -379,10 +370,7 @@ def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return the content and modification time of a file.
-
-    The content is None if the file does not exist, and empty if it cannot be read.
-    """
+    """Return a file's content (None if it does not exist, empty if it is unreadable) and modification time."""
     place = os.path.join(folder, path)
     try:
         return read_text(place), os.stat(place).st_mtime

@@ -107,10 +107,7 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return a table that compares policies: each row has a rule's key and the rule's value in each policy.
-
-    Rules that no policy sets are left out.
-    """
+    """Return rows of a rule's key and its value in each policy; rules that no policy sets are left out."""
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

@@ -43,10 +43,7 @@ class StatementCrossCheck:
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Have Spark analyse statements, and compare its answers with Headgate's analysis.
-
-    Raises TryAgain if Spark does not answer.
-    """
+    """Compare Spark's analysis of statements with Headgate's; raises TryAgain if Spark does not answer."""
     ddl_of = _declared(operations)
     revisions = [
         Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))

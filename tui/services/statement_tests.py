@@ -67,9 +67,9 @@ class PlannedUpgrade:
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the test cases of the selected tables, or all test cases if no table is selected.
+    """Read the test cases of tables given by name or product, or all test cases if nothing is given.
 
-    Tables are selected by name or by product. Raises UsageError and InvalidProject.
+    Raises UsageError and InvalidProject.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
@@ -88,10 +88,7 @@ def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCase
 
 
 def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
-    """Raise UsageError if a table in `words` has no test case, or if no test case is selected.
-
-    A test run without test cases must not pass.
-    """
+    """Raise UsageError if a table in `words` has no test case, or if no test case is selected at all."""
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
@@ -139,10 +136,7 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Return the changes since a git commit, or since the last deployment if `since` is `DEPLOYED`.
-
-    Raises UsageError.
-    """
+    """Return the changes since a git commit, or since the last deployment (`DEPLOYED`); raises UsageError."""
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
@@ -154,9 +148,9 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 def report_failed_upgrades(
     operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]
 ) -> str:
-    """Report failed upgrades to the agent, so that plans rebuild these tables; return the outcome as a sentence.
+    """Report failed upgrades to the agent, so that plans rebuild these tables.
 
-    The sentence is empty if no upgrade failed.
+    Returns the outcome as a sentence, which is empty if no upgrade failed.
     """
     shown = {}
     for each in results:
@@ -259,10 +253,7 @@ def _answers(
 
 
 def _end(process: "subprocess.Popen[str]", folder: str) -> None:
-    """End the child process and its Spark server, and delete its folder.
-
-    Closing its input asks the child to end; it is killed if it does not end in time.
-    """
+    """End the child process by closing its input, or kill it; then end its Spark server and delete its folder."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()

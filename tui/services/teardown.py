@@ -96,10 +96,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
 
 
 def find_generator(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the demo's generator for this environment; None if it is not running.
-
-    The generator is the process that holds the lock in the data folder.
-    """
+    """Return the demo's generator, which holds the lock in the data folder; None if it is not running."""
     lock = Path(place.data, "generator.lock")
     found = os_processes.lock_holder(str(lock))
     # A status query holds the lock for an instant and writes no pid.
@@ -142,9 +139,9 @@ class OwnedPlace:
 
 
 def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything that a purge deletes: versions, records, marks, the home, and demo files.
+    """List everything that a purge deletes, all of it proven to belong to this environment.
 
-    All of it is proven to belong to this environment.
+    This includes versions, records, marks, the home, and demo files.
     """
     data, ledger = Path(place.data), _ledger_id(place)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]

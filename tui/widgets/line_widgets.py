@@ -124,10 +124,7 @@ class RowTable(ScrollView):
         self._reveal()
 
     def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
-        """Replace the rows, and redraw the lines that differ.
-
-        If the cursor's row is gone, the cursor moves to a neighbouring row.
-        """
+        """Replace the rows, redrawing lines that differ; if its row is gone, the cursor moves to a neighbouring row."""
         old_place = self._places.get(self.cursor_id or "", 0)
         self._line_of = line_of
         if head != self._head:

@@ -1,4 +1,4 @@
-"""Computes where the boxes of a graph go, in layers from left to right; it draws nothing.
+"""Computes where the boxes of a graph go, in layers from left to right.
 
 A connection that spans several layers gets a slot in each layer in between, so that it never runs behind a box.
 """

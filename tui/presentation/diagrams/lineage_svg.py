@@ -1,7 +1,4 @@
-"""Draws column lineage as an SVG picture, in which tables are boxes and data flows from left to right.
-
-The colours follow the light or dark theme of the page.
-"""
+"""Draws column lineage as SVG: tables are boxes, data flows from left to right, colours follow the page's theme."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -58,10 +55,7 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return how far below the box's top a column's connections attach.
-
-        An empty name stands for the table's rows.
-        """
+        """Return the y offset of a column's connections in the box, in pixels; an empty name means the rows."""
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -180,10 +174,7 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
-    """Draw a table's frame and name inside a `<g>` at the box's top left corner; the caller must close the `<g>`.
-
-    `bar` is the CSS class of the header.
-    """
+    """Draw a table's frame and name inside a `<g>` that the caller must close; `bar` is the header's CSS class."""
     layer = layers.layer_of[table]
     width = layers.widths[layer]
     yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
@@ -193,10 +184,7 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
 
 
 def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
-    """Return the SVG path of a connection between two tables.
-
-    It starts `y` pixels below the top of the source's box and ends `to_y` pixels below the top of the target's box.
-    """
+    """Return the SVG path of a connection; `y` and `to_y` are pixels below the tops of the two boxes."""
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"

@@ -1,4 +1,4 @@
-"""A table of all the console's actions and keys, from which key bindings, footer and help are generated.
+"""All actions and keys of the console, from which key bindings, footer and help are generated.
 
 A lower-case key never changes anything.
 """

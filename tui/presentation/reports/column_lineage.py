@@ -61,10 +61,7 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Return a lineage as tree rows.
-
-    Each node is expanded only once: into its sources if the lineage is upstream, into its uses if downstream.
-    """
+    """Return a lineage as tree rows; each node is expanded once, upstream into sources or downstream into uses."""
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}

@@ -184,10 +184,7 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """True if a state change is a fault or has an explanation.
-
-    Changes that the agent made only to restore the desired state are left out.
-    """
+    """True if a state change is a fault, or is explained and does not merely restore the desired state."""
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 
@@ -210,8 +207,8 @@ def entry_words(entry: HistoryEntry) -> str:
 
 
 def history_as_json(table: str, entries: Iterable[HistoryEntry]) -> dict[str, Any]:
-    """Return a history in the JSON format `headgate.history/1`; fields may be added, never changed.
+    """Return a history as JSON, in the format `headgate.history/1`; unknown values are empty or 0.
 
-    Unknown values are empty or 0.
+    Fields may be added to the format, but never changed.
     """
     return {"format": "headgate.history/1", "table": table, "entries": [asdict(entry) for entry in entries]}

@@ -1,7 +1,4 @@
-"""Formats records of the audit log, the command log and the event log, as table cells or in full.
-
-The console and the command line show the same columns.
-"""
+"""Formats records of the audit, command and event logs as table cells or in full, for console and command line."""
 
 from dataclasses import replace
 

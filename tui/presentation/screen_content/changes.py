@@ -79,10 +79,7 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Format the diffs of a table's files, followed by the reason for the planned action.
-
-    `full` shows 50 lines around each difference instead of one.
-    """
+    """Format the diffs of a table's files and the reason for the planned action; `full` adds context."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -111,10 +108,7 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the first problems in the project's files with their remedies, then the number of further problems.
-
-    The lines may be wider than the screen.
-    """
+    """List the first problems in the project's files with their remedies, then the number of further problems."""
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""
@@ -128,10 +122,7 @@ def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join differences in files with staged marks, sorted by table.
-
-    `compared` is False if the files could not be read.
-    """
+    """Join file differences and staged marks, sorted by table; `compared` is False if the files are unreadable."""
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

@@ -150,10 +150,7 @@ def state_words(release: Release, now: float) -> str:
 
 
 def verdict(release: Release, now: float) -> str:
-    """Explain what a release waits for or how it ended, and what to do next.
-
-    The result is empty if its state needs no explanation.
-    """
+    """Explain a release's state (what it waits for, how it ended) and what to do; empty if self-explanatory."""
     match release.state:
         case ReleaseState.HELD:
             swap = f"headgate release swap {release.run}"
@@ -300,10 +297,7 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
 
 
 def left_words(release: Release) -> str:
-    """Return a release's time left, to be appended to its state.
-
-    The result is empty if the release is held or the time is unknown.
-    """
+    """Return the time left, to be appended to the state; empty for a held release, or if it is unknown."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 

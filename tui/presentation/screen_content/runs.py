@@ -114,10 +114,7 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return the cells of a step by column id.
-
-    `names` are the tables whose pointers the step moves; `needs` are the numbers of the steps that it waits for.
-    """
+    """Return a step's cells by column id; `names` are the tables that it swaps, `needs` the steps it waits for."""
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     note = step.note if step.do == StepKind.SWAP else note_of(step, look.now)
     note = first_sentence(note) if step.state == StepState.FAILED else note
@@ -237,19 +234,13 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why a freeze prevents a run from continuing; None if it can continue.
-
-    `frozen` describes the current freeze; it is None outside a freeze.
-    """
+    """Explain why the freeze `frozen` (None: no freeze) prevents a run from continuing; None if it can continue."""
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user may not swap a run or skip one of its steps; None if they may.
-
-    `act` is the action, and `do` the kind of the step to skip, empty for a swap.
-    """
+    """Explain why this user may not swap a run, or skip a step of kind `do`; None if they may."""
     if row.author != user or not overrides_approved_plan(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

@@ -282,10 +282,7 @@ _TREND_WORST = {
 
 
 def _state_rank(statement: StatementView) -> int:
-    """Rank by state, worst first.
-
-    A faulty running statement ranks as degraded; a healthy external table ranks last.
-    """
+    """Rank by state, worst first; a late running statement counts as degraded, a healthy external table is last."""
     if statement.external:
         return _STATE_ORDER[State.FAILED] if statement.faulty else len(_STATE_ORDER)
     is_late = statement.faulty and statement.state is State.RUNNING

@@ -260,10 +260,6 @@ def _measured(
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:
-    """Return the last batch's duration, number and trigger.
-
-    The duration is unknown until the first commit after a start.
-    """
     trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
     if known.batch is None:
         return (Span(batch_took(known.batch_ms) if known.batch_ms else "none committed yet"), trigger)

@@ -226,9 +226,9 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
 
 
 def wrap_line(content: Line, width: int) -> tuple[Line, ...]:
-    """Break a line at spaces into lines of at most `width` cells, keeping tones; continuation lines are indented.
+    """Break a line at spaces into lines of at most `width` cells; a longer word is broken as well.
 
-    A word that is longer than a line is broken.
+    Tones are kept, and continuation lines are indented.
     """
     if line_width(content) <= width:
         return (content,)
@@ -266,10 +266,7 @@ _WORDS = re.compile(
 
 
 def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
-    """Return the diff of two texts as lines, with secrets masked.
-
-    The result is empty if only line endings or outer whitespace differ.
-    """
+    """Return the diff of two texts with secrets masked; empty if only line endings or outer whitespace differ."""
     import difflib
 
     before, after = lines_of(old.strip()), lines_of(new.strip())

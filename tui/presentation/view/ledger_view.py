@@ -54,10 +54,7 @@ class StatementView:
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Describe the trend of the lag, with rate and ETA from `measurement`.
-
-        The result is `starting` while the statement starts.
-        """
+        """Describe the trend of the lag, or return `starting`; `measurement` provides rate and ETA."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -81,10 +78,7 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """True if the table has a fault.
-
-        A starting statement is never faulty, nor is an external table without readers.
-        """
+        """True if the table has a fault; False while it starts, and for external tables without readers."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -206,7 +200,7 @@ def statement_view(
 def is_starting(line: StatementLine) -> bool:
     """True if a running statement has neither committed a batch nor been measured since it was started.
 
-    A measurement within one trigger interval of the start does not count, because it still reflects the time before.
+    A measurement within one trigger interval of the start still reflects the time before, so it does not count.
     """
     if line.started_at is None or not uncommitted(line):
         return False
@@ -232,10 +226,7 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return the freshness of a snapshot.
-
-    Its `words` change rarely, so that an idle screen is rarely redrawn.
-    """
+    """Return the freshness of a snapshot; its `words` change rarely, so that an idle screen is rarely redrawn."""
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

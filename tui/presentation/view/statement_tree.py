@@ -199,10 +199,7 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the ids of the branches to collapse if `rows` rows fit on screen.
-
-        The mode collapses none of the branches in `kept`; the user still can.
-        """
+        """Return the branches to collapse if `rows` rows fit on screen; only the user can collapse those in `kept`."""
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
