@@ -1,9 +1,9 @@
 """Parses EXPLAIN output: the tables of the analysed plan and the stateful operators of the physical plan.
 
-The format was checked on Spark 4.2.0. EXPLAIN EXTENDED has four parts, with the headings `==
-Parsed|Analyzed|Optimized|Physical … ==`. A part that failed contains the exception's class and message instead of a
-plan. Each line is a node, preceded by `:- `, `+- ` and bars. In logical plans `~` marks a streaming node; in physical
-plans `*(2) ` is a codegen stage.
+The format was checked on Spark 4.2.0. EXPLAIN EXTENDED has four parts, each with a heading such as `== Parsed Logical
+Plan ==`: Parsed, Analyzed, Optimized and Physical. A part that failed contains the exception's class and message
+instead of a plan. Each line is a node, preceded by `:- `, `+- ` and bars. In logical plans `~` marks a streaming node;
+in physical plans `*(2) ` is a codegen stage.
 
 The analysed plan shows each table as `SubqueryAlias <catalog>.<database>.<table>` over `StreamingRelation …,
 name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` for a batch read. Subqueries and all parts of
