@@ -1,7 +1,7 @@
-"""A lock for each version, held by one thread at a time, and the order of operator commands.
+"""Locks of versions, and serial numbers that order the commands of operators.
 
-A command receives its serial number here when it is accepted, before anything is written, so that no stop waits for a
-disk.
+A lock is held by one thread at a time. A command receives its serial number when it is accepted, before anything is
+written, so that no stop waits for a disk.
 """
 
 import threading
@@ -21,7 +21,7 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 Version = tuple[TableName, int]
 
 HOLD_S = 30.0
-"""Longest time, in seconds, that an action waits for another on the same version; longer than any start or stop."""
+"""Longest time, in seconds, that an action waits for the lock of a version; longer than any start or stop."""
 
 
 @dataclass(slots=True)
@@ -32,19 +32,19 @@ class _Hold:
 
 
 class StatementLocks:
-    """The locks of versions, and the commands that operators have given since this agent started."""
+    """Locks of versions, and the commands that operators have given since this agent started."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
         self._owed: dict[Version, set[Future[Any]]] = {}
-        """Pool calls that missed their deadline and are still in progress, so that their effect may still happen."""
+        """Pool calls that missed their deadline but may still take effect, by version."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
         self._serial = 0
         self._newest_start = 0
         self._stops: dict[str, int] = {}
-        """Serial number of the latest stop request, by table or, if it is for one version, by query name."""
+        """Serial number of the latest stop request, by table or, for a single version, by query name."""
         self._recorded: dict[str, int] = {}
         """Serial number of the latest stop request recorded in the ledger, by table or query name."""
         self._started: dict[str, int] = {}
@@ -52,7 +52,7 @@ class StatementLocks:
 
     @contextmanager
     def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
-        """Lock versions for a block that starts, stops or moves them. The same thread may lock them again inside it.
+        """Lock versions for a block that starts, stops or moves them; the same thread may lock them again.
 
         Raises Busy, with the name of the holder, after `wait_s` seconds. Versions are locked in a fixed order, so that
         threads that lock several never deadlock. If a call in the block misses its deadline, the versions stay locked
@@ -71,10 +71,10 @@ class StatementLocks:
 
     @contextmanager
     def deleting(self, version: Version) -> Iterator[None]:
-        """Announce for a block that a version is being deleted; the block then looks up the version's readers.
+        """Announce, for the duration of a block, that a version is being deleted.
 
-        A start first records that the reader should be running and then checks this announcement, so that at least one
-        of the two notices the other.
+        The block looks up the version's readers after the announcement. A start records that the reader should be
+        running before it checks for announcements, so that at least one of the two notices the other.
         """
         with self._changed:
             self._deleting.add(version)
@@ -85,13 +85,16 @@ class StatementLocks:
                 self._deleting.discard(version)
 
     def is_being_deleted(self, version: Version) -> bool:
-        """Return whether a step is currently deleting a version."""
+        """True if a step is deleting the version now."""
         with self._changed:
             return version in self._deleting
 
     @contextmanager
     def starting(self, version: Version) -> Iterator[None]:
-        """Announce the start of a locked version for a block, which contains the first and the last check for stops."""
+        """Announce, for the duration of a block, that a locked version is being started.
+
+        The block must contain the first and the last check for stop requests.
+        """
         with self._changed:
             self._starting.add(version)
         try:
@@ -101,7 +104,7 @@ class StatementLocks:
                 self._starting.discard(version)
 
     def is_starting(self, version: Version) -> bool:
-        """Return whether a start is in progress that may have missed a stop, or whose outcome is unknown."""
+        """True if a start is in progress that may have missed a stop, or if the outcome of a pool call is unknown."""
         with self._changed:
             return version in self._starting or version in self._owed
 
@@ -121,9 +124,9 @@ class StatementLocks:
             return self._serial
 
     def stop(self, names: Iterable[str]) -> int:
-        """Announce an operator's request to stop tables or versions, before it is recorded; return its serial number.
+        """Announce an operator's request to stop tables or versions, and return its serial number.
 
-        Starts check for such requests later.
+        This is called before the request is recorded. Starts check for announced requests.
         """
         with self._changed:
             self._serial += 1
@@ -153,9 +156,9 @@ class StatementLocks:
             return self._newest_start
 
     def started(self, names: Iterable[str], serial: int) -> None:
-        """Record that a start of versions or whole tables was carried out.
+        """Record that a start command for versions or whole tables was carried out.
 
-        For a table, it ends the table's stop request.
+        The start of a table ends the table's stop request.
         """
         with self._changed:
             self._started.update({name: max(serial, self._started.get(name, 0)) for name in names})
@@ -166,12 +169,12 @@ class StatementLocks:
             return stops_of(self._stops, version)
 
     def all_stops(self) -> dict[str, int]:
-        """Return the serial number of the latest stop request by table or query name, as `stops_of` expects it."""
+        """Return the serial numbers of the latest stop requests, by table or query name, for `stops_of`."""
         with self._changed:
             return dict(self._stops)
 
     def has_unrecorded_stop(self, version: Version, *, after: int = 0) -> bool:
-        """Return whether a version has a stop request that is neither in the ledger nor ended by a later start.
+        """True if a stop request for the version is neither recorded in the ledger nor ended by a later start.
 
         Stop requests with serial numbers up to `after` are ignored.
         """
@@ -185,7 +188,7 @@ class StatementLocks:
             )
 
     def was_started_since(self, version: Version, serial: int) -> bool:
-        """Return whether a version was started by a command with a serial number higher than `serial`."""
+        """True if a version was started by a command with a serial number higher than `serial`."""
         with self._changed:
             return self._started.get(query_name(*version), 0) > serial
 
@@ -231,5 +234,5 @@ class StatementLocks:
 
 
 def stops_of(stops: Mapping[str, int], version: Version) -> int:
-    """Return the serial number of the latest stop request for a version or its whole table, or 0 if there is none."""
+    """Return the serial number of the latest stop request for a version or its table; 0 if there is none."""
     return max(stops.get(version[0], 0), stops.get(query_name(*version), 0))

@@ -1,4 +1,4 @@
-"""Determines which differences between two versions of a table a release explains, and why."""
+"""Determines which differences between two versions of a table are explained by a release, and why."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table, and the position at which they are compared, up to which both have read."""
+    """Two versions of a table, and the position, read by both, at which they are compared."""
 
     old: Deployment
     new: Deployment
@@ -48,9 +48,9 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
 
 
 def begins_alone(expected: ExpectedDifferences) -> bool:
-    """Return whether the only expected differences are rows from before the old version's start position.
+    """True if the only expected differences are rows from before the old version's start position.
 
-    False if rows depend on each other, because then other rows may differ as well.
+    False if rows depend on each other, because other rows may differ as well in that case.
     """
     rows = expected.rows
     return (
@@ -59,7 +59,7 @@ def begins_alone(expected: ExpectedDifferences) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Yield the effects; before a filter's, yield one for the rows that it drops because its condition is NULL.
+    """Before the effect of a filter, yield an effect for the rows that it drops because its condition is NULL.
 
     Such rows are often dropped by mistake, for example by `x <> 1`.
     """
@@ -70,7 +70,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: ExpectedDifferences) -> Iterator[RowEffect]:
-    """Yield the difference expected because DISTINCT withholds rows until the watermark has passed them."""
+    """DISTINCT withholds rows until the watermark has passed them."""
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -116,7 +116,7 @@ def of_release(
 
 
 def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> ExpectedDifferences:
-    """Return the differences expected if a static side has changed since the old version was started."""
+    """Return the differences expected if the static table `side` has changed since the old version was started."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return ExpectedDifferences()
@@ -145,7 +145,7 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return the differences expected from rows that a version has not emitted yet, as its watermark is behind."""
+    """Return the differences due to rows that one version has not emitted yet, because its watermark is behind."""
     at = pair.at
     if at.same_watermarks:
         return ()
@@ -157,7 +157,7 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
 
 
 def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return the differences expected from late rows that the old version, or a version upstream of it, has dropped."""
+    """Return the differences due to late rows that the old version, or a version upstream of it, has dropped."""
     measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
     open_, seen = [(pair.old.table, pair.old.version)], set()
     while open_:

@@ -128,7 +128,7 @@ def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, r
 
 
 def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
-    """Record in the transaction log of the version's table the batch after which its checkpoint continues."""
+    """Write the batch after which the version's checkpoint continues to the transaction log of its table."""
     if cut.batch is None or _recorded(run, made, cut) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
@@ -136,7 +136,7 @@ def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
 
 
 def place_before(made: Deployment) -> str:
-    """Return the location of a version's second table, whose older rows are served along with the version's own."""
+    """Return the location of a version's second table, whose older rows are served together with the version's own."""
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
 

@@ -1,9 +1,9 @@
-"""Steps that give a statement a new checkpoint on the same table: seam and rewrite.
+"""Steps that give a statement a new checkpoint for the same table: `seam` and `rewrite`.
 
-A seam continues with another version of the streamed table. The switch must be exact: at one of the statement's
-batches, the new upstream version must have a batch that had read the same input as the old upstream version. If there
-is none, the seam is refused. A rewrite writes a keyed table again in place, from the earliest row, and moves its old
-checkpoint to the trash. Nothing changes until the ledger records the new checkpoint.
+A seam switches the statement to another version of its streamed table. The switch must be exact: at one of the
+statement's batches, the new upstream version must have a batch that has read the same input as the old upstream
+version. If there is no such batch, the seam is refused. A rewrite writes a keyed table again in place, from the
+earliest row, and moves the old checkpoint to the trash. Nothing changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass
@@ -24,25 +24,25 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""Longest wait for a matching batch, in seconds; batches match again and again while both versions keep reading."""
+"""Longest wait for a matching batch, in seconds; matches recur while both versions keep reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeamPlace:
-    """A position in its input at which a statement can switch to another upstream version."""
+    """A position in a statement's input at which it can switch to another upstream version."""
 
     batch: int
-    """The statement's last batch over the old upstream version."""
+    """Last batch in which the statement reads the old upstream version."""
     parent: Version
     parent_batch: int
-    """Batch of the new upstream version up to which its rows are skipped."""
+    """Batch of the new upstream version; the rows up to this batch are skipped."""
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:
-    """Switch a version to the parent version in the plan, with a new checkpoint that skips everything read so far.
+    """Switch a version to the parent version in the plan, on a new checkpoint that skips everything read so far.
 
-    Until one of the parent's batches matches, the version keeps reading the old parent. After `WAIT_S`, the step fails
-    without having changed anything.
+    Until one of the new parent's batches matches, the version keeps reading the old parent. After `WAIT_S`, the step
+    fails without having changed anything.
     """
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
@@ -70,16 +70,15 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
 
 
 def has_moved(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger already records the plan's bindings for the step's version."""
+    """True if the ledger already records the plan's bindings for the step's version."""
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
 
 def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> SeamPlace | Unaligned:
     """Find the position at which a version can switch to the upstream version in the plan.
 
-    It is a batch of the new upstream version by which that version had read the same input as the old one had at this
-    version's last batch. Returns Unaligned, with the reason, if there is none. Raises TryAgain if files are
-    unreachable.
+    At this position, the old and the new upstream version have read the same input. Returns Unaligned, with the reason,
+    if there is none. Raises TryAgain if files are unreachable.
     """
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
@@ -104,10 +103,9 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
 def _unless_half_done(
     agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
-    """Return `place`, or Unaligned if the statement has written a batch to its table without committing it.
+    """Return Unaligned if the statement has written a batch to its table without committing it.
 
-    Such a batch must be committed first: after the seam, the next batch would have the same number, and the table
-    would skip it as a repetition.
+    After the seam, the next batch would have the same number, and the table would skip it as a repetition.
     """
     if isinstance(place, Unaligned) or not table_format(deployment.format).transaction_log:
         return place
@@ -118,7 +116,6 @@ def _unless_half_done(
 
 
 def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace) -> None:
-    """Create the new checkpoint, then record it in the ledger in one write, together with the new SQL and bindings."""
     agent, layout = run.agent, run.agent.layout
     parent = agent.ledger.deployment(*place.parent)
     assert parent is not None, "its history was read"
@@ -156,7 +153,7 @@ _OLDER = "rows that earlier texts wrote"
 
 
 def rewrite(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, and start it with the new SQL on an empty checkpoint, so that it writes its table again."""
+    """Restart a version with the new SQL on an empty checkpoint, so that it writes its table again."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, checkpoint = run.deployed(step), run.agent.layout.rewrite_folder(step.table, step.version, run.id)
@@ -174,7 +171,6 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    """Create a checkpoint with a new query id, then record it, the new SQL and the mode in the ledger in one write."""
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)

@@ -1,4 +1,4 @@
-"""Steps on pointers: hold waits for an operator, swap rechecks each version and moves pointers, unpoint drops one."""
+"""The pointer steps: `hold` waits for an operator, `swap` moves pointers after a last check, `unpoint` drops one."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def swap(run: RunContext, step: Step) -> RunEvidence:
-    """Move all of the step's pointers to the new versions, or none of them, and record the serving versions."""
+    """Move either all pointers of the step or none of them, and record the serving versions."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         _put_back_moved(run, step)
@@ -42,7 +42,7 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
 
 
 def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
-    """List the tables whose comparison an operator has skipped, with the reasons; an empty string if there are none."""
+    """List the tables whose comparison an operator has skipped, with the reasons; empty if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [
         f"; {found.table}: {found.note}"
@@ -53,7 +53,7 @@ def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """Describe to which version each pointer moves, or that it will show new columns of the same version."""
+    """Describe the new version of each pointer; if the version stays the same, mention its new columns."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 
@@ -65,7 +65,7 @@ def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
 
 
 def has_swapped(run: RunContext, step: Step) -> bool:
-    """Return whether the ledger records that this run has put the step's versions into service."""
+    """True if the ledger records that this run has put the step's versions into service."""
     found = [run.agent.ledger.deployment(table, version) for table, version in run.versions(step)]
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
@@ -81,7 +81,7 @@ def leave(run: RunContext, step: Step) -> None:
 
 
 def _put_back_moved(run: RunContext, step: Step) -> None:
-    """Move pointers back if this swap was interrupted, by a kill or an unresponsive pool, and cannot continue now."""
+    """Undo a swap that was interrupted by a kill or an unresponsive pool."""
     if not _has_begun(run, step):
         return
     agent, tables = run.agent, {table for table, _ in run.versions(step)}
@@ -98,10 +98,7 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 
 
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
-    """Record the serving versions in the data folder, and return the record's count.
-
-    If that fails, the pointers are moved back and TryAgain is raised.
-    """
+    """If the record cannot be written, move the pointers back and raise TryAgain."""
     try:
         return record_serving(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
@@ -112,7 +109,7 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Record in the data folder when each version was put into service and by which run, for later rollbacks.
+    """Rollbacks need these records.
 
     Versions that cannot be recorded now are recorded by the next round of `RegistryRecords`.
     """
@@ -124,11 +121,11 @@ def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
 
 
 def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-    """Return the evidence that the swap must wait or has failed, or None if its pointers may move now.
+    """Return why the swap must wait or has failed; None if its pointers may move now.
 
     Gates may have opened long ago, so they are checked again, unless an operator skipped them. A failed or stopped
     version never serves, even without a gate. Versions that already serve are not checked, because only their columns
-    change. During a freeze, the step waits.
+    change.
     """
     gates = {(s.table, s.version): s.n for s in run.plan.steps if s.do is StepKind.CATCH_UP}
     row = run.agent.ledger.run(run.id)
@@ -180,7 +177,7 @@ def hold(run: RunContext, step: Step) -> RunEvidence:
 
 
 def look_at_held(run: RunContext, step: Step) -> RunEvidence:
-    """Check the held versions: keep waiting, or fail the step if one has failed, was stopped or is missing.
+    """Keep waiting, or fail the step if a held version has failed, was stopped or is missing.
 
     The swap would leave such a version out.
     """
@@ -208,9 +205,10 @@ DAY_S = 86400.0
 
 
 def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[MigrationTicket, ...]:
-    """Return a ticket for each reader that stays on an old version: statements, and exposures that read the pointer.
+    """Return a ticket for each reader that keeps reading an old version.
 
-    The deadline is the environment's retention period for deleted versions, `drop_after_d`.
+    Readers are statements, and exposures that read the pointer. The deadline is the environment's retention period for
+    deleted versions, `drop_after_d`.
     """
     # Checked before the transaction of the ledger that writes the tickets.
     return tuple(_tickets(run, targets, checked_now(run.agent)))

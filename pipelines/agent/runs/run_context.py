@@ -1,4 +1,4 @@
-"""The context of one run while its steps are performed: its plan and versions, and stops by operators."""
+"""State of one run while its steps are performed: plan, versions, background work, and stops by operators."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -40,14 +40,14 @@ class OpenValidation:
     opened_at: float
     """When the step began, in seconds of `AgentContext.monotonic`."""
     looked_at: float
-    """When the serving version was last checked for deleted files."""
+    """When the files read by the serving version were last checked, in seconds of `AgentContext.monotonic`."""
     pair: AlignedPair | None = None
     work: "Future[tuple[CheckResult, ...]] | None" = None
     comparison: VersionComparison | None = None
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the name of the serving version of a node's table if the plan neither replaces nor creates it, or ""."""
+    """Return the name of a table's serving version if the plan neither replaces nor creates it; empty otherwise."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -55,7 +55,7 @@ def overtaken(agent: AgentContext, node: PlanNode) -> str:
 
 
 def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
-    """List the names of a version's readers that should be running, separated by commas; empty if there are none."""
+    """Return the names of a version's readers that should be running, separated by commas; empty if there are none."""
     return ", ".join(
         sorted(
             query_name(d.table, d.version)
@@ -68,7 +68,7 @@ def running_readers(agent: AgentContext, table: TableName, version: int) -> str:
 
 
 class RunContext:
-    """The data of one run that its steps share."""
+    """Data shared by the steps of one run."""
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self.agent = agent
@@ -82,26 +82,26 @@ class RunContext:
         self.upkeep: dict[int, OpenUpkeep] = {}
         """Running OPTIMIZE and VACUUM operations by step number."""
         self.half_moved: dict[int, bool] = {}
-        """Whether a swap that is not done may have moved some of its pointers, by step number."""
+        """Whether an unfinished swap may have moved some of its pointers, by step number."""
         self.waits: dict[int, float] = {}
         """When each step began to wait for a matching batch, in seconds of `AgentContext.monotonic`, by step number."""
         self._rested: dict[tuple[str, int], LatestCommandRow | None] = {}
-        """The command that a run's start replaced, to be restored if the start is refused, by query name and serial."""
+        """The command that a start by this run replaced, by query name and serial number.
+
+        It is restored if the start is refused.
+        """
 
     def versions(self, step: Step) -> list[tuple[TableName, int]]:
         """Return the versions that a step affects."""
         return [(table, self.nodes[table].version) for table in step.tables] or [(step.table, step.version)]
 
     def frozen(self) -> str | None:
-        """Return why no pointer may move now, or None outside freeze windows. Rollbacks are exempt from freezes."""
+        """Return why no pointer may move now, or None if no freeze applies. Rollbacks are exempt from freezes."""
         until = self.agent.frozen() if self.plan.request.verb != "rollback" else None
         return None if until is None else f"waits: {self.agent.layout.environment.name} is {until}: no pointer moves"
 
     def stopped_by_operator(self, table: TableName, version: int) -> bool:
-        """Return whether an operator has stopped a version during this run.
-
-        No step may then start it or let it serve.
-        """
+        """True if an operator has stopped a version during this run, so that no step may start it or let it serve."""
         locks, ledger = self.agent.locks, self.agent.ledger
         waits = locks.has_unrecorded_stop((table, version), after=ledger.command_stamp_of_run(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
@@ -114,10 +114,10 @@ class RunContext:
         return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
     def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
-        """Restart a version of this run that was stopped before a retry, or whose start was interrupted by a kill.
+        """Restart a version that was stopped before a retry, or whose start was interrupted by a kill.
 
-        Returns None if the version was started or needs no start; otherwise the reason why it was not started. While
-        the run is paused, nothing is started, but gates are still checked.
+        Returns None if the version was started or needs no start, or else the reason why it was not started. While the
+        run is paused, nothing is started, but gates are still checked.
         """
         deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:
@@ -135,10 +135,10 @@ class RunContext:
     def start_unless_stopped(
         self, step: Step, before: Callable[[Deployment], bool] = lambda found: False, *, after_stop: bool = False
     ) -> Deployment | StepFailed:
-        """Call `before`, then start the step's version, unless an operator has stopped it during this run.
+        """Call `before` and start the step's version, unless an operator has stopped the version during this run.
 
-        `before` returns whether it has stopped a running query; `after_stop` is set if the caller has already done so.
-        If the start is refused, a version that was meant to stay stopped does so.
+        `before` returns True if it has stopped a running query; `after_stop` is True if the caller has already done so.
+        If the start is refused, a version that was meant to stay stopped stays stopped.
         """
         key, stamp = (step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
@@ -162,17 +162,17 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped does so."""
+        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped stays stopped."""
         name, stamp = query_name(step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         if (name, stamp.serial) in self._rested:
             self.agent.ledger.take_back(step.table, step.version, stamp, self._rested[name, stamp.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version that the step has stopped to no purpose, unless it was meant to stay stopped."""
+        """Restart a version that the step has stopped in vain, unless it was meant to stay stopped."""
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """Return whether a version is meant to stay stopped, even if the ledger does not record that stop yet."""
+        """True if a version is meant to stay stopped, even if the ledger does not record that stop yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
@@ -200,11 +200,11 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """List the readers of the step's version that should be running, separated by commas; empty if none."""
+        """Return the readers of the step's version that should be running, separated by commas; empty if none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return the note to store in table and checkpoint folders, so that restarts and adoptions need no catalog."""
+        """Return the note for table and checkpoint folders, with which restarts and adoptions need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

@@ -1,6 +1,6 @@
-"""Drives open runs step by step, each in its own thread. A new agent resumes them.
+"""Drives open runs step by step, each in its own thread; a new agent resumes them.
 
-`core.run.state_machine` decides on the next step, from the ledger and the result of the last step.
+`core.run.state_machine` derives the next step from the ledger and the result of the last step.
 """
 
 import json
@@ -52,18 +52,21 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""Longest time, in seconds, for which a step is retried without a pool before it fails; the run can be retried."""
+"""Longest time, in seconds, for which a step is retried while the pool is unreachable; after that, the step fails."""
 
 
 class OpenRuns:
-    """Drives all open runs. Operator commands reach a run through the ledger, without waiting for a gate to open."""
+    """Drives all open runs.
+
+    Commands reach a run through the ledger, even while the run waits at a gate.
+    """
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._woken: dict[str, threading.Event] = {}
-        """Events by run id; set when the ledger may have commands that the run has not read."""
+        """Events by run id, set when the ledger may contain commands that the run has not read."""
         self._broken: set[str] = set()
-        """Runs that are stuck on an internal error until a new command arrives or a new agent starts."""
+        """Runs that are stuck on an internal error; a new command or a new agent resumes them."""
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
@@ -74,20 +77,23 @@ class OpenRuns:
                 self.drive(run_id)
 
     def drive(self, run_id: str) -> None:
-        """Start executing a run, unless it is already being executed."""
+        """Start a thread that executes a run, unless the run has one."""
         with self._lock:
             if run_id not in self._woken:
                 self._begin(run_id, threading.Event())
 
     def tell(self, run_id: str, command: OperatorControl) -> None:
-        """Record an operator's command and wake its run. If that raises an error, the command has no effect."""
+        """Record an operator's command, then wake its run.
+
+        If the command cannot be recorded, it has no effect, and the error is raised.
+        """
         self._agent.ledger.put_run_command(
             run_id, command, at=self._agent.clock(), drawn=self._agent.locks.newest_serial()
         )
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
-        """Make a run read its commands from the ledger. A run without a thread is resumed."""
+        """Make a run read its commands from the ledger; resume the run if it has no thread."""
         with self._lock:
             self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
@@ -123,8 +129,7 @@ class OpenRuns:
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
         """Record that a run is stuck on an internal error, and prevent later rounds from resuming it.
 
-        A command that has arrived since resumes the run once. If the ledger is unavailable, the next round resumes the
-        run.
+        A command that has arrived since resumes the run once. If the ledger is unavailable, the next round resumes it.
         """
         if woken.is_set():
             return
@@ -140,7 +145,7 @@ class OpenRuns:
                 self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
-        """Drive a run, or end it if this Headgate version cannot execute it, so that it is not resumed every second."""
+        """End a run that this Headgate version cannot execute, so that it is not resumed every second."""
         row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:
@@ -155,10 +160,10 @@ class OpenRuns:
 
 
 class RunDriver:
-    """The main loop of a run: performs steps, derives the next ones from the results, and records both."""
+    """The main loop of a run: performs steps, derives the next steps from their results, and records both."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
-        """Load a run and its plan. Raises UsageError if the plan is missing or this Headgate version cannot read it."""
+        """Load a run and its plan; raise UsageError if the plan is missing or this Headgate version cannot read it."""
         self._agent = agent
         self._woken = woken
         self._row = row
@@ -216,9 +221,9 @@ class RunDriver:
                 self._wait()
 
     def _goes_on(self) -> bool:
-        """Return whether the run may continue according to the ledger. A run that was retried is reloaded first.
+        """True if the run may continue according to the ledger; a run that was retried is reloaded first.
 
-        It may not continue if it was ended, for instance by an adoption because its tables had changed.
+        A run may have been ended, for example by an adoption because its tables had changed.
         """
         row = self._read()
         if row.state != self._row.state:
@@ -239,7 +244,7 @@ class RunDriver:
         return found
 
     def _with_recorded_swaps(self) -> Run:
-        """Return the run with each swap that the ledger records marked as done, so that a cancel does not undo it."""
+        """Mark swaps that the ledger records as done, so that a cancel does not undo them."""
         run = self._run
         for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
             if (found := self._executor.recorded(progress.step)) is not None:
@@ -247,18 +252,17 @@ class RunDriver:
         return run
 
     def _waiting(self) -> tuple[RunCommandRow, ...]:
-        """Return the accepted commands that have not been carried out yet, oldest first."""
+        """Return the accepted commands that were not carried out yet, oldest first."""
         return self._agent.ledger.run_commands(self._row.id)
 
     def _wait(self) -> None:
-        """Wait until the gates are due for another check or an operator's command arrives."""
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step. While the pool is unreachable, retry for a limited time, then fail the step.
+        """Perform a step; while the pool is unreachable, retry for `POOL_WAIT_S`, then fail the step.
 
-        A pause or cancel that arrives between attempts postpones the step. There is no time limit on waiting for the
-        ledger, because a failure must be recorded there as well; afterwards, the step gets one more attempt.
+        A pause or cancel that arrives between attempts postpones the step. Waiting for the ledger has no time limit,
+        because a failure must be recorded there as well; after that, the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -286,11 +290,11 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step. Return the evidence of its swap if the ledger records that swap as done, or else `found`."""
+        """Abandon a step; return the evidence of its swap if the ledger records the swap as done, or else `found`."""
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Check a gate. If the pool or the ledger is unreachable, the gate stays as it is until the next check."""
+        """If the pool or the ledger is unreachable, the gate stays as it is until the next check."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -300,7 +304,7 @@ class RunDriver:
             return self._left(step, _unforeseen(step, error))
 
     def _put(self, run: Run, heard: Iterable[RunCommandRow] = ()) -> bool:
-        """Record changed steps, the commands carried out and their events, before acting on the changes.
+        """Record changed steps, executed commands and their events before acting on the changes.
 
         Waits for the ledger. Returns False, without writing, if the run was ended or retried in the meantime.
         """
@@ -367,7 +371,6 @@ class RunDriver:
                     raise
 
     def _how_it_ended(self, run: Run) -> str:
-        """Describe which steps failed or, after a cancel, which versions serve, were stopped or keep running."""
         if run.state is not RunState.CANCELLED:
             failed = [p for p in run.steps if p.state is StepState.FAILED]
             return "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
@@ -379,7 +382,7 @@ class RunDriver:
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
-    """Build a `Run` from its row and its plan's steps."""
+    """Build a `Run` from its row and the steps of its plan."""
     rows = {step.n: step for step in row.steps}
     steps = tuple(
         StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)
@@ -391,10 +394,7 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Return an internal error as a failed step.
-
-    If the error ended the thread instead, the run would be resumed forever.
-    """
+    """Return an internal error as a failed step; if it ended the thread, the run would be resumed forever."""
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

@@ -1,4 +1,4 @@
-"""Ends runs: events and audit entries for the end, commands that arrived too late, and runs that cannot continue.
+"""Ends runs: events and audit entries, commands that arrived too late, and runs that cannot continue.
 
 A run cannot continue if this Headgate version cannot execute it or if its environment has changed. Events are written
 in the transaction that records what they report (`RunWrites.advance_run`).
@@ -30,13 +30,13 @@ def end_of(run: RunRow, at: float, detail: str) -> tuple[EventRow, AuditRow]:
 
 
 def dropped_command_event(run_id: str, state: str, command: RunCommandRow, at: float, why: str = "") -> EventRow:
-    """Return the event for an operator command that was not carried out because the run is in `state`."""
+    """Return the event for an operator command that was not carried out because the run is already in `state`."""
     summary = f"the command to {command.act} run {run_id} was not carried out: the run is {state}"
     return event_row(at, EventKind.RUN, summary, detail="; ".join(filter(None, (f"asked for by {command.actor}", why))))
 
 
 def late_command_events(before: Run, after: Run, commands: Iterable[RunCommandRow], at: float) -> tuple[EventRow, ...]:
-    """Return the events that inform the authors of commands that these arrived too late to have an effect."""
+    """Return an event for each command that arrived too late to have an effect."""
     told = []
     for command in commands:
         if command.act == "skip":
@@ -59,13 +59,13 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Sequence[RunCommandRow]) -> None:
-    """End a run as failed, or as cancelled if one of the commands is a cancel. Both release the run's tables.
+    """End a run that cannot be executed: as cancelled if one of `words` is a cancel, otherwise as failed.
 
-    A run that is done or cancelled is not changed. A failed run can be retried by any Headgate version that can read
-    it, and cancelled by any version. The run's versions are locked, so that no step is in progress and none begins
-    afterwards; raises Busy if a step takes too long. Pending commands are deleted, with an event for each author, so
-    that only a later command resumes the run. A cancel that is not among `commands` is kept, and is carried out next if
-    the run has failed.
+    Both release the run's tables. A run that is already done or cancelled is not changed. A failed run can be retried
+    by any Headgate version that can read it, and cancelled by any version. The run's versions are locked, so that no
+    step is in progress and none begins afterwards; raises Busy if a step takes too long. Pending commands are deleted,
+    with an event for each author, so that only a later command resumes the run. A cancel that is not among `words` is
+    kept, and is carried out next if the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
@@ -94,7 +94,7 @@ def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Seque
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Return a run's steps, with a swap marked as done if the registry shows that the run put its versions in use."""
+    """Mark a swap as done if the registry shows that the run has put the swap's versions into service."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
@@ -105,10 +105,9 @@ def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]
 
 
 def _cancelled(agent: AgentContext, row: RunRow, command: RunCommandRow) -> tuple[StepRow, ...]:
-    """Stop the versions that a run has started, and undo its unfinished steps, as far as their rows allow.
+    """Stop the versions that a run has started, undo its unfinished steps, and return the new rows of its steps.
 
-    Returns the steps' new rows. A step of a kind or state that only newer Headgate versions know is cancelled but not
-    undone.
+    A step whose kind or state only newer Headgate versions know is cancelled but not undone.
     """
     rows = _with_recorded_swap(agent, row)
     known = [step for step in rows if step.do in set(StepKind) and step.state in set(StepState)]
@@ -132,7 +131,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """Rebuild a step from its row. The tables of a swap are its own and those with a catch-up gate."""
+    """The row of a swap contains only one table; its other tables are those with a catch-up gate."""
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(
@@ -141,7 +140,6 @@ def _step(row: RunRow, step: StepRow) -> Step:
 
 
 def _failed(agent: AgentContext, row: RunRow, why: str) -> tuple[StepRow, ...]:
-    """Return a run's steps, with the first unfinished one marked as failed for the reason `why`."""
     steps = _with_recorded_swap(agent, row)
     open_step = next((step for step in steps if step.state not in FINISHED), None)
     return tuple(

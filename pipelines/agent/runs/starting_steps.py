@@ -1,4 +1,4 @@
-"""Steps that create, start and change versions (register, create, start, restart, alter, record); checks of starts."""
+"""The steps register, create, start, restart, alter and record, and the check that a start has succeeded."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -28,7 +28,7 @@ from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
 
 PENDING = "started, first batch pending"
-"""Note for a started query that has neither committed a batch nor completed a trigger without input."""
+"""Note of a started query that has neither committed a batch nor completed a trigger without input."""
 
 
 def register(run: RunContext, step: Step) -> RunEvidence:
@@ -70,7 +70,6 @@ def create(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
-    """Return why a version cannot begin at its start positions in its sources' logs, or None if it can."""
     starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
     if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
         return None
@@ -93,7 +92,7 @@ def start(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restart(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, and start it with the new SQL on the same checkpoint."""
+    """Restart a version with the new SQL on the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.built(step)))
@@ -116,8 +115,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     """Start a version on its recorded checkpoint, then move its former checkpoints to the trash.
 
-    The start comes first: while the version's query runs, Spark refuses a delayed start with the same name on a former
-    checkpoint. If checkpoints cannot be moved, an event is recorded and the step does not fail.
+    The start comes first: while the version's query is running, Spark refuses a delayed start with the same name on a
+    former checkpoint. If checkpoints cannot be moved, an event is recorded and the step does not fail.
     """
     begun = run.start_unless_stopped(step, after_stop=True)
     try:
@@ -148,7 +147,7 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
 
 
 def alter(run: RunContext, step: Step) -> RunEvidence:
-    """Add new columns and wider types to a table, its folder note and its registration.
+    """Add new columns and wider types to a table, its folder note and its registry row.
 
     Affected queries are paused for the change. Changes that have already been made are not repeated.
     """
@@ -175,13 +174,12 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the new SQL and YAML and the fields in `more` to the registry; all later restarts use them."""
+    """Write the step's new SQL and YAML, and the fields in `more`, to the registry; all later restarts use them."""
     texts = _texts(run.built(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
 def _texts(built: Deployment) -> dict[str, Any]:
-    """Return the fields of a newly compiled version that a restart adopts."""
     names = ("revision", "texts", "compiled", "trigger", "bindings")
     return {name: getattr(built, name) for name in names}
 
@@ -205,11 +203,11 @@ STOPS_AT_ONCE = 8
 
 @contextmanager
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
-    """Lock and pause the step's version and its streaming readers for a block; yields the names of the paused ones.
+    """Lock and pause the step's version and its streaming readers; yield the names of the paused statements.
 
-    With `static_too`, readers that join the version as a static side are included: they fail if a type becomes wider,
+    With `static_too`, readers that join the version as a static side are included. They fail if a type becomes wider,
     but not if a column is added. Raises Busy if a version is locked, or the error of a refused restart or failed stop;
-    the table is then unchanged.
+    the table is unchanged in these cases.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {

@@ -49,7 +49,10 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
 
 
 class StepExecutor:
-    """Performs the steps of one run. A step's effect depends on its `do`, never on a reason or evidence in the plan."""
+    """Performs the steps of one run.
+
+    A step's effect depends on its `do`, never on a reason or evidence in the plan.
+    """
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self._agent = agent
@@ -57,12 +60,12 @@ class StepExecutor:
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
-        """When each gate began to wait, by the monotonic clock; a new agent begins the wait again."""
+        """When each gate began to wait, in seconds of `AgentContext.monotonic`; a new agent starts the wait again."""
 
     def perform(self, step: Step) -> RunEvidence:
         """Perform a step and return its result.
 
-        Raises PoolUnreachable, LedgerUnavailable or Busy if the caller should perform the step again later.
+        Raises PoolUnreachable, LedgerUnavailable or Busy if the step should be performed again later.
         """
         try:
             self._agent.identity.refuse_doubt()
@@ -85,7 +88,7 @@ class StepExecutor:
     def leave(self, step: Step) -> StepDone | None:
         """Abandon a step: undo a partial swap, or a start command that had no effect.
 
-        If the ledger records the step's swap, return its evidence, because that swap is done in spite of later
+        If the ledger records the step's swap, return the evidence of the swap, which is done in spite of later
         failures.
         """
         self._run.take_back(step)
@@ -95,17 +98,17 @@ class StepExecutor:
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
-        """Return the evidence of a swap that the ledger records although its step is unfinished, otherwise None."""
+        """Return the evidence of a swap that the ledger records although its step is unfinished, or None."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
         skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
         return StepDone(step.n, pointer_steps.moves_in_words(self._run, step) + skipped)
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check an open step: whether its version has caught up, may be swapped in, or has committed its first batch.
+        """Check a waiting step, for example whether its version has caught up or has committed its first batch.
 
-        A step fails if its gate stays closed, or cannot be checked, for longer than the environment allows. Time during
-        a freeze is not counted.
+        A step fails if its gate stays closed, or cannot be checked, for longer than the environment's `gate_ends_h`.
+        Time during a freeze is not counted.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
             self._waiting[step.n] = self._agent.monotonic()
@@ -177,7 +180,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that a plan's nodes join as static sides, and the plan's versions upstream of those."""
+    """Return the versions that a plan's nodes join as static sides, and the plan's versions upstream of these."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()

@@ -17,7 +17,7 @@ from pipelines.agent.tables.table_identities import forget, register_again
 
 
 def stop(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, unless it serves or other statements still read it."""
+    """Stop a version, unless it serves or statements that should be running read it."""
     deployment = run.deployed(step)
     if readers := run.running_readers(step):
         _stop_in(run, step, 0.0)
@@ -32,7 +32,7 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _left_there(run: RunContext, deployment: Deployment) -> str:
-    """Describe how many new rows stay in the version that a rollback takes out of service; empty for other stops."""
+    """Report how many rows a rolled-back version has emitted since its swap; empty for other stops."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:
@@ -63,7 +63,7 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 
 
 def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and move its files to the trash. Fails if a statement reads it or a clone uses its files."""
+    """Stop a version and move its files to the trash; fail if a statement reads it or a clone uses its files."""
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
         return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
@@ -91,9 +91,9 @@ DAY_S = 86400.0
 
 
 def set_aside(agent: AgentContext, deployment: Deployment) -> None:
-    """Remove a version's table from the catalog, and move its files to the trash, where they are kept for some days.
+    """Remove a version's table from the catalog, and move its files to the trash for the retention period.
 
-    First, the ledger is checked to be writable; the deletion itself is recorded last.
+    The ledger is checked to be writable before anything moves; the deletion is recorded last.
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())
@@ -115,7 +115,10 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `set_aside` that the ledger does not record. Files that have not been moved yet stay in place."""
+    """Undo a `set_aside` that the ledger does not record.
+
+    Files that were not moved stay where they are.
+    """
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
@@ -124,7 +127,10 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Undo a `restore_from_trash` that the ledger does not record. Files not moved yet stay in the trash."""
+    """Undo a `restore_from_trash` that the ledger does not record.
+
+    Files that were not moved stay in the trash.
+    """
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
@@ -158,7 +164,7 @@ def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    """Return a version in the trash, preceded by the versions in the trash that it was cloned from, if any."""
+    """Return a version in the trash, preceded by the versions in the trash from which it was cloned."""
     found = agent.ledger.deployment(deployment.table, deployment.version)
     if found is None or found.drop_after is None:
         return []
@@ -167,9 +173,9 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move to the trash the checkpoints that a version stopped using after a seam or a rewrite.
+    """Move the checkpoints that a version no longer uses after a seam or a rewrite to the trash.
 
-    They are moved to a subfolder of the version's trash folder that is named after the time at which it will be purged.
+    They are moved to a subfolder of the version's trash folder that is named after its purge time.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
@@ -183,7 +189,7 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
-    """Return the current locations of a version's table and checkpoint; empty if it is external or purged."""
+    """Return the current folders of a version's table and its checkpoint; empty if it is external or purged."""
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:

@@ -1,6 +1,7 @@
-"""OPTIMIZE and VACUUM steps, which run in their own threads, one at a time.
+"""The OPTIMIZE and VACUUM steps, which run in their own threads, one at a time.
 
-The result is read from the table's log, so that an agent finds it even after a kill. Both can be repeated safely.
+Their results are read from the table's log, so that they are found even after the agent was killed. Both steps can be
+repeated safely.
 """
 
 import logging
@@ -31,13 +32,13 @@ from pipelines.agent.tables.table_identities import deleted_keys_of
 log = logging.getLogger(__name__)
 
 LASTS_S = 6 * 3600.0
-"""Maximum duration of an OPTIMIZE or VACUUM, in seconds; if it takes longer, its step fails."""
+"""Maximum duration of an OPTIMIZE or VACUUM, in seconds; after that, its step fails."""
 
 TAKES_S = 3600.0
-"""Safety margin for the check for readers, in seconds, since files may be replaced while a vacuum runs."""
+"""Safety margin, in seconds, of the check for readers, because files may be replaced while a vacuum runs."""
 
 _one_at_a_time = Lock()
-"""Held during an OPTIMIZE or VACUUM, because each one uses all cores of a pool."""
+"""Serializes OPTIMIZE and VACUUM, because each uses all cores of a pool."""
 
 
 def start_upkeep(run: RunContext, step: Step) -> RunEvidence:
@@ -87,7 +88,6 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
-    """Update a table's statistics after maintenance, if the table can be measured."""
     key = (deployment.table, deployment.version)
     try:
         held = agent.files.contents(deployment.folder, deployment.format)
@@ -115,8 +115,8 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
     """Return why files that a vacuum would delete are still needed, or None if they are not.
 
-    All versions that stream this one are checked, whether running, stopped, replaced or in the trash, because they may
-    continue from their checkpoints.
+    All streaming readers of the version are checked, whether running, stopped, replaced or in the trash, because they
+    may continue from their checkpoints.
     """
     agent, said = run.agent, run.plan.request.retain_h
     kept_h = agent.files.kept_h(deployment.folder, deployment.format)
@@ -134,7 +134,6 @@ def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
 
 
 def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | None:
-    """Describe which clones use a version's files, and how or when these clones are removed."""
     there = [clone for clone in clones if not clone.deleted]
     names = ", ".join(physical_name(clone.table, clone.version) for clone in there or clones)
     if there:
@@ -156,7 +155,7 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """Describe, for each stream of a reader, the unread log version whose files a vacuum would delete."""
+    """For each stream of a reader, describe the unread log version whose files a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -170,7 +169,6 @@ def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment:
 
 
 def _reads_on(reader: Deployment) -> str:
-    """Describe how to restart a stopped or failed reader; empty if it should be running or is deleted."""
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
@@ -183,20 +181,19 @@ def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
-    """Return what a step did to a version's table and its table of deleted keys, or None if there was nothing to do."""
+    """Return what the step did to the version's table and to its table of deleted keys; None if it did nothing."""
     deleted = _deleted_keys(run, deployment)
     beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
 
 
 def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
-    """Return the location of a keyed version's existing table of deleted keys, or an empty string if there is none."""
     place = deleted_keys_of(deployment)
     return place if place and run.agent.files.is_there(f"{place}/_delta_log") else ""
 
 
 def _tag(run: RunContext, step: Step) -> str:
-    """Return the tag that identifies a step's work in the pool and in the table's transaction log."""
+    """The tag identifies a step's work in the pool and in the table's transaction log."""
     return f"headgate-{run.id}-{step.n}"
 
 
@@ -241,7 +238,7 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
 
 @contextmanager
 def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
-    """Lock a version and pause its statement for a block: a MERGE fails if its files are being rewritten (Delta 4.4.0).
+    """Pause a version's statement: a MERGE fails if its files are being rewritten (Delta 4.4.0).
 
     The registry still records that the statement should be running, so the reconciler restarts it even if the agent
     dies.

@@ -1,4 +1,4 @@
-"""Validates a new version before its pointer moves, at a position that both the old and the new version have read.
+"""Validates a new version before its pointer moves, at a position that the old and the new version have read.
 
 The comparison runs in its own thread, so that operator commands never wait for it. Its results are recorded in the
 ledger, whether or not they block the swap.
@@ -41,19 +41,22 @@ STRICT_S = 60.0
 """Seconds to wait for a position with equal watermarks; after that, different watermarks are accepted."""
 
 ALIGNED_S = 1800.0
-"""Minimum waiting time for a position, in seconds: with many small files, batches of both versions rarely match."""
+"""Longest wait for a common position, in seconds, unless `ALIGNED_TRIGGERS` allows more.
+
+With many small files, batches of both versions rarely match.
+"""
 
 ALIGNED_TRIGGERS = 10
-"""Number of triggers of the slower version for which the step waits, if that is longer."""
+"""Longest wait for a common position, in triggers of the slower version, if that is longer than `ALIGNED_S`."""
 
 GONE_EVERY_S = 30.0
 """Seconds between two checks that the files read by the serving version still exist."""
 
 NO_BATCH = AlignedPair(-1, -1)
-"""The position of two versions without any batch."""
+"""Position of two versions that have no batch."""
 
 _TOLD = ("differences", "totals", "kept rows", "duplicates")
-"""Checks whose results are summarized in a step's note, if no check blocks the swap."""
+"""Checks whose results a step's note summarizes if no check blocks the swap."""
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +111,7 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
 def _no_position(
     run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
-    """Keep waiting for a common position. After a time limit, fail the step, so that an operator decides."""
+    """Keep waiting for a common position; after a time limit, fail the step, so that an operator decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
@@ -122,7 +125,7 @@ def _no_position(
 def _position(
     agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
-    """Find the latest position that both versions have read, or the reason why there is none yet or never will be."""
+    """Return the latest position that both versions have read, or why there is none yet or never will be."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
@@ -141,7 +144,6 @@ def _position(
 
 
 def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
-    """Return why the old version will never reach a position that the new version has read, or None if it may."""
     if old is None:
         return None
     name = query_name(old.table, old.version)
@@ -161,7 +163,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
 
 
 def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Return which failed or stopped upstream version leaves a caught-up version without input, or None."""
+    """Return the failed or stopped upstream version that leaves a caught-up version without input, or None."""
     measured = agent.ledger.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
         return None
@@ -183,10 +185,7 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Start a thread that compares both versions at `pair` and then runs the project's checks.
-
-    Without a pair, only the checks run, and the comparison is recorded as skipped, with the reason `why`.
-    """
+    """Without a pair, only the project's checks run, and the comparison is recorded as skipped for the reason `why`."""
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
 
@@ -202,7 +201,7 @@ def _begin(
 
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
-    """Return the catalog name of each table that a check may read: of the release's new version or the serving one."""
+    """A check reads the new versions of rebuilt tables, and the serving versions of all other tables."""
     layout = run.agent.layout
     serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}
@@ -252,7 +251,6 @@ def _judged(
 
 
 def _words(results: tuple[CheckResult, ...]) -> str:
-    """Summarize a validation's results in one line. The results must not include any that block the swap."""
     assert not any(result.verdict in BLOCKING for result in results)
     skipped = [result.summary for result in results if result.verdict is CheckVerdict.SKIPPED]
     expected = [result for result in results if result.verdict is CheckVerdict.EXPECTED]

@@ -1,6 +1,6 @@
 """Compares two versions of a table at one position, and runs the project's checks on the new version.
 
-Only files of batches up to that position are read, because the tables keep changing.
+Only the files of batches up to that position are read, because the tables keep changing.
 """
 
 import secrets
@@ -57,22 +57,22 @@ MOST_FILES = 20_000
 """Maximum number of files per version that a comparison reads."""
 
 ENDED_EVERY_S = 0.5
-"""Seconds between two checks whether a comparison was ended, and between two interrupts of its query."""
+"""Seconds between two checks whether a comparison was ended, and between two attempts to interrupt its query."""
 
 INTERRUPTED_S = 5.0
-"""Time limit, in seconds, for the pool to interrupt a query."""
+"""Deadline, in seconds, of a call that interrupts a query."""
 
 EXAMPLES = 3
 """Maximum number of rows that are read from the result of a project's check."""
 
 MOST_ROWS = 1_000
-"""Maximum number of rows that a comparison's query may return, which are one for each kind of difference."""
+"""Maximum number of rows that a comparison's query may return; it returns one row for each kind of difference."""
 
 Row = Mapping[str, Any]
 
 
 _one_at_a_time = Lock()
-"""Held during a comparison, because it uses cores that statements need."""
+"""Serializes comparisons, because they use cores that statements need."""
 
 
 class VersionComparison:
@@ -86,7 +86,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison runs. Raises TryAgain if this comparison is ended while it waits."""
+        """Wait until no other comparison is running; raise TryAgain if this comparison is ended while it waits."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -100,13 +100,13 @@ class VersionComparison:
             self._over.set()
 
     def end(self) -> None:
-        """End the comparison and its query in the pool, without waiting until they have ended."""
+        """End the comparison and its query in the pool, without waiting for them to end."""
         if not self._ended.is_set() and not self._over.is_set():
             self._ended.set()
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Interrupt the query repeatedly until the comparison is over, because the query may not have started yet."""
+        """Repeat until the comparison is over, because the query may not have started yet."""
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
@@ -196,7 +196,7 @@ class VersionComparison:
     def _totals(
         self, rows: ComparedRows, expected: ExpectedDifferences, views: Sequence[FileView]
     ) -> tuple[CheckResult, ...]:
-        """Compare totals, or the rows kept, of versions whose rows cannot be paired. Empty if they can be paired."""
+        """Compare totals, or the rows kept, of versions whose rows cannot be paired; empty if they can be paired."""
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
@@ -209,9 +209,9 @@ class VersionComparison:
         return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
-        """Run the project's checks on the new version's rows up to batch `upto`, or on all of them if it is None.
+        """Run the project's checks on the new version's rows up to batch `upto`, or on all rows if it is None.
 
-        `names` contains the catalog names of the other tables. A check that Spark refuses is reported as failed.
+        `names` maps the other tables to their catalog names. A check that Spark refuses is reported as failed.
         """
         batch = written_batch(self._agent, new) if upto is None else upto
         columns, unread, found = column_types(new.texts, new.table), "", []
@@ -249,10 +249,7 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Return the files that a version's batches up to `upto` wrote.
-
-        Raises Refused if they are not exactly its rows.
-        """
+        """Raise Refused if the files that the version's batches up to `upto` wrote are not exactly its rows."""
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)
@@ -288,7 +285,7 @@ def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
 def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
     """Return why a version can never equal an older one, even at the same position, or None if it can.
 
-    A version that reads a change stream cannot, because the changes depend on the table's batches and on when the
+    A version that reads a change stream never can, because the changes depend on the table's batches and on when the
     stream began.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
@@ -314,7 +311,7 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
 def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
     """Return the batch histories of versions and of all versions upstream of them, except external tables.
 
-    Versions that are not in the registry are omitted, and deleted ones have no batches. Raises TryAgain if files are
+    Versions that are not in the registry are omitted; deleted ones have an empty history. Raises TryAgain if files are
     unreachable.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}

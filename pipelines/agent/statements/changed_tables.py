@@ -31,15 +31,15 @@ _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 
 
 class ChangedTables:
-    """Detects tables that were replaced or changed after a running statement had begun to use them."""
+    """Detects tables that were replaced or changed while a running statement was using them."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._reported: dict[tuple[TableName, int], str] = {}
-        """Fingerprint of the last reported foreign commit, by deployment."""
+        """Fingerprint of the last reported commit by another program, by deployment."""
 
     def round(self) -> None:
-        """Stop running statements whose tables have changed, and record why. Report foreign writes to keyed tables."""
+        """Stop running statements whose tables have changed, and report writes by other programs to keyed tables."""
         for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
@@ -75,7 +75,7 @@ class ChangedTables:
                 fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Record whether an external table with a log or in topics is missing or replaced, or differs from its DDL."""
+        """Record whether an external table with a log or in topics is missing, was replaced or differs from its DDL."""
         format = table_format(deployment.format)
         if not (format.transaction_log or format.topics):
             return
@@ -130,7 +130,7 @@ class ChangedTables:
 def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: str) -> TableFault | None:
     """Return the change to a table that made Spark end a statement, or None if there is no such change.
 
-    Spark's error names neither the table nor a missing static side that is an external table (Delta 4.4.0).
+    Spark's error names neither the table nor a missing external table that is joined as a static side (Delta 4.4.0).
     """
     if not (error_class.startswith(_OF_TABLES) or reads_inputs(agent, deployment)):
         return None
@@ -141,6 +141,5 @@ def fault_that_ended(agent: AgentContext, deployment: Deployment, error_class: s
 
 
 def _runs(deployment: Deployment) -> bool:
-    """Return whether a deployment's statement is running and should be."""
     ours = not (deployment.external or deployment.deleted)
     return ours and deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE

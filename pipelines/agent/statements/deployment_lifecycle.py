@@ -1,7 +1,6 @@
-"""Starts and stops one deployment, for steps, operators and the reconciler.
+"""Starts and stops single deployments, for steps, operators and the reconciler.
 
-A stream may track the schemas that it has read: Spark then ends it at each column change, and expects a restart (Delta
-4.4.0).
+Spark ends a stream that tracks schemas at each change of columns, and expects a restart (Delta 4.4.0).
 """
 
 import logging
@@ -38,14 +37,14 @@ from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_ta
 log = logging.getLogger(__name__)
 
 PYTHON_CALL_S = 60.0
-"""Deadline of a call that may have to start the pool's first Python process, in seconds."""
+"""Deadline, in seconds, of a call that may have to start the pool's first Python process."""
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Lock a deployment, read its current row, and start it on its checkpoint. Return the new or existing query.
+    """Start a deployment on its checkpoint, and return the new or existing query.
 
-    Raises Refused, EngineRefused, PoolUnreachable or LedgerUnavailable if the deployment was not started, and
-    NotRecorded if its query runs but could not be recorded.
+    The deployment is locked, and its current row is used. Raises Refused, EngineRefused, PoolUnreachable or
+    LedgerUnavailable if it was not started, and NotRecorded if its query runs but could not be recorded.
 
     `stops` is the serial number of the start command, or the value of `StatementLocks.stops` when the caller decided to
     start; a later stop request takes precedence. `after_stop` means that the caller has stopped a running query for
@@ -64,10 +63,10 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
 
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start would be refused now, so that no running query is stopped in vain.
+    """Raise the error that a start would raise now, so that no running query is stopped in vain.
 
-    A refusal by Spark itself is not predicted. If the catalog lacks the table, it is registered here, because that may
-    be refused as well.
+    A refusal by Spark itself is not predicted. A table that is missing from the catalog is registered here, because
+    that may be refused as well.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -75,7 +74,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error with which a start would be refused now, without considering the checkpoint."""
+    """Raise the error that a start would raise now, apart from errors of its checkpoint and catalog entry."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
     # Not the connection for stops: a statement stopped over that one could not be restarted.
@@ -132,7 +131,7 @@ def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQu
 
 @contextmanager
 def _recorded_later(deployment: Deployment) -> Iterator[None]:
-    """Log a LedgerUnavailable error in the block instead of raising it, so that the caller can raise another error."""
+    """Log LedgerUnavailable instead of raising it, so that the caller can raise another error."""
     try:
         yield
     except LedgerUnavailable as error:
