@@ -1,7 +1,7 @@
 """Parses EXPLAIN output: the tables of the analysed plan and the stateful operators of the physical plan.
 
-The format was checked on Spark 4.2.0. EXPLAIN EXTENDED has four parts, each with a heading such as `== Parsed Logical
-Plan ==`: Parsed, Analyzed, Optimized and Physical. A part that failed contains the exception's class and message
+The format was checked on Spark 4.2.0. EXPLAIN EXTENDED has four parts: Parsed, Analyzed, Optimized and Physical, each
+with a heading such as `== Parsed Logical Plan ==`. A part that failed contains the exception's class and message
 instead of a plan. Each line is a node, preceded by `:- `, `+- ` and bars. In logical plans `~` marks a streaming node;
 in physical plans `*(2) ` is a codegen stage.
 
