@@ -190,7 +190,6 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.exit(0)
 
     def _anything_runs(self) -> bool:
-        """True if an agent or a statement may be running, or if the ledger has not been read yet."""
         snapshot = self.state.view.snapshot
         if snapshot.facts is None or self.state.freshness.agent:
             return True

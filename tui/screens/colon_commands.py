@@ -117,7 +117,6 @@ def _undo(screen: StatementActionsScreen, word: str) -> None:
 
 
 def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
-    """Plan a vacuum of the named or else the selected tables; `--retain` gives the retention in hours."""
     named, option, hours = rest.partition(RETAIN)
     before, after = named.split(), hours.split()
     if option and not after:
@@ -137,7 +136,6 @@ def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...],
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:
-    """Return the run of the held release, else of the latest open release; empty if no release is open."""
     found = screen.state.view.snapshot.releases
     return next((one.run for one in found if one.state == "held"), found[0].run if found else "")
 
@@ -155,7 +153,6 @@ def _close(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: str, what: str) -> None:
-    """Submit a plan and open its review, without executing anything."""
     state = screen.state
     if reason := state.read_only or state.freshness.reason:
         state.notify(f"{verb}: {reason}", Tone.CHANGING)

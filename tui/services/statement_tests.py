@@ -311,7 +311,6 @@ def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
 def _needed_texts(
     texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
 ) -> dict[str, str]:
-    """Return headgate.yml and the files of the named tables, of the tables that they read, and of those in `more`."""
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     folders = {tables[name].folder for name in names | parents | more if name in tables}
     return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}

@@ -284,7 +284,6 @@ def _ledger_id(place: SelectedEnvironment) -> str:
 
 
 def _version_folders(data: Path) -> Iterator[Path]:
-    """Yield the folders that may be versions of tables or checkpoints, including those in the trash."""
     for container in ("tables", "checkpoints"):
         yield from _folders(data / container)
     for version in _folders(data / "trash"):
@@ -310,7 +309,6 @@ def _is_of(file: Path, ledger: str) -> bool:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if there is none or the file is a link."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):

@@ -93,7 +93,6 @@ def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _placed(draft: _LayoutDraft) -> dict[Key, float]:
-    """Order and place the boxes of every layer so that connected boxes are close to each other."""
     top: dict[Key, float] = {}
     for layer in draft.layers:
         _stack(layer, draft, top)

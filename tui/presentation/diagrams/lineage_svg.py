@@ -33,8 +33,6 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 @dataclass(slots=True)
 class _DrawnTable:
-    """A table with those of its columns that are part of the lineage."""
-
     table: str
     landed_as: str = ""
     nodes: "list[LineageNode]" = field(default_factory=list)
@@ -160,7 +158,6 @@ def _box(box: _DrawnTable, layers: BoxLayout, root: ColumnOrigin) -> Iterable[st
 
 
 def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers: BoxLayout) -> Iterable[str]:
-    """Draw one line per source, target and kind of edge, with value lines on top of condition lines."""
     groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
     for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"

@@ -136,7 +136,6 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
 
 
 def _passed_over(own: Sequence[StepRow]) -> str:
-    """Return the notes of skipped validation steps; empty if no validation was skipped."""
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 
@@ -176,7 +175,6 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
 
 
 def _upstream(event: EventRow) -> HistoryEntry | None:
-    """Return the entry for an input's event; None unless it is a fault or was caused by an action or run."""
     bad = event.state in FAULTY and event.before != event.state
     if event.kind != EventKind.STATE or not (bad or event.cause in DONE_BY):
         return None

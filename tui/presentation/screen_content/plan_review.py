@@ -207,7 +207,6 @@ def why(
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:
-    """Describe the options after the first; `executable` is the number of options that can be executed now."""
     more, later = executable - 1, len(node.offers) - executable
     words = [counted(more, "more option")] if more > 0 else []
     words += [f"{counted(later, 'option')} not executable yet"] if later else []

@@ -182,7 +182,6 @@ def verdict(release: Release, now: float) -> str:
 
 
 def _stopped(release: Release) -> str:
-    """Return a sentence that lists the serving versions that are stopped; empty if all of them run."""
     sides = (
         (pair.table, side) for pair in release.pairs for side in (pair.old, pair.new) if side.version == pair.serves
     )

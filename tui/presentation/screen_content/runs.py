@@ -140,7 +140,6 @@ def _lasted(step: StepRow, now: float) -> str:
 
 
 def _predicted(row: RunRow | StepRow) -> str:
-    """Return the predicted duration of a run or step; empty for a hold step, or if there is no prediction."""
     if row.predicted_low_s is None or row.predicted_high_s is None:
         return ""
     if isinstance(row, StepRow) and row.do == StepKind.HOLD:

@@ -133,7 +133,6 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return the duration of the latest batch if it exceeds 1.5 trigger intervals; empty otherwise."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
     if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
         return f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
@@ -141,7 +140,6 @@ def _slow_batch(statement: StatementView, measurement: Measurement | None) -> st
 
 
 def _limit(statement: StatementView, measurement: Measurement | None) -> str:
-    """Return a sentence on what limits the throughput; empty if unknown."""
     if took := _slow_batch(statement, measurement):
         return f" Its newest batch took {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""

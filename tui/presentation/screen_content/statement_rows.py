@@ -290,7 +290,6 @@ def _state_rank(statement: StatementView) -> int:
 
 
 def _badness(statement: StatementView) -> float:
-    """Return a sort key that orders statements from worst to best: by fault and state, then trend, then lag."""
     lag = min(statement.lag_rows or 0, 10**9)
     place = (not statement.faulty) * 1e4 + _state_rank(statement) * 100 + _TREND_WORST[statement.trend]
     return place - lag / 1e10

@@ -217,7 +217,6 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
 
 
 def _looked_at(figures: TableStatistics, now: float) -> str:
-    """Return the age of a table's statistics; empty if they were read less than `FRESH_S` ago."""
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 
