@@ -1,7 +1,7 @@
 """Conditions under which a changed statement may restart from its checkpoint although the default is a rebuild.
 
-Spark must accept the checkpoint, and the table must be stored as before. The table then mixes rows with the old and the
-new meaning, which is why a second person must approve the plan.
+Spark must accept the checkpoint, and the table must be stored as before. The table then mixes rows of the old and the
+new meaning, so a second person must approve the plan.
 """
 
 import re
@@ -17,9 +17,9 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
-    """Return why a restart from the old checkpoint is ruled out; None if nothing rules it out.
+    """Return why the statement cannot restart from its old checkpoint; None if nothing rules it out.
 
-    The reason is that Spark might reject the checkpoint, or that the table would be stored differently.
+    Spark might reject the checkpoint, or the table would be stored differently.
     """
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
@@ -41,11 +41,11 @@ def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | Non
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether Spark is known to accept the old state for the new SQL (tested on Spark 4.2.0).
+    """True if Spark is known to accept the old state for the new SQL (tested on Spark 4.2.0).
 
-    Spark accepts a different length of a tumbling window, min in place of max or the reverse, and an inner join in
-    place of a left join (see `same_checkpoint.txt`). A left join in place of an inner join is treated as rejected,
-    because whether Spark accepts that depends on which columns may be null.
+    Spark accepts a different length of a tumbling window, min instead of max or the reverse, and an inner join instead
+    of a left join (see `same_checkpoint.txt`). A left join instead of an inner join counts as rejected, because whether
+    Spark accepts it depends on which columns may be null.
     """
     if len(old.operators) != len(new.operators):
         return False
@@ -81,7 +81,7 @@ def _only_filters(old: str, new: str) -> bool:
 
 
 def _keeps_form(edit: Edit) -> bool:
-    """Return whether an edit upstream of the state leaves the schema of the state unchanged."""
+    """True if an edit upstream of the state leaves the schema of the state unchanged."""
     if edit.kind is EditKind.GROUP_KEY:
         return edit.before.startswith("window(") and bool(edit.after)
     if edit.kind is EditKind.JOIN_TYPE:

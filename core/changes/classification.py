@@ -1,4 +1,4 @@
-"""Classification of a change between deployed and declared revisions; one not proved harmless requires a rebuild."""
+"""Classification of changes between deployed and declared revisions; what is not proved harmless requires a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Change:
     classified: bool = True
     """False if the deployed SQL is unknown or unreadable, or Spark disagrees; such a change is STATE_CHANGED."""
     confirmed: bool | None = None
-    """Whether Spark's analysis agrees; None if Spark was not asked or gave no answer."""
+    """True if Spark's analysis agrees; None if Spark was not asked or gave no answer."""
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change to assume if two revisions cannot be compared: one that requires a rebuild."""
+    """Return the change to assume if two revisions cannot be compared; it requires a rebuild."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 
@@ -61,7 +61,7 @@ def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Return whether a revision's checkpoint has stored offsets by source name since the first start (spark.md §2)."""
+    """True if a revision's checkpoint has stored offsets by source name since its first start (spark.md §2)."""
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 
@@ -73,7 +73,7 @@ _OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
     """Return the changes between two multi-statement files, by the table that each statement writes.
 
-    If both files have a single statement, the two are compared even if they write different tables.
+    If each file has a single statement, the two are compared even if they write different tables.
     """
     if len(old) == len(new) == 1:
         (before,) = old.values()
@@ -82,7 +82,7 @@ def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revi
 
 
 def most_severe(changes: Mapping[TableName, Change]) -> Change:
-    """Return the most severe change of statements that are deployed together, with the evidence of all changes."""
+    """Return the most severe change among statements deployed together, with the evidence of all changes."""
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.definition.severity)

@@ -1,4 +1,4 @@
-"""Checks a change against Spark's analysis and the results of upgrade tests; both can only raise its severity."""
+"""Checks a change against Spark's analysis and against upgrade tests; both can only make it more severe."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
-"""Operator kinds that Spark names differently: windows and DISTINCT are aggregates to Spark (tested on Spark 4.2.0)."""
+"""Operator kinds that Spark names differently: windows and DISTINCT are aggregates (tested on Spark 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
 """Matches the position in a Spark error message; Spark counts lines from the start of the query, not of the file."""
@@ -104,7 +104,7 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the request for Spark to analyse a new statement (without `old`) or a statement's changed SQL.
+    """Return the request for Spark to analyse a new statement (without `old`) or changed SQL.
 
     None if there is nothing to analyse.
     """
@@ -118,9 +118,9 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change after taking Spark's answer into account: STATE_CHANGED if Spark disagrees with Headgate.
+    """Return the change adjusted to Spark's answer: STATE_CHANGED if Spark disagrees with Headgate.
 
-    Spark never makes a change milder: if Spark sees no difference, that only confirms COMMENT_OR_FORMAT.
+    Spark never makes a change milder: if it sees no difference, that only confirms COMMENT_OR_FORMAT.
     """
     if answer is None or new.parsed is None:
         return change
@@ -158,7 +158,6 @@ def _retyped(
 
 
 def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[Fact[Notice]]:
-    """Yield a notice for each column that Spark writes with a type other than its declared plain type."""
     declared = _declared_types(new)
     for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
@@ -173,8 +172,8 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
-    It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
-    temporary tables of the analysis have no change feed.
+    The DDL of every table that it reads must be known, and it must not stream a table's changes, because the temporary
+    tables of the analysis have no change feed.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -191,12 +190,12 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the ledger key for the result of testing a statement's upgrade, given the hashes of both revisions."""
+    """Return the ledger key for the result of an upgrade test, given the hashes of both revisions."""
     return f"upgrade {old} {new}"
 
 
 def with_upgrade_proof(change: Change, known: Mapping[str, str], *, old: Revision | None, new: Revision) -> Change:
-    """Return the change, or STATE_CHANGED if an upgrade test has shown that a restart produces wrong rows."""
+    """Return the change, or STATE_CHANGED if an upgrade test showed that a restart produces wrong rows."""
     if old is None or change.action in (Action.START, Action.REBUILD):
         return change
     shown = known.get(proof_key(old.hash, new.hash), "")

@@ -18,7 +18,7 @@ class Fingerprints:
     """SHA-256 of each part of a revision, in hex; equal parts have equal hashes in every process."""
 
     text: str
-    """The SQL and YAML byte by byte, ignoring line endings and byte-order marks."""
+    """The SQL and YAML byte by byte, except line endings and byte-order marks."""
     sem: str
     """The meaning of the statement, including options, source names and watermarks."""
     state: str
@@ -27,17 +27,17 @@ class Fingerprints:
     sources: str
     """Streamed reads in order of appearance: table, source name and options; watermarks belong to `state`."""
     static: str
-    """Tables that are read without a stream, sorted."""
+    """Tables that are read without a stream, sorted by name."""
     sink: str
     """Target, format, partitioning, location, options and properties; empty if there is no DDL."""
     schema: str
     """Name, type and nullability of the columns in order, without comments; empty if there is no DDL."""
     settings: str
-    """The YAML content, without blank lines and comment lines."""
+    """The YAML content without blank lines and comment lines."""
     udf: str
     """Names of called functions that are not built into Spark; their code is not declared anywhere yet."""
     conf_pinned: str
-    """Pool settings whose values a checkpoint retains from its first start; empty if the pool is unknown."""
+    """Pool settings that a checkpoint retains from its first start; empty if the pool is unknown."""
     conf_restartable: str
     """All other pool settings; empty if the pool is unknown."""
     pool: str

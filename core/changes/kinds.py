@@ -1,6 +1,6 @@
-"""Kinds of change, and a table that defines the action, the reason and the effect on the checkpoint for each kind.
+"""Kinds of change, and a table with the action, the reason and the effect on the checkpoint of each kind.
 
-The README.md of this package states the rules that the table follows.
+The README.md of this package states the rules behind the table.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from core.text.sentence import FactKind, Sentence
 
 
 class ChangeKind(StrEnum):
-    """The kind of a change; the value is the name used in JSON."""
+    """The kind of a change; its value is the name used in JSON."""
 
     NONE = "none"
     CHECKPOINT_LOST = "checkpoint_lost"
@@ -42,7 +42,7 @@ class ChangeKind(StrEnum):
 
     @property
     def definition(self) -> "ChangeKindDefinition":
-        """The row of this kind in the table of change kinds."""
+        """The row of this kind in CHANGE_KINDS."""
         return _DEFINITION_BY_KIND[self]
 
 
@@ -71,11 +71,11 @@ class ChangeKindDefinition:
 
     kind: ChangeKind
     code: str
-    """The short name in plan documents (`row`); it never changes, because saved plans and hashes contain it."""
+    """Short name in plan documents (`row`); it must never change, because saved plans and hashes contain it."""
     label: str
     """What changed, in at most 24 characters; shown in column CHANGE."""
     severity: int
-    """If an edit has several kinds, the kind with the highest number decides; numbers are unique."""
+    """Rank of the kind; if an edit has several kinds, the highest rank decides. Ranks are unique."""
     action: Action
     """The action that this kind requires by default."""
     reason: Reason
@@ -85,51 +85,51 @@ class ChangeKindDefinition:
     loses: Sentence | None = None
     """What the default action loses; None if it loses nothing."""
     leaves: Sentence | None = None
-    """What happens to existing rows, or to an undo, if nothing is lost."""
+    """The effect on existing rows, or on an undo, if nothing is lost."""
     instead: tuple[Strategy, ...] = ()
     """Strategies that can replace the default action, if the statement allows them."""
     note: Notice | None = None
     """Evidence that is added to every edit of this kind."""
     breaks_checkpoint: CheckpointRefusal | None = None
-    """Why a restart cannot replace a rebuild, see `why_not_from_checkpoint`."""
+    """Why a restart cannot replace a rebuild; see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
-    """Whether comparing the old and new state decides if a restart is possible; see `checkpoint_compatibility`."""
+    """True if the old and the new state decide whether a restart is possible; see `checkpoint_compatibility`."""
     same_statement: bool = False
-    """Whether the statement reads, computes and writes the same as before the edit."""
+    """True if the statement reads, computes and writes the same as before the edit."""
     leaves_seam: bool = False
-    """Whether a restart leaves rows of both the old and the new SQL in the same table."""
+    """True if a restart leaves rows of both the old and the new SQL in the table."""
     keeps_table_across_seam: bool = False
-    """Whether a statement edited in this way can keep its table when a parent is re-created."""
+    """True if a statement with this edit can keep its table when a parent is re-created."""
     state_may_be_copied: bool = False
-    """Whether a new version can start from a copy of the old state."""
+    """True if a new version can start from a copy of the old state."""
     changes_inputs_or_key: bool = False
-    """Whether offsets or rows of the old version have a different meaning in a new version."""
+    """True if offsets or rows of the old version have a different meaning in a new version."""
     alters_table: bool = False
-    """Whether the table is altered in place before the restart."""
+    """True if the table is altered in place before the restart."""
     needs_another_table: bool = False
-    """Whether the old physical table cannot store the output of the new SQL."""
+    """True if the old physical table cannot store the output of the new SQL."""
     is_of_the_environment: bool = False
-    """Whether the change is in the environment rather than in the table's own files."""
+    """True if the change is in the environment, not in the table's own files."""
     follows_from_parent: bool = False
-    """Whether the change only results from a re-created parent; the statement itself was not edited."""
+    """True if the change only results from a re-created parent, without an edit of the statement."""
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether the change is only recorded while the query keeps running."""
+        """True if the change is only recorded, while the query keeps running."""
         return self.action is Action.RECORD
 
     @property
     def loss_words(self) -> Sentence:
-        """Return one line on the losses of the default action, and on its effect on existing rows or on an undo."""
+        """One line on the losses of the default action and its effect on existing rows or on an undo."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Return why a restart from the old checkpoint cannot replace a rebuild; None if it can.
+        """Why a restart from the old checkpoint cannot replace a rebuild; None if it can.
 
-        The result is also None if comparing the states decides this. A kind that requires a rebuild by default, without
-        a specific reason, is treated as unproven.
+        Also None if a comparison of the states decides. A kind that requires a rebuild by default, without a specific
+        reason, counts as unproven.
         """
         if self.judged_by_state:
             return None
@@ -373,14 +373,14 @@ KIND_EXAMPLES: Mapping[ChangeKind, tuple[str, str]] = {
     ChangeKind.ENGINE: (f"{_FREE}\nengine: 4.2.0", f"{_FREE}\nengine: 4.3.0"),
     ChangeKind.STATIC_SIDE: (_JOINED, _JOINED.replace("names", "new_names")),
 }
-"""A short example edit for each kind that SQL and YAML can express, as the old and the new side of one table.
+"""A short example edit for each kind that SQL and YAML can express: the old and the new side of one table.
 
-A side is a DDL up to its semicolon, followed by the clauses of the statement; lines that start with `yml:`, `pool:` and
+A side is a DDL up to its semicolon, then the clauses of the statement; lines that start with `yml:`, `pool:` and
 `engine:` add what is not SQL. CHECKPOINT_LOST has no example, because it is not an edit.
 """
 
 
 def example_lines(kind: ChangeKind) -> tuple[str, ...]:
-    """Return the lines that differ in the example of a kind: old lines after `-`, new lines after `+`."""
+    """Return the lines that differ in the example of a kind: old lines with `-`, new lines with `+`."""
     old, new = (side.splitlines() for side in KIND_EXAMPLES[kind])
     return (*(f"- {line}" for line in old if line not in new), *(f"+ {line}" for line in new if line not in old))

@@ -35,23 +35,23 @@ _RESTARTABLE = (
     "spark.dynamicAllocation.", "spark.sql.adaptive.", "spark.sql.streaming.metricsEnabled",
     "spark.sql.streaming.stopTimeout", "spark.sql.streaming.minBatchesToRetain",
 )  # fmt: skip
-"""Prefixes of settings that affect speed or where work runs, but never which rows are produced."""
+"""Prefixes of settings that affect speed or placement, but never which rows are produced."""
 
 _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 
 
 def is_pinned(key: str) -> bool:
-    """Return whether a checkpoint retains the value of this setting from its first start."""
+    """True if a checkpoint retains the value of this setting from its first start."""
     return key in PINNED
 
 
 def is_restartable(key: str) -> bool:
-    """Return whether a restart with a different value of a setting produces the same rows."""
+    """True if a restart with a different value of this setting produces the same rows."""
     return key.startswith(_RESTARTABLE)
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Return a pool in the form that ledger and plans record: only settings that can affect rows or state, no secrets.
+    """Return the pool as ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
     Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
     secret names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).
@@ -61,7 +61,7 @@ def recorded_pool(pool: Pool) -> Pool:
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Return the pool to record when a statement starts: the current pool with the checkpoint's pinned settings."""
+    """Return the pool to record when a statement starts: the current one with the checkpoint's pinned settings."""
     kept = recorded_pool(now)
     if before is None:
         return kept

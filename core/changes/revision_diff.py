@@ -24,7 +24,7 @@ RevisionDifference = tuple[ChangeKind, Edit]
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
 )
-"""Options, in lower case, that affect only how fast a stream is read."""
+"""Read options, in lower case, that affect only the reading speed."""
 
 
 _BESIDE_WIDER_TYPES = frozenset(
@@ -34,13 +34,13 @@ _BESIDE_WIDER_TYPES = frozenset(
         ChangeKind.ENGINE, ChangeKind.PINNED_CONFIGURATION, ChangeKind.SCHEMA_TRACKING,
     }
 )  # fmt: skip
-"""Kinds of change that may accompany a column widened in place: a single restart applies them all."""
+"""Kinds of change that a single restart can apply together with a widened column."""
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     """Yield every difference between two revisions of a table, plus COMMENT_OR_FORMAT if SQL or DDL was edited.
 
-    A widened column yields COLUMN_WIDENED if a single restart can apply all differences; if not, it yields
+    A widened column yields COLUMN_WIDENED if a single restart can apply all differences; otherwise it yields
     COLUMNS_CHANGED, which requires a rebuild.
     """
     found = tuple(_differences(old, new))
@@ -85,7 +85,7 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Return whether two queries differ only in column qualifiers, given the known columns of their parents."""
+    """True if two queries differ only in column qualifiers, given the known columns of their parents."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -130,7 +130,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return the difference for a changed column type; key, sequence and partition columns are not widened in place."""
+    """Key, sequence and partition columns are not widened in place."""
     name = now.name.lower()
     edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format
@@ -160,10 +160,7 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> Edit | None:
-    """Return an edit if a new expression may write a type other than `into`, otherwise None.
-
-    `into` is empty if there is no DDL.
-    """
+    """Return an edit if a new expression may write a type other than `into` (empty without DDL), otherwise None."""
     from core.sql.expression_properties import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -218,7 +215,6 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield the differences in pool and Spark version, as far as these are known for both revisions."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
         kind, edit = (
@@ -254,7 +250,7 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Return the kind of change of a setting; unknown settings may affect the result, as time zone and ANSI mode do."""
+    """Unknown settings may affect the result, as time zone and ANSI mode do."""
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -264,7 +260,7 @@ def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
-    """Yield the differences between streamed reads, by position, because a checkpoint only numbers unnamed sources."""
+    """Reads are compared by position, because a checkpoint only numbers unnamed sources."""
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
     before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
@@ -284,10 +280,7 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """Return the kind of change for sources that were added, removed or replaced, with or without names.
-
-    A name must stay with its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses (tested).
-    """
+    """A name must keep its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses (tested)."""
     if all(read.source_name for read in (*before, *after)):
         old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
         kept = old.keys() & new.keys()
@@ -297,7 +290,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKin
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Return whether either query begins with WITH, so that its SQL does not show how Spark numbers the sources."""
+    """True if either query begins with WITH, so that its SQL does not show how Spark numbers the sources."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 
@@ -378,7 +371,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[str, str], ...]:
-    """Return the static tables that were replaced, each with its replacement; empty if there is any other edit."""
+    """Return pairs of a replaced static table and its replacement; empty if there is any other edit."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )
@@ -392,7 +385,7 @@ def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[s
 
 
 def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Replace a table name in canonical SQL, where every table name is followed by its alias."""
+    """Replace a table name in canonical SQL, where an alias follows every table name."""
     return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
 
 

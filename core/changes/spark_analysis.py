@@ -1,8 +1,8 @@
 """Requests to Spark to analyse a statement, and Spark's answers.
 
 An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED; no answer makes a change milder. If
-Spark merely distinguishes the old statement from the new one, the change stays as it is, because two such statements
-may still have the same meaning.
+Spark merely distinguishes the old statement from the new one, the change stays as it is, because the two may still have
+the same meaning.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from core.model.names import TableName, parse_table_name
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRevision:
-    """A revision in the form sent to Spark, which contains no user data other than names and types."""
+    """A revision in the form sent to Spark; it contains no user data except names and types."""
 
     select: str
     """The query alone, with logical names, as in `ParsedStatement.select`."""
@@ -28,18 +28,18 @@ class AnalysedRevision:
 
 @dataclass(frozen=True)
 class AnalysisQuestion:
-    """A request for Spark to analyse a declared statement, together with the deployed statement if there is one."""
+    """A request for Spark to analyse a declared statement and, if there is one, the deployed statement."""
 
     new: AnalysedRevision
     old: AnalysedRevision | None = None
 
     @cached_property
     def key(self) -> str:
-        """Key of the question, derived from its content: SHA-256 in hex."""
+        """SHA-256 of the question's content, in hex."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the question as it is sent over the socket; `question_from_json` is the inverse."""
+        """Return the question as sent over the socket; `question_from_json` is the inverse."""
         return {"new": _side_as_json(self.new), "old": _side_as_json(self.old) if self.old else None}
 
 
@@ -50,7 +50,7 @@ class AnalysedRead:
     table: str
     streaming: bool
     source_name: str = ""
-    """The name given by IDENTIFIED BY; empty if there is none."""
+    """Name given by IDENTIFIED BY; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class AnalysedOperator:
     """A stateful operator in Spark's physical plan."""
 
     operator: str
-    """Spark's name of the operator: StateStoreSave, StreamingSymmetricHashJoin …"""
+    """Spark's name of the operator, such as StateStoreSave or StreamingSymmetricHashJoin."""
     kind: str
     """aggregate, session_window, deduplicate, stream_join or limit; for other operators, the operator's own name."""
     keys: tuple[str, ...] = ()
-    """Keys as far as the plan shows them; for a join, those of one side followed by those of the other."""
+    """Keys as far as the plan shows them; for a join, those of one side, then those of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ class AnalysisAnswer:
     """Spark's answer to an analysis request."""
 
     engine: str
-    """Version of the Spark that answered."""
+    """Version of the Spark that gave the answer."""
     new: AnalysedStatement
     old: AnalysedStatement | None = None
     same: bool | None = None
     """True if both statements mean the same to Spark; False proves nothing; None if nothing is deployed."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the answer as it is sent over the socket and stored; `answer_from_json` is the inverse."""
+        """Return the answer as sent over the socket and stored; `answer_from_json` is the inverse."""
         return asdict(self)
 
 
@@ -131,7 +131,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Return the answer to a question, given answers as JSON strings by key; None if it is missing or damaged."""
+    """Return the answer to a question from JSON strings by question key; None if it is missing or damaged."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

@@ -1,6 +1,6 @@
 """Faults of a statement: failed, stalled, starved, or behind its objective.
 
-*Behind* refers to the age of the oldest uncommitted input. The number of pending rows is no criterion, since a
+A statement is *behind* by the age of its oldest uncommitted input. The number of pending rows is no criterion, since a
 statement may process millions per batch. The direction of the lag is a trend, never a fault.
 """
 
@@ -13,10 +13,10 @@ from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
-"""How many seconds a fault must be measured to be reported, and be absent to be cleared: about three measurements."""
+"""Seconds after which a measured fault is reported, and an absent one is cleared: about three measurements."""
 
 MET_S = 60.0
-"""How many seconds an objective must be met before this is recorded, so that a table's status does not flap."""
+"""Seconds for which an objective must be met before this is recorded, so that a table's status does not flap."""
 
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
@@ -30,22 +30,22 @@ class FaultSign:
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """Whether the fault is reported immediately: after a failure, or while the pool does not answer."""
+    """True to apply the sign immediately: after a failure, at a start, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultWatch:
-    """The reported fault of a statement, and since when measurements have contradicted it."""
+    """The reported fault of a statement, and since when measurements contradict it."""
 
     said: FaultSign = FaultSign()
     contrary_since: float | None = None
     """When measurements began to contradict the reported fault, in epoch seconds; None if they agree with it."""
 
     def updated(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return the updated watch after one more measurement.
+        """Return the watch after one more measurement.
 
-        A fault is reported, and later cleared, once the change has lasted `SUSTAINED_S`; a sign with `at_once` is
-        applied immediately.
+        A fault is reported or cleared once the change has lasted `SUSTAINED_S`; a sign with `at_once` applies
+        immediately.
         """
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
@@ -55,7 +55,7 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table is reported as missing its lag objective, and since when measurements have contradicted this."""
+    """Whether a table is reported as missing its lag objective, and since when measurements contradict this."""
 
     missed: bool = False
     since: float = 0.0
@@ -63,7 +63,7 @@ class ObjectiveWatch:
     contrary_since: float | None = None
 
     def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the updated watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`."""
+        """Return the watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`."""
         if behind_s is None:
             return self
         missed = behind_s > objective_s
@@ -76,14 +76,14 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return a table's lag objective in seconds: the declared one, else the longer of a minute and six triggers."""
+    """Return a table's lag objective in seconds: the declared one, or the longer of a minute and six triggers."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; a statement that should be stopped has one only if it failed.
+    """Return the fault that a measurement suggests; a statement that should be stopped can only have failed.
 
-    A start ends any fault at once: the age of unread input is not meaningful until a statement's first batch.
+    A start clears any fault at once: until the first batch, the age of unread input is not meaningful.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)

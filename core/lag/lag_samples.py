@@ -34,16 +34,16 @@ class Lag:
     """The input pending in all streamed sources of a statement."""
 
     rows: int | None
-    """Pending rows; None if unknown for one of the sources."""
+    """Pending rows; None if unknown for any source."""
     files: int | None
-    """Pending files; None if one of the sources is gone or was replaced."""
+    """Pending files; None if any source is gone or was replaced."""
     bytes: int
     exact: bool
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
     newest_s: float | None = None
-    """Age of the latest input in the source that has been silent for the longest time; None if unknown."""
+    """Age, in seconds, of the latest input in the source that has been silent the longest; None if unknown."""
 
     @property
     def behind_s(self) -> float | None:
@@ -52,12 +52,12 @@ class Lag:
 
 
 def behind_s(files: int | None, oldest_s: float | None) -> float | None:
-    """Return the lag in seconds, given the number of pending files and the age of the oldest one."""
+    """Return the lag in seconds from the number of pending files and the age of the oldest; None if unknown."""
     return 0.0 if files == 0 else oldest_s
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
-    """Return the total lag over all sources of a statement; it is 0 if there are no sources."""
+    """Return the total lag over all sources of a statement; zero without sources."""
     known = tuple(positions)
     rows = [position.rows for position in known if position.rows is not None]
     return Lag(
@@ -94,11 +94,11 @@ class SampleSeries:
     batch_rows_s: float
     """Median rows per second of the latest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool
-    """Whether `arrived` and `processed` were counted, not estimated from changes of the lag."""
+    """True if `arrived` and `processed` were counted, not estimated from changes of the lag."""
     batches_s: tuple[float, ...]
-    """Duration of the latest batch at each of the latest samples."""
+    """Duration of the latest batch, in seconds, at each recent sample."""
     arrived_at: float
-    """When input last arrived; the time of the first sample if none has arrived since."""
+    """When input last arrived, in epoch seconds; the time of the first sample if none has arrived since."""
     usual_gap_s: float
     """Median time between two samples with new input."""
     interval_s: float
@@ -171,9 +171,9 @@ def _went_back(before: int | None, after: int | None) -> bool:
 def _counters(
     row: Sequence[LagSample], lag: tuple[float, ...], *, in_rows: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return, for each sample, the cumulative input and the cumulative processed input.
+    """Return the cumulative input and the cumulative processed input at each sample.
 
-    Without counters, a rise of the lag is treated as input and a fall as processed input.
+    Without counters, a rise of the lag counts as input and a fall as processed input.
     """
     arrived, processed = [0.0], [0.0]
     for n in range(1, len(row)):

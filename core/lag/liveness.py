@@ -1,8 +1,7 @@
 """Liveness of an active statement: whether it makes progress, or is in a batch that may take this long.
 
-Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
-compared with the typical duration of the statement's own batches. A statement is never restarted merely for being
-silent.
+Spark reports an idle query every 10 s, but nothing during a batch or before the first commit. So silence is compared
+with the typical duration of the statement's own batches. A statement is never restarted merely for being silent.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from core.lag.lag_samples import LagSample
 from core.text.sentence import Sentence
 
 SILENT_S = 30.0
-"""Seconds of silence that are always acceptable; three trigger intervals if that is longer."""
+"""Seconds of silence that are always acceptable, or three trigger intervals if that is longer."""
 
 PATIENT_S = 600.0
 """Seconds allowed for a first, replayed or catch-up batch, even if batches are typically short."""
@@ -32,17 +31,17 @@ class LivenessSigns:
     """Seconds since the query's last progress or idle event, or since the query was first seen."""
     trigger_s: float
     in_batch: bool
-    """Whether a batch is planned but not committed, or a trigger is active."""
+    """True if a batch is planned but not committed, or a trigger is active."""
     waits: bool = False
-    """Whether the query reports that it is waiting for data or for its trigger."""
+    """True if the query reports that it is waiting for data or for its trigger."""
     usual_s: float | None = None
     """Median duration of the query's batches in seconds; None if unknown."""
     patient: bool = False
-    """Whether the current batch is a first, replayed or catch-up batch."""
+    """True if the current batch is a first, replayed or catch-up batch."""
 
 
 def allowed_silence_s(trigger_s: float) -> float:
-    """Return how many seconds of silence are acceptable for any query with this trigger interval."""
+    """Return the acceptable seconds of silence for any query with this trigger interval."""
     return max(3 * trigger_s, SILENT_S)
 
 
@@ -60,13 +59,13 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Return the median duration in seconds of the batches that read input; None if there are no such batches."""
+    """Return the median duration, in seconds, of the batches that read input; None if there are none."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 
 
 def is_catch_up_batch(samples: Sequence[LagSample], heard_at: float) -> bool:
-    """Return whether the batch that began after `heard_at` has an unusually large backlog, or no baseline is known.
+    """True if the batch that began after `heard_at` has an unusually large backlog, or if there is no baseline.
 
     `samples` are oldest first. The backlog is taken from the first sample after `heard_at`.
     """

@@ -50,7 +50,7 @@ _UNCOMMITTED = "nothing was committed since its start"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamHealth:
-    """The observed health of a streamed source, from which to decide whether its readers are starved."""
+    """The observed health of a streamed source, which decides whether its readers are starved."""
 
     table: TableName
     state: str
@@ -68,7 +68,7 @@ class LagTrend:
 
     trend: Trend
     rate_rows_s: float | None = None
-    """Change of lag in rows per second, negative while draining; None for other trends, or if lag is in files."""
+    """Change of the lag in rows per second; None unless it grows or drains, or if the lag is counted in files."""
     eta_s: float | None = None
     """Seconds until the backlog is processed; None unless the lag is draining."""
     reason: str = ""
@@ -146,14 +146,14 @@ def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
-    """Return whether input was processed since the last commit or start, or in any sample if neither is known."""
+    """True if input was processed since the last commit or start, or in any sample if neither is known."""
     since = 0.0 if commit_age_s is None else series.at[-1] - commit_age_s
     rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
     return any(series.at[n - 1] >= since for n in rises)
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return how many seconds input may wait while its statement is still considered to keep up."""
+    """Return how many seconds input may wait while its statement still counts as keeping up."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -173,9 +173,9 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """Return whether a shrinking backlog is treated as draining although no input arrives.
+    """True if a shrinking backlog counts as draining although no input arrives.
 
-    It is if it was draining before, or if it will take several more batches.
+    It does if it was draining before, or if it will take several more batches.
     """
     if movement.trend is not Trend.DRAINING:
         return False
@@ -298,7 +298,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Return the points since the last turn, the last extreme that was followed by a change beyond the noise."""
+    """Return the points since the last turn: the last extreme that was followed by a change beyond the noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):
@@ -314,7 +314,7 @@ def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[t
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the Theil-Sen slope, the median slope of all pairs of points, which ignores single odd batches."""
+    """Return the Theil-Sen slope: the median slope of all pairs of points, which ignores single odd batches."""
     slopes = [
         (lag - before) / (at - since)
         for n, (since, before) in enumerate(points)

@@ -471,5 +471,5 @@ def _moved(sign: str, names: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Return an expression truncated to LONGEST_EDIT characters."""
+    """Truncate an expression to LONGEST_EDIT characters."""
     return text if len(text) <= LONGEST_EDIT else f"{text[: LONGEST_EDIT - 1]}…"

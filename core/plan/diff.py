@@ -24,19 +24,19 @@ class PlanDifference:
     of: str
     """The part that differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
-    """The table, guard or field that differs; empty if there is none."""
+    """The table, guard or field that differs; empty if it is none of these."""
     part: str
     """The differing part of the subject, such as `action` or `texts.dml`; empty for the whole subject."""
     before: str | None
-    """The value in the first plan; None if only the second plan has one."""
+    """Value in the first plan; None if the part exists only in the second plan."""
     after: str | None
-    """The value in the second plan; None if only the first plan has one."""
+    """Value in the second plan; None if the part exists only in the first plan."""
     lines: tuple[str, ...] = ()
-    """The unified diff of SQL or YAML; empty for other values."""
+    """Unified diff of SQL or YAML; empty for other values."""
 
     @property
     def matters(self) -> bool:
-        """Return whether the difference is significant, and not merely in a figure that may change without an edit."""
+        """True unless the only difference is a figure that may change without an edit."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
@@ -62,7 +62,7 @@ def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
 
 
 def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
-    """Return the differences as lines; differing SQL and YAML follow their node as unified diffs."""
+    """Return the differences as lines; changed SQL and YAML follow their node as unified diffs."""
     found = compare_plans(first, second)
     head = f"plan {first.hash[:12]} → {second.hash[:12]}: "
     if not found:

@@ -1,6 +1,6 @@
-"""Plan files, which contain a plan, the project files it was computed from, a time and a digest, but no secrets.
+"""Plan files: a plan, the project files that it was computed from, its creation time and a digest, but no secrets.
 
-A file proves nothing: the agent computes the plan again from the project files, using its own ledger, observations and
+A file proves nothing: the agent computes the plan again from the project files, with its own ledger, observations and
 policy. The digest detects damage and careless edits before anything is sent.
 """
 
@@ -48,15 +48,15 @@ class SavedPlan:
     texts: Mapping[str, str]
     """Contents of the declared project files, by path within the project."""
     created_at: float
-    """When the plan was made, in epoch seconds."""
+    """Creation time of the plan, in epoch seconds."""
     expires_at: float
-    """When the plan expires by the project's setting; the agent applies its environment's setting instead."""
+    """Expiry by the project's setting, in epoch seconds; the agent applies its environment's setting instead."""
     author: str
-    """The login that made the plan; the agent takes the login that submits the file as the author."""
+    """Login that made the plan; the agent instead records the login that submits the file as the author."""
 
 
 def refuse_secrets(texts: Mapping[str, str]) -> None:
-    """Raise Refused if a file contains what looks like a password or token, because plan files are shared."""
+    """Raise Refused if a file seems to contain a password or token, because plan files are shared."""
     for path in sorted(texts):
         text = texts[path]
         patterns = (_SQL_SECRET if path.endswith(".sql") else _YML_SECRET, _ANY_SECRET, _KNOWN_BY_FORM)
@@ -86,7 +86,7 @@ def saved_as_text(saved: SavedPlan) -> str:
 def saved_from_text(text: str, name: str) -> SavedPlan:
     """Parse the content of a plan file.
 
-    Raises UsageError if it is not an intact plan file, and Refused if another version of the planner made the plan.
+    Raises UsageError if it is damaged or not a plan file, and Refused if another planner version made the plan.
     """
     try:
         data = json.loads(text)

@@ -1,4 +1,4 @@
-"""A plan as Markdown for a change ticket or pull request, never longer than the limit for a comment."""
+"""A plan as Markdown for a change ticket or pull request, within the size limit of a comment."""
 
 import html
 import re
@@ -30,7 +30,7 @@ COMMENT_LIMIT = 60_000
 _TABLE, _LIST = 24_000, 4_000
 """Maximum bytes of the table and of each list; diffs get the rest."""
 _COMMAND = 1_000
-"""Maximum length of a command that is worth copying, in characters."""
+"""Maximum length of a command that can be copied, in characters."""
 _NOTE = 1_200
 """Bytes reserved for the note on omitted content, including the command in it."""
 _TICKS = re.compile(r"`+")
@@ -38,13 +38,13 @@ _TICKS = re.compile(r"`+")
 
 @dataclass(slots=True)
 class _Page:
-    """The lines of a Markdown page, and the bytes that remain; a block that does not fit is left out as a whole."""
+    """A Markdown page of limited size; `free` is the number of bytes that remain."""
 
     free: int
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all of the lines, or none of them if they do not fit; return whether they were added."""
+        """Add all of the lines, or none if they do not fit; return whether they were added."""
         size = _bytes(lines)
         if size > self.free:
             return False
@@ -53,7 +53,7 @@ class _Page:
         return True
 
     def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a heading, as many of the lines as fit in `most` bytes, and a note on how many were left out."""
+        """Add a heading, the lines that fit into `most` bytes, and a note on how many were left out."""
         if not lines:
             return
         room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
@@ -137,7 +137,6 @@ def _shown_by(plan: Plan) -> str:
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Yield a collapsed diff block for each changed SQL or YAML file of the statements that the plan acts on."""
     for node in plan.nodes:
         if node.action in (Action.KEEP, Action.DELETE):
             continue
@@ -153,7 +152,7 @@ def _collapsible(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, 
 
 
 def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Return lines inside a code fence that is longer than any run of backticks in them."""
+    """The fence is longer than any run of backticks in the lines."""
     inside = tuple(map(escape_control_characters, lines))
     longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

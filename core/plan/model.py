@@ -1,4 +1,4 @@
-"""The plan as a value: what happens to each statement, why and in which order, and the inputs of the planner."""
+"""The plan as a value: what happens to each statement, why, and in which order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,32 +36,32 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether the input rows that a statement would read again still exist, and how many input files are missing."""
+    """Availability of the input that a statement would read again."""
 
     kind: RetentionKind
     files_gone: int = 0
-    """Number of files that the statement once read and that no longer exist."""
+    """Number of input files that the statement once read and that no longer exist."""
     earliest: str = ""
     """Time of the earliest remaining row; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyOffer:
-    """A strategy that is allowed for a node, with its cost; None stands for an unknown value."""
+    """A strategy that is allowed for a node, and its cost; None means unknown."""
 
     strategy: str
     replay_rows: int | None = None
     eta_s: float | None = None
     replay_bytes: int | None = None
     disk_bytes: int | None = None
-    """Additional space on disk, in bytes."""
+    """Additional disk space, in bytes."""
     loses: tuple[str, ...] = ()
     note: Sentence | None = None
     """What an operator should know before choosing this strategy."""
 
     @property
     def executable(self) -> bool:
-        """Return whether agents can execute the strategy; a strategy that they refuse is offered only with its cost."""
+        """True if agents can execute the strategy; other strategies are offered only to show their cost."""
         return self.strategy in EXECUTABLE
 
 
@@ -75,58 +75,58 @@ class PlanNode:
     stateful: bool
     action: Action
     change: ChangeKind | None
-    """The kind of change; None if nothing was compared, as in a delete."""
+    """Kind of change; None if nothing was compared, as in a delete."""
     evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
-    """A value of `Strategy`; empty if no query is started."""
+    """A `Strategy` value; empty if no query is started."""
     reason: Reason
-    """Human-readable reason; execution never depends on it."""
+    """Reason for people; execution never depends on it."""
     because_of: tuple[TableName, ...]
     level: int
     """Topological level within the plan, starting at 0."""
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
-    """Minimum seconds until the replay has been read; `predicted_low_s` and `predicted_high_s` cover the whole run."""
+    """Minimum seconds to read the replay; `predicted_low_s` and `predicted_high_s` cover the whole run."""
     predicted_low_s: float | None = None
-    """Seconds from the start of the run to the end of the node's last step; None if there are no measurements."""
+    """Minimum seconds from the start of the run to the end of the node's last step; None without measurements."""
     predicted_high_s: float | None = None
     retention: Retention | None = None
     undo: str = ""
-    """The label in column UNDO: `plan`, `stop`, `back` or `none`; empty if nothing is to be undone. See `Plan.undo`."""
+    """Label in column UNDO: `plan`, `stop`, `back` or `none`; empty if there is nothing to undo. See `Plan.undo`."""
     from_version: int = 0
     version: int = 0
     """The version after the plan; equal to `from_version` unless the plan creates or resumes another version."""
     bindings: tuple[Binding, ...] = ()
-    """Bindings that the version has after the plan."""
+    """Bindings of the version after the plan."""
     revision: str = ""
     """Hash of the declared SQL and YAML."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """The declared SQL and YAML; for a delete, the deployed SQL and YAML."""
+    """SQL and YAML of the version after the plan, possibly empty for a kept table; for a delete, the deployed ones."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""
     offers: tuple[StrategyOffer, ...] = ()
-    """The strategies that are allowed for the node, the chosen one first."""
+    """Strategies that are allowed for the node, the chosen one first."""
     at: str = ""
-    """The start position of the strategy: `now`, a time, a version or a partition; empty if it has none."""
+    """Start position of the strategy: `now`, a time, a version or a partition; empty if it has none."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the streams, such as `orders.ts >= TIMESTAMP '…'`; empty if all rows are read."""
+    """Conditions on the input streams, such as `orders.ts >= TIMESTAMP '…'`; empty if all rows are read."""
     lowered: bool = False
-    """Whether the operator chose a strategy less severe than the default."""
+    """True if the operator chose a strategy less severe than the default."""
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
     """False if Spark's analysis differs from Headgate's; None if Spark was not asked or gave no answer."""
 
     @property
     def row(self) -> str:
-        """Return the code of the kind of change, as used in documents and hashes; empty if nothing was compared."""
+        """Code of the kind of change, as used in documents and hashes; empty if nothing was compared."""
         return self.change.definition.code if self.change is not None else ""
 
     @property
     def for_spark(self) -> bool:
-        """Return whether the node has new or changed SQL for Spark to analyse."""
+        """True if the node has new or changed SQL for Spark to analyse."""
         if self.action in _NOTHING_FOR_SPARK:
             return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
@@ -146,24 +146,24 @@ class Step:
     """Numbers of the steps that must succeed first."""
     why: Sentence
     tables: tuple[TableName, ...] = ()
-    """For a swap or hold, the tables of all pointers in the release, sinks first; otherwise empty."""
+    """For a swap or hold, the tables whose pointers move together, sinks first; otherwise empty."""
     predicted_low_s: float | None = None
-    """Minimum seconds that the step itself takes; None if there are no measurements."""
+    """Minimum seconds that the step itself takes; None without measurements."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """A command that undoes a plan for some of its tables, with its cost; or the reason why there is no command."""
+    """A command that undoes a plan for some of its tables, with its cost; or the reason why there is none."""
 
     act: str
-    """The words of the command after `headgate`, such as `plan undo` or `stop`; empty if there is none."""
+    """Command after `headgate`, such as `plan undo` or `stop`; empty if there is none."""
     tables: tuple[TableName, ...]
     """The tables that the command acts on, including readers."""
     words: Sentence
     """What the command does, or why there is no command."""
     replay_rows: int | None = 0
-    """Rows that are read again; None if unknown."""
+    """Number of rows to read again; None if unknown."""
     eta_s: float | None = None
     until: Sentence | None = None
     """How long the undo is possible, for example `at any time`; None if there is no command."""
@@ -173,7 +173,7 @@ class Undo:
 
     @classmethod
     def of(cls, act: str, tables: tuple[TableName, ...], words: str, *, until: str = "") -> "Undo":
-        """Make an undo that does not read any rows again."""
+        """Create an undo that reads no rows again."""
         return cls(act, tables, Sentence(words), until=Sentence(until) if until else None)
 
 
@@ -194,14 +194,14 @@ class LeftBehind:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """A declared reader outside Headgate, and the physical table that it reads before and after the plan."""
+    """A declared reader outside Headgate, and its physical table before and after the plan."""
 
     reader: str
     table: TableName
     before: str
-    """The physical table that the pointer serves now."""
+    """Physical table that the pointer serves now."""
     after: str
-    """The physical table that the pointer will serve; empty if the table is deleted."""
+    """Physical table that the pointer will serve; empty if the table is deleted."""
     owner: str = ""
 
 
@@ -213,15 +213,15 @@ class Guard:
     verdict: str
     summary: Sentence
     remedy: Sentence | None = None
-    """The remedy of a denial."""
+    """Remedy if the guard denies the plan."""
     kind: str = ""
-    """The code of the guard's finding; empty in plans made by older versions."""
+    """Code of the guard's finding; empty in plans made by older versions."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
+    """The JSON values from which `summary` was built; `kind` determines the keys."""
 
     @classmethod
     def of(cls, name: str, verdict: str, found: Fact[FactKind]) -> "Guard":
-        """Make a guard from its finding."""
+        """Create a guard from its finding."""
         return cls(name, verdict, found.sentence, found.remedy, kind=found.kind.code, fields=found.fields)
 
 
@@ -238,11 +238,11 @@ class PlanRefusal:
     kind: str = ""
     """The code of the refusal; for a denial, the code of the guard's finding."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
+    """The JSON values from which `summary` was built; `kind` determines the keys."""
 
     @classmethod
     def of(cls, table: str, why: Fact[FactKind]) -> "PlanRefusal":
-        """Make a refusal that does not come from a guard; its sentence may refer to the table as `{table}`."""
+        """Create a refusal that does not come from a guard; its sentence may contain the table as `{table}`."""
         said = _about(table, why)
         remedy = said.remedy
         assert remedy is not None, "a refusal has a remedy"
@@ -254,19 +254,19 @@ class PlanWarning:
     """A warning for the reviewer about a table or the whole plan."""
 
     table: str
-    """The table that the warning concerns; empty for the whole plan."""
+    """Table that the warning concerns; empty for the whole plan."""
     summary: Sentence
     """The text that follows the name of the table."""
     multiplies_rows: bool = False
-    """Whether the same input may produce more rows; such warnings come first."""
+    """True if the same input may produce more rows; such warnings are listed first."""
     kind: str = ""
     """The code of the warning."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
-    """The values that `summary` was built from, as JSON; `kind` determines the keys."""
+    """The JSON values from which `summary` was built; `kind` determines the keys."""
 
     @classmethod
     def of(cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False) -> "PlanWarning":
-        """Make a warning; its sentence may refer to the table as `{table}`."""
+        """Create a warning; its sentence may contain the table as `{table}`."""
         return cls(table, _about(table, said).sentence, multiplies_rows, said.kind.code, said.fields)
 
 
@@ -279,7 +279,7 @@ class Plan:
     """A proposed change, computed from project files, a request, observations and a policy."""
 
     hash: str
-    """SHA-256 over everything that does not change on its own, see `core.plan.codec.plan_hash`."""
+    """SHA-256 of the parts that change only with an edit; see `core.plan.codec.plan_hash`."""
     project_id: str
     environment: str
     protected: bool
@@ -296,29 +296,29 @@ class Plan:
     warnings: tuple[PlanWarning, ...] = ()
     readers: tuple[Exposure, ...] = ()
     approvals: int = 0
-    """Number of other logins that must approve the plan."""
+    """Number of approvals required from other logins."""
     policy: str = ""
     """Digest of the policy that the guards applied."""
     preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
-    """Values by table that must be unchanged when the plan is applied, see `core.plan.preconditions`."""
+    """Values by table that must be unchanged when the plan is applied; see `core.plan.preconditions`."""
     undo: tuple[Undo, ...] = ()
     """How to undo the plan after its execution."""
     predicted_low_s: float | None = None
-    """Minimum seconds that the run takes; None if there are no measurements."""
+    """Minimum seconds that the run takes; None without measurements."""
     predicted_high_s: float | None = None
 
     @property
     def empty(self) -> bool:
-        """Return whether applying the plan would change nothing."""
+        """True if applying the plan would change nothing."""
         return not self.steps
 
     @property
     def acknowledges(self) -> bool:
-        """Return whether the plan permanently changes a watermark on existing state and so needs acknowledgement."""
+        """True if the plan permanently changes a watermark on existing state, which must be acknowledged."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property
     def destructive(self) -> bool:
-        """Return whether the plan deletes, loses rows, or replaces a serving version (confirmation level C3)."""
+        """True if the plan deletes, loses rows, or replaces a serving version (confirmation level C3)."""
         moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK, Action.RETIRE)
         return any(node.action in moves or node.loses for node in self.nodes)

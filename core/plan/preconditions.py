@@ -1,4 +1,4 @@
-"""Preconditions for applying a plan, and the effect of each open plan on a table, to find contradictory plans."""
+"""Preconditions for applying a plan, and the effect of each open plan on a table, to detect contradictory plans."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counts the actions on a table, so that an action is detected even if the table returns to its former state."""
+"""Counter of actions on a table; detects an action even if the table returns to its former state."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Values that are compared for every table of a plan."""
@@ -23,7 +23,7 @@ FILLED = "older versions that run"
 """For a kept table: older versions that are still running and are read by statements of the plan."""
 
 IN_TRASH = "version in the trash"
-"""For a table to undelete: the version in the trash, because its files are purged after a deadline."""
+"""For a table to undelete: the version in the trash, whose files are purged after a deadline."""
 
 _ABSENT = ObservedDeployment()
 
@@ -35,7 +35,7 @@ def preconditions(
 ) -> dict[TableName, dict[str, str]]:
     """Return, for each table of a plan, the observed values that must not change before the plan is applied.
 
-    Readers that are left behind have no entry of their own; they appear among the READERS of the table that the plan
+    Readers that are left behind have no entry of their own; they are among the READERS of the table that the plan
     moves.
     """
     found, nodes = {}, sorted(nodes, key=lambda node: node.table)
@@ -89,7 +89,7 @@ def moved_since(
 
 
 def is_there(state: str) -> bool:
-    """Return whether a table in the given state is deployed."""
+    """True if a table in this state is deployed."""
     return state != State.ABSENT
 
 
@@ -98,7 +98,7 @@ def _in_trash(seen: ObservedDeployment) -> str:
 
 
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
-    """Return the readers of a table, each with the version that it reads, for example `b v1, c v2`."""
+    """Return the readers of a table with the versions that they read, for example `b v1, c v2`."""
     return ", ".join(
         sorted(
             {
@@ -128,13 +128,13 @@ class TableWords:
     serial: int
     """The table's serial when the plan was made."""
     acts: bool
-    """Whether executing the plan changes the table."""
+    """True if the plan changes the table."""
     says: str
     """The action on the table and the hash of its SQL and YAML; empty if the table is kept and was not requested."""
 
 
 def scope_words(plan: Plan) -> dict[TableName, TableWords]:
-    """Return a plan's effect on each of its tables; open plans with different effects on a table are contradictory."""
+    """Return a plan's effect on each table; open plans with different effects on a table are contradictory."""
     found = {}
     for node in plan.nodes:
         acts = node.action is not Action.KEEP

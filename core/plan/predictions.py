@@ -1,8 +1,8 @@
 """Predicted durations of a plan, its tables and its steps, as ranges based on measurements in the ledger.
 
-A step is expected to take as long as earlier steps of its kind. A version has caught up when it has waited for its
-trigger, read its input, and stayed within its bound for three measurements. If a duration is unknown, so is everything
-that waits for that step.
+A step is expected to take as long as earlier steps of its kind. A version catches up in the time that it waits for its
+trigger, reads its input, and stays within its bound for three measurements. If the duration of a step is unknown, so is
+that of everything that waits for it.
 """
 
 import heapq
@@ -29,13 +29,13 @@ _NO_WORD = Seconds(0.0, 0.0)
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
-"""How many consecutive measurements within the bound are needed to open a gate."""
+"""Number of consecutive measurements within the bound that open a gate."""
 
 SLOWER, FASTER = 2.0, 10.0
-"""Factors applied to the reading time at the fastest batch's rate.
+"""Factors applied to the reading time at the rate of the fastest batch.
 
-A typical batch takes up to twice as long; and if all batches so far were small, as in the demo, reading may take only a
-tenth of the time.
+A typical batch may take twice as long. If all batches so far were small, as in the demo, reading may take only a tenth
+of the time.
 """
 
 
@@ -98,7 +98,7 @@ def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
 
 
 def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the latest of the predicted ends; None if there are none or any of them is unknown."""
+    """Return the latest end; None if there are none, or if any of them is unknown."""
     known = []
     for end in ends:
         if end is None:
@@ -110,8 +110,7 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
     """Return how long a version takes to catch up; None if the number of rows or the rate is unknown.
 
-    The duration covers waiting for the trigger, reading the input, and the measurements that open the gate. A version
-    `below` another gate may have read its input already, while the run was waiting for that gate.
+    A version `below` another gate may have read its input while the run was waiting for that gate.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -126,8 +125,8 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
     """Return when each step ends, in seconds from the start of a run that executes them as `advance_run` does.
 
-    Steps are executed one at a time, except that the run waits for gates in parallel. Steps with an unknown duration
-    are left out, as are the steps that wait for them.
+    Steps are executed one at a time, but gates are awaited in parallel. Steps of unknown duration are left out, and so
+    are the steps that wait for them.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

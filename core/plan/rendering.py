@@ -26,13 +26,13 @@ from core.plan.request import command_words
 from core.text.wording import counted
 
 WIDE = 120
-"""Minimum number of columns at which reasons are shown beside each table instead of below it."""
+"""Minimum number of columns at which reasons are shown next to each table instead of below it."""
 
 NAMED = 8
-"""Maximum number of tables that one sentence lists."""
+"""Maximum number of tables listed in one sentence."""
 
 UNMEASURED = frozenset(("checkpoint", "views", "readers", "rates"))
-"""Guards that have no measurement; if they are ok, only their names are listed."""
+"""Guards without a measurement; if they are ok, only their names are listed."""
 
 VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
 """Verdicts, from worst to best."""
@@ -40,11 +40,11 @@ VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
 
 @dataclass(frozen=True, slots=True)
 class PlanStanding:
-    """Facts about a plan that are not stored in it; a fact is empty if unknown."""
+    """Facts about a plan that the plan does not store; each is empty if unknown."""
 
     author: str = ""
     expires: str = ""
-    """When the plan expires: a time of day or a date, as a string."""
+    """Expiry as text: a time of day or a date."""
     approved: int = 0
     """Number of other logins that have approved the plan."""
     closed: str = ""
@@ -118,7 +118,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 def head_parts(plan: Plan) -> list[str]:
     """Return the size of a plan as separate strings: statements, steps, levels and ETA.
 
-    For a refused or empty plan, the only string states that the plan is refused or empty.
+    For a refused or empty plan, a single string says so.
     """
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
@@ -179,7 +179,7 @@ def node_cells(node: PlanNode) -> tuple[str, ...]:
 
 
 def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
-    """Return one row of the plan's table, or its row of column titles, as a string."""
+    """Return one row of the plan's table, or its header row, as a string."""
     by_title = dict(zip(TITLES, cells, strict=True))
     text = f"{by_title['LVL']:>3} {sign}{_cell(by_title['TABLE'], widths.table)} "
     text += f"{_cell(by_title['CHANGE'], widths.change)} {_cell(by_title['ACTION'], widths.action)} "
@@ -188,7 +188,7 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
 
 
 def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
-    """Return the lines of a node: its row, with the whole reason beside it if there is room, otherwise below."""
+    """Return the lines of a node: its row, with the whole reason next to it if there is room, otherwise below."""
     cells = list(node_cells(node))
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
@@ -209,10 +209,7 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _reader(reader: Exposure, *, swapped: bool) -> str:
-    """Return a sentence on how the plan affects an exposure.
-
-    A swap opens a ticket for the exposure, because it may read a version by its physical name.
-    """
+    """A swap opens a ticket for the exposure, because it may read a version by its physical name."""
     words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
     words += f" reads {reader.table}: {reader.before} now, "
     if not reader.after:
@@ -232,7 +229,7 @@ def loss_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def undo_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return each undo command with its deadline, effect and cost, or why some tables have no such command."""
+    """Return each undo command with its deadline, effect and cost, or why some tables cannot be undone."""
     found: dict[str, None] = {}
     for way in plan.undo:
         command = undo_command(plan, way)
@@ -243,7 +240,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each guard whose verdict is not ok, worst first, and one sentence for all other guards."""
+    """Return a sentence for each guard that is not ok, worst first, and one sentence for all other guards."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -257,7 +254,7 @@ def guards_by_verdict(plan: Plan) -> list[Guard]:
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return sentences that list the new or changed statements Spark contradicts, confirms, or has not confirmed."""
+    """Return sentences that list which new or changed statements Spark contradicts, confirms, or has not confirmed."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):
@@ -266,7 +263,6 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _left_behind(left: LeftBehind) -> str:
-    """Return a sentence on a reader left behind and the version it reads, which cannot be retired until it moves."""
     whose = [f"product {left.product}" if left.product else "not declared"]
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
@@ -280,7 +276,6 @@ def _guard(guard: Guard) -> str:
 
 
 def _named(tables: Sequence[TableName]) -> str:
-    """Return a list of tables as a string with at most NAMED names."""
     more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
     return ", ".join(tables[:NAMED]) + more
 
@@ -301,7 +296,6 @@ def _table(plan: Plan, width: int) -> list[str]:
 
 
 def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
-    """Return wrapped lines for sentences, with the section's title to the left of the first line."""
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "

@@ -13,13 +13,13 @@ from core.project.model import LAYER_FOLDERS, Layer
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """The operator's strategy for one table; a strategy less severe than the default needs an approval."""
+    """The operator's strategy for one table; if it is less severe than the default, it needs an approval."""
 
     table: TableName
     strategy: str
     """A value of `Strategy`."""
     at: str = ""
-    """Start position of the strategy: a time, a version or a partition; empty if none is given."""
+    """Start position: a time, a version or a partition; empty if none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,44 +27,44 @@ class PlanRequest:
     """A request for a plan; in normal form, all tuples are sorted, so that equivalent requests are equal."""
 
     verb: str = "deploy"
-    """deploy, delete, or any verb in BY_NAME."""
+    """`deploy`, `delete`, or a verb in BY_NAME."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    """Folders in the project, with forward slashes; a folder stands for every table below it."""
+    """Project folders, with forward slashes; a folder selects every table below it."""
     pipelines: tuple[TableName, ...] = ()
     """Sinks, each with all upstream tables that no other table needs; only for a delete."""
     changed_since: str = ""
-    """Git reference; `tables` are then the tables that differ between the referenced commit and the working tree."""
+    """Git reference; `tables` are then those that differ between its commit and the working tree."""
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at `changed_since` and are no longer declared."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml changed since `changed_since`, such as `pool.memory`, without values."""
+    """Keys of the environment in headgate.yml that changed since `changed_since`, without values: `pool.memory`."""
     everything: bool = False
     children: str = ""
-    """none, product, all, or the accepted products, sorted and separated by commas.
+    """none, product, all, or a sorted, comma-separated list of accepted products.
 
     Empty means product for a deploy, and none for a delete.
     """
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
     keep_table: bool = False
-    """Whether creating, altering and swapping tables is forbidden; a plan that needs to do so is refused."""
+    """True to refuse any plan that has to create, alter or swap tables."""
     hold: bool = False
-    """Whether the run waits before its swap until `headgate release swap RUN`."""
+    """True if the run waits before its swap until `headgate release swap RUN`."""
     start: str = ""
     """Start position of new and rebuilt statements: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
-    """The strategies that the operator chose, sorted by table."""
+    """Strategies chosen by the operator, sorted by table."""
     nonce: str = ""
-    """Distinguishes plans of equal requests, because each plan is applied only once; empty offline."""
+    """Distinguishes plans of equal requests, because a plan can be applied only once; empty offline."""
     continues: str = ""
-    """Id of the failed run to continue; its orphans are used or moved to the trash."""
+    """Id of the failed run to continue; its orphans are reused or moved to the trash."""
     retain_h: str = ""
-    """How many hours a vacuum retains files of older versions; empty to use each table's own setting."""
+    """Hours for which a vacuum retains files of older versions; empty to use each table's own setting."""
     undoes: str = ""
-    """Hash of the executed plan to undo, by deploying the SQL and YAML that were deployed before it."""
+    """Hash of the executed plan to undo, by deploying the SQL and YAML that it replaced."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
@@ -74,7 +74,7 @@ EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
 """Prefix that distinguishes a commit time from an event time."""
 CHILDREN = ("none", "product", "all")
-"""Values of `--children` that cannot be combined; any other value is a list of products."""
+"""Values of `--children` that must stand alone; any other value is a list of products."""
 
 MOST_RETAINED_H = 100 * 365 * 24
 
@@ -83,12 +83,12 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]{1,200}\Z")
 
 
 def parse_tables(text: str) -> tuple[TableName, ...]:
-    """Parse table names separated by commas; raises BadName for an invalid name."""
+    """Parse comma-separated table names; raises BadName for an invalid name."""
     return tuple(parse_table_name(word) for word in text.split(",") if word.strip())
 
 
 def parse_layer(text: str) -> str:
-    """Parse a layer or its folder's name, such as `fact` or `facts`; raises UsageError if it is neither."""
+    """Parse a layer or the name of its folder, such as `fact` or `facts`; raises UsageError for any other text."""
     word = text.strip().lower()
     if word in LAYER_FOLDERS:
         return str(LAYER_FOLDERS[word])
@@ -98,9 +98,9 @@ def parse_layer(text: str) -> str:
 
 
 def parse_children(text: str) -> str:
-    """Parse none, product, all, or products separated by commas; the products become sorted and unique.
+    """Parse none, product, all, or comma-separated products; products are returned sorted and unique.
 
-    Raises UsageError if nothing is given, or if none, product or all is combined with another value.
+    Raises UsageError for empty text, or if none, product or all is combined with another value.
     """
     words = sorted({word.strip() for word in text.split(",") if word.strip()})
     if not words:
@@ -135,14 +135,17 @@ def parse_start(text: str) -> str:
 
 
 def parse_retention(text: str) -> str:
-    """Parse how long a vacuum retains files, in whole hours; raises UsageError if it is not a valid number."""
+    """Parse a vacuum's retention in whole hours; raises UsageError if it is not a valid number."""
     if not _POSITION.match(text.strip()) or int(text) > MOST_RETAINED_H:
         raise UsageError(f"{text!r} is not a number of hours", remedy="write whole hours: --retain 168 is a week")
     return str(int(text))
 
 
 def parse_choice(text: str) -> StrategyChoice:
-    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`; raises UsageError if the form or strategy is unknown."""
+    """Parse `TABLE=STRATEGY` or `TABLE=STRATEGY@POSITION`.
+
+    Raises UsageError for any other form, and for an unknown strategy.
+    """
     name, equals, rest = text.partition("=")
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
@@ -180,7 +183,7 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 
 
 def command_words(request: PlanRequest) -> list[str]:
-    """Return the words of the command for a request in normal form, for example `plan deploy a --children all`.
+    """Return the command for a request in normal form as words, for example `plan deploy a --children all`.
 
     Tables found through a Git reference are written by name, because the reference may later point to another commit.
     """

@@ -33,7 +33,7 @@ class FreezeWindow:
     weekly: bool
 
     def end_after(self, now: float) -> float | None:
-        """Return the end of the window if `now` is within it; otherwise None."""
+        """Return the end of the window, in epoch seconds, if `now` is within the window; otherwise None."""
         since = (now - self.start) % _WEEK_S if self.weekly else now - self.start
         length = self.end - self.start
         return now - since + length if 0 <= since < length else None
@@ -42,8 +42,7 @@ class FreezeWindow:
 def parse_freeze_window(text: str) -> FreezeWindow:
     """Parse a window: `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
 
-    A start or end without a time includes the whole day. Raises UsageError, which lists the valid forms, for any other
-    value.
+    A start or end without a time includes the whole day. Raises UsageError for any other text, with the valid forms.
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
@@ -62,7 +61,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return a sentence on when an environment's freeze ends, and by which window; None if it is not frozen."""
+    """Return a sentence with the end of the current freeze and its window; None if there is no freeze."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]

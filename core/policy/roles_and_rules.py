@@ -18,7 +18,7 @@ APPROVABLE = ("delete", "rebuild", "swap", "all")
 """Actions for which a policy can require an approval."""
 
 DISK_FACTOR = 1.3
-"""Default factor by which free disk space must exceed the estimate."""
+"""Default factor by which free disk space must exceed the estimate of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Policy:
     disk_factor: float | None = None
     """Factor by which free disk space must exceed the estimate.
 
-    None means DISK_FACTOR, and an unknown amount then needs no approval.
+    None means DISK_FACTOR; an unknown amount then needs no approval.
     """
     max_statements: int | None = None
     """Maximum number of statements that the pool may run at once, including both versions during a rebuild."""
@@ -43,20 +43,20 @@ class Policy:
     freeze: tuple[str, ...] = ()
     """Windows in which no plan is applied, in the notation that `core.policy.freeze_windows` parses."""
     approve: tuple[str, ...] = ()
-    """Actions from APPROVABLE that need the approval of another login."""
+    """Actions from APPROVABLE that another login must approve."""
     approve_rows: int | None = None
-    """Number of rows to replay above which a plan needs the approval of another login."""
+    """Number of rows to replay above which another login must approve a plan."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """The logins or @groups that have each role of ROLES; a role without an entry belongs to everybody."""
+    """Pairs of a role from ROLES and its logins or @groups; everybody has a role without an entry."""
     hold: bool = False
-    """Whether a run that replaces a version waits for an operator before its swap."""
+    """True if a run that replaces a version waits for an operator before its swap."""
     machine_moves: str = ""
-    """ALLOW: the agent continues if only the machine's id differs.
+    """How the agent reacts if only the machine's id differs.
 
-    ASK: an operator has to adopt the environment in that case.
+    ALLOW: it continues. ASK: an operator has to adopt the environment.
     """
     protected: bool = False
-    """Whether the environment itself is protected."""
+    """True if the environment itself is protected."""
     protected_tables: tuple[TableName, ...] = ()
     """Tables whose deletes and rebuilds need an approval, and which are never changed in place."""
 
@@ -67,14 +67,14 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return the logins and @groups that have a role, None for everybody; operators and approvers may also view."""
+        """Return the logins and @groups with a role, or None for everybody; operators and approvers may also view."""
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)
         return tuple(sorted({holder for each in ROLES for holder in named.get(each, ())}))
 
     def grants(self, role: str, login: str, groups: Set[str]) -> bool:
-        """Return whether a login has a role, directly or through one of its groups."""
+        """True if a login has a role, directly or through one of its groups."""
         holders = self.holders(role)
         return holders is None or any(
             holder[1:] in groups if holder.startswith("@") else holder == login for holder in holders

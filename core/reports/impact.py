@@ -1,6 +1,6 @@
 """Impact analysis: what happens downstream if a table is rebuilt or dropped, or loses a column.
 
-The answers are the planner's own decisions on every downstream table; no steps are planned.
+The effects are the planner's own decisions on every downstream table; no steps are planned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,10 +41,10 @@ class ImpactEvent(StrEnum):
 
 
 class ImpactEffect(StrEnum):
-    """What the change would do to a reader, most severe first."""
+    """The effect of the change on a reader, most severe first."""
 
     REFUSED = "refused"
-    """The reader blocks the change: no plan can make the change while the reader stays as it is."""
+    """The reader blocks the change: no plan can make it while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
     """The reader could not be restarted."""
@@ -55,7 +55,7 @@ class ImpactEffect(StrEnum):
     STARTED = "started"
     RESUMED = "resumed"
     LEFT_BEHIND = "left behind"
-    """The reader stays on the old version, which is kept running for this reader."""
+    """The reader stays on the old version, which keeps running for it."""
     UNAFFECTED = "unaffected"
 
 
@@ -80,18 +80,18 @@ class ReachedTable:
     depth: int
     """Number of reads between the changed table and this one; 0 for the rest of the changed table's statement set."""
     through: tuple[InventoryReading, ...]
-    """The reads by which the change reaches this table, sorted by table name."""
+    """Reads through which the change reaches this table, sorted by table name."""
     stateful: bool | None
-    """Whether the statement keeps state; None if the table is no longer declared."""
+    """True if the statement keeps state; None if the table is no longer declared."""
     keyed: bool | None
-    """Whether the statement upserts by key; None if the table is no longer declared."""
+    """True if the statement upserts by key; None if the table is no longer declared."""
     state: str
     effect: ImpactEffect
     why: str
     place: str = ""
     """Lines at which the statement uses the lost column or a value derived from it: `dml.orders.sql:3,7`."""
     output_columns: tuple[str, ...] = ()
-    """The table's own columns that are derived from the lost column."""
+    """Columns of this table that are derived from the lost column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class ImpactAnswer:
     request: PlanRequest | None
     """The plan request for the change; None if files must be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Reasons why the plan for the change could not be applied, apart from readers that block the change."""
+    """Why a plan for the change could not be applied, apart from readers that block the change."""
     reached: tuple[ReachedTable, ...]
     """Affected tables, most severe effect first, then by depth and name."""
     outside: tuple[Exposure, ...]
 
     @property
     def refused(self) -> bool:
-        """Whether a plan for the change would be refused."""
+        """True if a plan for the change would be refused."""
         return bool(self.refusals) or any(one.effect is ImpactEffect.REFUSED for one in self.reached)
 
 
@@ -120,16 +120,15 @@ class Impact:
     root: ColumnOrigin
     external: bool
     deployed: bool
-    """True if the answers are about deployed tables, False if they treat declared tables as deployed."""
+    """True if the answers are about deployed tables, False if declared tables are treated as deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
-    """For each column of a declared table, the readers and the lines that reference the column; empty if one column was
-    asked for.
+    """For each column of a declared table, the readers and the lines that reference it.
+
+    Empty if the question is about a single column.
     """
     edited: tuple[TableName, ...] = ()
-    """The tables, from the root downstream, whose files differ from the deployed SQL; columns are traced in the
-    files.
-    """
+    """Tables from the root downstream whose files differ from the deployed SQL; columns are traced in the files."""
 
 
 def impact_of(
@@ -145,8 +144,8 @@ def impact_of(
     """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
     `children` is a value of `--children`; empty means product for a rebuild, and none for a delete. If the table is not
-    deployed, every declared table is treated as running. The time is linear in the number of reads, plus the time to
-    parse each statement that may use the column, unless `tracer` has parsed it before.
+    deployed, every declared table is treated as running. Time is linear in the reads, plus the time to parse each
+    statement that may use the column, unless `tracer` has parsed it before.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)
@@ -175,10 +174,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return the value of `--children` without products outside this part of the graph.
-
-    Raises UsageError for an unknown product.
-    """
+    """Return the value of `--children` without products outside this part; UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -193,7 +189,7 @@ def _children(words: str, project: Project, part: Project) -> str:
 
 
 def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Return observations as if every declared table were running as version 1."""
+    """Return observations in which every declared table is running as version 1, or 0 if it is external."""
     found = {}
     for name, table in project.tables.items():
         reads = table.parsed.reads if table.parsed is not None else ()
@@ -219,7 +215,7 @@ class _Asking:
 
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of rebuilding the table, or, if the table is external, of rebuilding its readers."""
+    """Return the effects of rebuilding the table or, if it is external, of rebuilding its readers."""
     context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
@@ -235,7 +231,6 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Let the planner decide on rebuilding tables; return the request, the refusals, and the effect on each table."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -256,7 +251,7 @@ def _rebuilding(
 
 
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
-    """Return the effects of losing a column: the table is rebuilt, and readers that use the column block the change.
+    """Return the effects of losing a column: the table is rebuilt, and readers of the column block the change.
 
     An external table is not rebuilt; its readers are rebuilt once they are edited.
     """
@@ -279,12 +274,10 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Return a note to append to line numbers, for a file that differs from the deployed SQL; otherwise empty."""
     return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
 
 
 def _is_edited(context: PlanningContext, name: TableName) -> bool:
-    """Return whether the files of a table are known to differ from its deployed SQL and YAML."""
     seen = context.observed.deployment(name).deployed
     if seen is None or name not in context.declared.tables:
         return False
@@ -293,7 +286,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of deleting the table, including those on remaining readers if it were deleted regardless."""
+    """Return the effects of deleting the table, including those on remaining readers if it were deleted anyway."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)
@@ -326,7 +319,7 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Record the effect on tables that stream, directly or indirectly, from a table that would write no more rows."""
+    """Add the tables that stream, directly or indirectly, from a table that would write no more rows."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in bindings.readers(parent):
@@ -381,7 +374,6 @@ _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
 def _exposures(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[Exposure, ...]:
-    """Return the exposures of the changed table and of all tables that are rebuilt."""
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not context.observed.is_external(name))

@@ -1,6 +1,6 @@
-"""The scope of a change: all downstream tables, and the part of the project needed to plan the change.
+"""The scope of a change: all downstream tables, and the part of the project that is needed to plan the change.
 
-Declared and deployed readers are downstream, together with their statement sets. The part contains these tables and
+Declared and deployed readers are downstream, together with their statement sets. The part consists of these tables and
 everything upstream of them. A plan for the part equals a plan for the whole project, but its cost depends only on the
 size of the part.
 """
@@ -21,9 +21,9 @@ from core.reports.inventory import InventoryReading
 def affected_part(
     project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
-    """Return the part of the project and of the observations that is needed to plan a change of a table.
+    """Return the part of the project and of the observations that is needed to plan a change of `root`.
 
-    If the bindings of a deployed statement are unknown, the whole project is returned. The time is one pass over the
+    The whole project is returned if the bindings of a deployed statement are unknown. Time is one pass over the
     project, plus time linear in the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
@@ -77,20 +77,20 @@ def _readings(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamReach:
-    """All tables that a change may affect, with the reads that lead to each of them."""
+    """All tables that a change may affect, with the reads that lead to them."""
 
     depth: Mapping[TableName, int]
-    """Number of reads from the changed table, which has depth 0, to each table; statement sets add no read."""
+    """Number of reads from the changed table (depth 0) to each table; statement sets add no read."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
     """For each table, its reads of other affected tables, sorted by name; members of statement sets may have none."""
     readers: frozenset[TableName]
-    """Tables reached through reads alone; the other tables belong to a statement set that is rebuilt together."""
+    """Tables reached through reads alone; all others are in a statement set that is rebuilt together."""
 
 
 def downstream_reach(
     declared: DeclaredTables, bindings: TableBindings, tracer: LineageTracer, root: TableName
 ) -> DownstreamReach:
-    """Return everything downstream of `root`, in time linear in the number of reads.
+    """Return everything downstream of `root`, in time linear in the reads.
 
     The first breadth-first pass follows only reads; the second also follows statement sets.
     """
@@ -122,7 +122,6 @@ def downstream_reach(
 
 
 def _readers(bindings: TableBindings, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
-    """Return the declared and deployed readers of a table, and whether each of them streams it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
         reads = reader.parsed.reads if reader.parsed is not None else ()

@@ -1,4 +1,4 @@
-"""Inventory of all tables with their upstream tables, downstream tables and serving version, as a list or hierarchy.
+"""Inventory of all tables with their upstream and downstream tables and serving version, as a list or hierarchy.
 
 The upstream tables of a declared table are those that its files read. Its downstream tables are all tables whose files
 or deployed SQL read it.
@@ -13,7 +13,7 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are meant for readers outside the project, so that they need no reader inside it."""
+"""Layers whose tables are meant for readers outside the project, and need no reader inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class InventoryReading:
 
     table: TableName
     streamed: bool
-    """Whether the read is a stream; also True if the table is read both as a stream and statically."""
+    """True if any of the reads is a stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """A table with all details that the inventory shows about it."""
+    """A table with all details that the inventory shows."""
 
     table: TableName
     product: str
@@ -35,27 +35,27 @@ class InventoryEntry:
     format: str
     external: bool
     stateful: bool
-    """Whether the statement keeps state; False for an external table."""
+    """True if the statement keeps state; False for an external table."""
     keyed: bool
-    """Whether the statement upserts by key; False for an external table."""
+    """True if the statement upserts by key; False for an external table."""
     owner: str
     folder: str
-    """The table's project folder, with forward slashes; empty if the table is deployed but no longer declared."""
+    """Project folder, with forward slashes; empty if the table is no longer declared."""
     files: tuple[str, ...]
-    """Paths of the DDL file and then of the statement's file."""
+    """Path of the DDL file, then of the statement's file if there is one."""
     parents: tuple[InventoryReading, ...]
     """Direct upstream tables, sorted by name."""
     children: tuple[InventoryReading, ...]
     """Direct downstream tables, sorted by name."""
     products: tuple[str, ...]
-    """Other products whose tables read this table, sorted."""
+    """Other products with tables that read this table, sorted."""
     declared: bool
     serving: StatementLine | None
     """The serving version; None if the table is not deployed or there is no ledger."""
 
     @property
     def unused(self) -> bool:
-        """Whether the table has no reader and is neither a fact nor a view."""
+        """True if the table has no reader and is neither a fact nor a view."""
         return not self.children and self.layer not in SINKS
 
 
@@ -64,13 +64,13 @@ class InventorySelection:
     """A filter for tables; a table must meet all conditions."""
 
     products: tuple[str, ...] = ()
-    """Products, one of which the table must have; empty means all."""
+    """Products to include; empty means all."""
     unused: bool = False
     single_reader: bool = False
     cross_product: bool = False
 
     def takes(self, entry: InventoryEntry) -> bool:
-        """Return whether a table passes the filter."""
+        """True if a table passes the filter."""
         return (
             (not self.products or entry.product in self.products)
             and (not self.unused or entry.unused)
@@ -111,7 +111,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a statement reads, each with whether any of its reads is streamed."""
+    """Return the tables that a statement reads; True if any of the reads is streamed."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
@@ -182,7 +182,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """A row of a hierarchy; a table comes before its parents or before its children, depending on the direction."""
+    """A row of a hierarchy; a table precedes its parents or its children, depending on the direction."""
 
     table: TableName
     entry: InventoryEntry | None
@@ -190,9 +190,9 @@ class HierarchyRow:
     depth: int
     """Number of levels below the root of the hierarchy, whose depth is 0."""
     streamed: bool
-    """Whether the read that connects the row to the row above it is a stream; True for the root."""
+    """True if the table is connected to its parent row by a stream; also True for the root."""
     again: bool = False
-    """Whether the table's parents or children are listed below another row instead."""
+    """True if the table's parents or children are listed below another row instead."""
     hidden: int = 0
     """Number of parents or children that are not listed because of the depth limit."""
 

@@ -1,4 +1,4 @@
-"""The values of a run, which is one execution of a plan, and the allowed transitions between states."""
+"""The values of a run (one execution of a plan), and the allowed transitions between states."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +16,7 @@ class StepState(StrEnum):
     WAITS = "waits"
     RUNNING = "running"
     GATE = "gate"
-    """The effect of the step is in progress, and its gate is polled until a condition holds."""
+    """The step's effect is in progress, and its gate is polled until a condition holds."""
     DONE = "done"
     KEPT = "kept"
     """Deliberately not done, because another statement still needs what the step would stop."""
@@ -32,13 +32,13 @@ def step_word(state: str) -> str:
 
 
 NOT_COMPARED = "rows were not compared"
-"""Beginning of the note of a comparison step that compared nothing."""
+"""Start of the note of a comparison step that compared nothing."""
 
 _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note for a step that an operator skips; that of a comparison keeps the differences found so far."""
+    """Return the note for a step that an operator skips; for a comparison, it keeps the differences found so far."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -61,7 +61,7 @@ class RunState(StrEnum):
 
 
 class IllegalTransition(AssertionError):
-    """Raised for a state transition that is not allowed, which is a bug in Headgate; the message names both states."""
+    """Raised for a disallowed state transition, which is a bug in Headgate; the message names both states."""
 
 
 STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
@@ -75,7 +75,7 @@ STEP_TRANSITIONS: dict[StepState, frozenset[StepState]] = {
     StepState.SKIPPED: frozenset(),
     StepState.CANCELLED: frozenset(),
 }
-"""The allowed next states of a step, by state; final states have none."""
+"""The allowed next states by step state; final states have none."""
 
 RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.DONE, RunState.FAILED, RunState.CANCELLED}),
@@ -84,7 +84,7 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     RunState.DONE: frozenset(),
     RunState.CANCELLED: frozenset(),
 }
-"""The allowed next states of a run, by state; a failed run can be retried."""
+"""The allowed next states by run state; a failed run can be retried."""
 
 _OPEN = frozenset({RunState.RUNNING, RunState.PAUSED})
 
@@ -99,10 +99,10 @@ HEARD_IN: dict[str, frozenset[RunState]] = {
 """The run states in which each command is accepted."""
 
 SATISFIED = frozenset({StepState.DONE, StepState.KEPT, StepState.SKIPPED})
-"""Step states that let dependent steps proceed."""
+"""Step states in which dependent steps may proceed."""
 
 FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED}
-"""Step states after which a run does nothing more with the step."""
+"""Step states in which a run takes no further action on the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class OperatorControl:
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """A step with its state; `tries` is the number of times that the step was started."""
+    """A step with its state; `tries` counts how often the step was started."""
 
     step: "Step"
     state: StepState = StepState.WAITS

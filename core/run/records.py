@@ -24,9 +24,7 @@ class StepRow:
     ended_at: float | None = None
     intent_at: float | None = None
     predicted_low_s: float | None = None
-    """Shortest predicted duration, set before the run starts and never updated; None if no comparable step was
-    measured.
-    """
+    """Shortest predicted duration, fixed before the run starts; None if no comparable step was measured."""
     predicted_high_s: float | None = None
 
 
@@ -50,13 +48,13 @@ class RunRow:
     acknowledged_by: str = ""
     """User who acknowledged the failure of the run; empty if it is not acknowledged."""
     predicted_low_s: float | None = None
-    """Shortest predicted duration of the whole run, set before the run starts and never updated; None if unknown."""
+    """Shortest predicted duration of the whole run, fixed before the run starts; None if unknown."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A record, written when a run moves a pointer, of a reader that still reads the replaced version."""
+    """A reader that still reads a replaced version, recorded when the run moves the pointer."""
 
     run_id: str
     table: TableName
@@ -65,16 +63,16 @@ class MigrationTicket:
     product: str
     owner: str
     is_statement: bool
-    """Whether the reader is a statement; its ticket then closes once the statement no longer reads the old version."""
+    """True for a statement, whose ticket closes once it no longer reads the old version."""
     old: str
-    """Physical table name of the old version: `orders__v1`."""
+    """Physical table of the old version, such as `orders__v1`."""
     new: str
     cut_batch: int | None
-    """The last batch of the old version that was known at the swap; None if there was none."""
+    """Last batch of the old version that was known at the swap; None if there was none."""
     cut_at: float
-    """When the pointer moved to the new version."""
+    """When the pointer moved to the new version, in epoch seconds."""
     deadline: float
-    """When the reader should have moved to the new version."""
+    """When the reader should have moved to the new version, in epoch seconds."""
     closed_at: float | None = None
     closed_by: str = ""
 
@@ -94,19 +92,19 @@ class CheckResultRow:
     run_id: str
     table: TableName
     n: int
-    """Position at which the result is shown, counted from 1."""
+    """Display position of the result, counted from 1."""
     at: float
     old_version: int
     new_version: int
     old_batch: int | None
-    """The batch of the old version up to which rows were compared; None if rows were not compared."""
+    """Batch of the old version up to which rows were compared; None if no rows were compared."""
     new_batch: int | None
     check: str
     verdict: str
     summary: str
     counts: dict[str, object] = field(default_factory=dict)
     examples: tuple[dict[str, object], ...] = ()
-    """Mappings with the keys `why`, `old` and `new`; their number is bounded, and likely secrets are masked."""
+    """Mappings with the keys `why`, `old` and `new`; bounded in number, with likely secrets masked."""
 
 
 def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:

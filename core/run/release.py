@@ -1,4 +1,4 @@
-"""Releases: the progress of a run that replaces versions, derived from its plan, its steps and the registry.
+"""Releases: the progress of runs that replace versions, derived from plan, steps and registry.
 
 A release is never stored; the run's own state is authoritative.
 """
@@ -57,7 +57,7 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
 """The release state by kind of the open step; if several steps are open, the first entry decides."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
-"""States of a swap step that was started and may have moved some pointers; a retried swap waits again."""
+"""States of a started swap step in which some pointers may have moved; a retried swap waits again."""
 
 _REPLACES = frozenset({Action.REBUILD, Action.ROLLBACK})
 
@@ -66,25 +66,25 @@ Version = tuple[TableName, int]
 
 
 UNMEASURED = Measurement(TableName(""), 0, 0.0, trend="")
-"""The figures of a version before its first measurement."""
+"""Figures of a version before its first measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSide:
-    """One of the two versions of a table in a release, the old or the new one."""
+    """The old or the new version of a table in a release."""
 
     version: int
     state: str
     """The observed state; `absent` if the files are gone or in the trash."""
     runs: bool
-    """Whether the desired state is `running`."""
+    """True if the desired state is `running`."""
     stops_at: float | None
     """When the query will be stopped, in epoch seconds; None if no stop is scheduled."""
     figures: Measurement = UNMEASURED
 
     @property
     def slowest(self) -> str:
-        """The longest phase of the version's last batch; empty if unknown."""
+        """Longest phase of the version's last batch; empty if unknown."""
         return slowest_part(self.figures.durations)
 
 
@@ -98,13 +98,13 @@ class ReleasePair:
     serves: int
     """The version behind the pointer; 0 if there is no pointer."""
     gate: str
-    """State of the step that waits for the new version to catch up; empty if the plan has no such step."""
+    """State of the new version's catch-up step; empty if the plan has no such step."""
     note: str
-    """The note of the step that waits for the new version to catch up."""
+    """Note of the new version's catch-up step."""
     checks: str
-    """State of the step that compares both versions; empty if there is no such step or it was skipped."""
+    """State of the step that compares both versions; empty if there is none or the comparison was skipped."""
     found: str
-    """The findings of the comparison step, from its note."""
+    """Findings of the comparison, from the note of its step."""
     lacks: str
     """Why the old version cannot serve again; empty if it can."""
     gate_at: float | None = None
@@ -123,34 +123,34 @@ class Release:
     """When the release entered its current state, in epoch seconds."""
     pairs: tuple[ReleasePair, ...]
     left: Seconds | None
-    """Predicted remaining time, not counting the hold; None if unknown or the run has ended."""
+    """Predicted remaining time without the hold; None if unknown, or if the run has ended."""
     serves: bool
-    """Whether at least one version that the run swapped in still serves."""
+    """True if at least one version that the run swapped in still serves."""
     note: str
-    """The note of the step that the run is waiting for or failed at; may be empty."""
+    """Note of the step at which the run waits or failed; may be empty."""
     blocked: Sentence | None
     """Why the release cannot be rolled back; None if it can."""
     old_until: float | None
-    """The earliest scheduled stop of a replaced version, in epoch seconds; a rollback takes only seconds until then.
+    """Earliest scheduled stop of a replaced version, in epoch seconds; a rollback takes only seconds until then.
 
-    None before the swap, and unless every replaced version is still running with a scheduled stop.
+    None before the swap, and if any replaced version is stopped or has no scheduled stop.
     """
     tickets: tuple[MigrationTicket, ...] = ()
     """Open tickets of readers of the replaced versions."""
 
     @property
     def rollback(self) -> str:
-        """The command that rolls the release back; empty if a rollback is not possible."""
+        """Command that rolls the release back; empty if a rollback is not possible."""
         return "" if self.blocked else f"headgate rollback {self.run}"
 
     @property
     def is_open(self) -> bool:
-        """Whether the release is still in progress or waiting."""
+        """True if the release is still in progress or waiting."""
         return self.state in OPEN_STATES
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes of a plan that replace one version with another; a run without such nodes is not a release."""
+    """Return the nodes of a plan that replace one version with another; a run without any is not a release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -231,7 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Return a version as a release side, without a scheduled stop in the past, since readers then keep it running."""
+    """A scheduled stop in the past is left out, because readers then keep the version running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -257,13 +257,13 @@ def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Map
 
 
 def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether the swap is complete, or the run has finished after a new version began to serve."""
+    """True if the swap is complete, or if the run has ended and a new version serves."""
     done = any(step.do == StepKind.SWAP and step.state == StepState.DONE for step in run.steps)
     return done or (run.ended_at is not None and _serves(run, pairs, known))
 
 
 def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """Return whether a version that the run swapped in still serves."""
+    """True if a version that the run swapped in still serves."""
     new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
@@ -271,7 +271,7 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 def _why_no_rollback(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
 ) -> Sentence | None:
-    """Explain why a release cannot be rolled back; None if it can. `serves` is None before the swap."""
+    """Explain why a release cannot be rolled back, or None; `serves` is None before the swap."""
     if taken_back_by:
         return Sentence(f"run {taken_back_by} is rolling it back")
     if serves is None:
@@ -293,7 +293,7 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return a release's state, the time at which it entered that state, and a note on the state, possibly empty."""
+    """Return a release's state, when it entered that state, and a note on the state, possibly empty."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:
@@ -317,12 +317,12 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """Return whether a plan rolls back to older versions; the rollback of a rollback returns to newer ones."""
+    """True if a plan rolls back to older versions; the rollback of a rollback returns to newer ones."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the state of a release before its swap, derived from finished steps since no open step determines it."""
+    """Derive the state before the swap from finished steps, because no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY
@@ -355,7 +355,7 @@ def _after_the_swap(
 def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
     """Return the predicted remaining time of a run; None if it is unknown or no step is left.
 
-    (0, 0) means that an open step has already taken longer than predicted.
+    (0, 0) means that an open step has exceeded its prediction.
     """
     records = tuple(records)
     if not steps or all(record.state in SATISFIED for record in records):

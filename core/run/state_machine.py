@@ -1,4 +1,4 @@
-"""The state machine of a run: turns evidence into the next run and intents for the executor; performs no I/O."""
+"""The state machine of a run, without I/O: turns evidence into the next run and intents for the executor."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """Evidence: a probe has found the effect of a step in place."""
+    """Evidence: a probe found the effect of a step in place."""
 
     n: int
     note: str = ""
@@ -99,7 +99,7 @@ _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 def recover_run(run: Run) -> Run:
     """Return a run as a new agent resumes it: interrupted steps wait again, and are probed before they start.
 
-    A hold keeps its state, so that a swap command that was accepted before the run continues is not lost.
+    A hold keeps its state, so that a swap command accepted before the run continues is not lost.
     """
     held = held_steps(run)
     for progress in run.steps:
@@ -204,10 +204,10 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 
 
 def is_early(run: Run, control: OperatorControl) -> bool:
-    """Return whether a command to skip a step that starts a query must wait until the step's gate is polled.
+    """True if a command to skip a step that starts a query must wait until the step's gate is polled.
 
-    A new agent starts interrupted steps again before it polls them. A finished run starts nothing, and every command
-    is accepted at once.
+    A new agent starts interrupted steps again before it polls them. A finished run starts nothing, and accepts every
+    command at once.
     """
     if control.act != "skip" or run.state not in (RunState.RUNNING, RunState.PAUSED):
         return False
@@ -247,12 +247,11 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """Return whether a version runs alongside a serving version until the swap; a cancel stops only such versions."""
+    """True if a version runs next to a serving version until the swap; a cancel stops only such versions."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
 def _block(run: Run) -> Run:
-    """Block every waiting step that depends on a failed or blocked step, with the first such step in its note."""
     bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
     for progress in run.steps if bad else ():
         if progress.state is not StepState.WAITS:
@@ -266,7 +265,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start only the first step that is ready, so that each intent is recorded before its effect."""
+    """Start only the first ready step, so that each intent is recorded before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -276,16 +275,16 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """Return whether a predecessor lets a step start; a reader may start as soon as its upstream query has started."""
+    """A reader may start as soon as its upstream query has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 
 
 def _proofs(run: Run, step: Step) -> frozenset[int]:
-    """Return the numbers of the steps that must commit a first batch before a step ends or replaces an old version.
+    """Return the steps that must commit a first batch before `step` ends or replaces an old version.
 
     Steps in between may be skipped, so they prove nothing. A swap that creates the first pointer of a table needs no
-    proof, since no version has to catch up before it.
+    proof, because no version has to catch up before it.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))
@@ -321,16 +320,16 @@ GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
 
 
 def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
-    """Return whether a run still has to move a pointer, given the states of its steps.
+    """True if a run still has to move a pointer, given the states of its steps.
 
-    The result is always False for a rollback, which is allowed during a freeze window.
+    Always False for a rollback, which is allowed during a freeze window.
     """
     to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
 def overrides_approved_plan(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """Return whether a command, a swap or the skip of a comparison, overrides a check of a plan that needs approval.
+    """True if a swap, or the skip of a comparison, overrides a check of a plan that needs an approval.
 
     The author of the plan may not give such a command alone. `do` is the kind of the step to skip.
     """

@@ -1,4 +1,4 @@
-"""Sentences about stopped statements: the effects of a stop, and serving versions that are stopped."""
+"""Sentences about stopped statements: the effects of a stop, and stopped serving versions."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -11,13 +11,13 @@ from core.run.records import RunRow
 
 
 def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -> tuple[tuple[TableName, int], ...]:
-    """Return the serving versions of `tables` that should be stopped, sorted, without external tables."""
+    """Return the serving versions of `tables` whose desired state is stopped, sorted, without external tables."""
     serving = (one for one in versions if one.table in tables and one.active and not one.deleted and one.version)
     return tuple(sorted((one.table, one.version) for one in serving if one.wanted == WantedState.STOPPED))
 
 
 def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
-    """Return a sentence that names stopped serving versions and the command to start them; empty if there are none."""
+    """Return a sentence that names stopped serving versions and the command that starts them; empty if none."""
     if not stopped:
         return ""
     named = ", ".join(f"{table} v{version}" for table, version in stopped)
@@ -29,7 +29,7 @@ def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
 def left_running(
     versions: Iterable[Deployment], replaced: Collection[tuple[TableName, int]]
 ) -> tuple[tuple[TableName, int], ...]:
-    """Return the replaced versions that still run without a scheduled stop and are read only by replaced versions."""
+    """Return replaced versions that still run, have no scheduled stop, and are read only by replaced versions."""
     every = [one for one in versions if not one.deleted]
     live = [one for one in every if one.active or one.wanted == WantedState.RUNNING]
     read = {(b.parent, b.version) for one in live if (one.table, one.version) not in replaced for b in one.bindings}
@@ -39,7 +39,7 @@ def left_running(
 
 
 def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
-    """Return a sentence that names versions left running and the command that stops them; empty if there are none."""
+    """Return a sentence that names versions left running and the command that stops them; empty if none."""
     if not left:
         return ""
     keep, it = ("keeps", "it") if len(left) == 1 else ("keep", "them")
@@ -56,9 +56,9 @@ def staying_words(
 
 
 def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: Collection[str]) -> list[str]:
-    """Return sentences on the side effects of a stop: the other versions that it stops, and the runs that it blocks.
+    """Return sentences on the side effects of a stop: other versions that it stops, and runs that it blocks.
 
-    `names` are tables, or individual versions such as `orders@v2`.
+    `names` are tables, or single versions such as `orders@v2`.
     """
     every = [one for one in versions if one.table in names and not one.deleted and one.version]
     words = []
