@@ -121,8 +121,7 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
 def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
     """Return the feed settings from `--rate` and `--no-bursts`, or None if neither option is used.
 
-    New settings resume paused feeds. Without `--rate`, the rate in `before`, the previous settings, is kept. Raises
-    UsageError if the rate is invalid.
+    New settings resume paused feeds. Without `--rate`, the rate in the previous settings, `before`, is kept.
     """
     if given.rate is None and not given.no_bursts:
         return None

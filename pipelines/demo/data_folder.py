@@ -1,4 +1,4 @@
-"""Reads and writes a demo's data folder: event files, and the generator's settings, status, state and lock."""
+"""The data folder of a demo: event files, and the settings, status, state and lock of the generator."""
 
 import fcntl
 import json
@@ -17,7 +17,7 @@ from pipelines.demo.event_simulation import FEEDS, GeneratorState, LinesByFeed, 
 
 @dataclass(frozen=True, slots=True)
 class DemoDataFolder:
-    """The data folder of one environment of a demo, with the paths of its files."""
+    """Paths in the data folder of a demo's environment."""
 
     path: Path
 
@@ -42,7 +42,7 @@ class DemoDataFolder:
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Return the folder that a feed's event files are written to."""
+        """Return the folder of a feed's event files."""
         return self.path / "landing" / feed
 
     def landed(self, feed: str) -> list[Path]:
@@ -51,7 +51,7 @@ class DemoDataFolder:
 
 
 def open_folder(path: str | Path) -> DemoDataFolder:
-    """Create the data folder and its landing folders if they are missing; raises HeadgateError on failure."""
+    """Create the data folder and its landing folders if they are missing; raise HeadgateError on failure."""
     folder = DemoDataFolder(Path(path).expanduser().absolute())
     try:
         for feed in FEEDS:
@@ -64,7 +64,7 @@ def open_folder(path: str | Path) -> DemoDataFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically: readers see the old or the new contents, and Spark ignores the temporary dot-file."""
+    """Replace a file atomically; readers see the old or the new content, and Spark ignores the temporary dot-file."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
     os.replace(temporary, path)
@@ -85,7 +85,7 @@ def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> di
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Return the state that the generator saved, or None if there is none; raises UsageError if it is invalid."""
+    """Return the state that the generator saved, or None if there is none; raise UsageError if it is invalid."""
     if not folder.book.exists():
         return None
     try:
@@ -95,7 +95,7 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object from a file; None if the file is missing or does not contain a complete JSON object."""
+    """Return the JSON object in a file, or None if the file is missing or does not contain a complete object."""
     try:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -105,7 +105,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
-    """Lock the data folder for writing events; raises Refused if another process has locked it."""
+    """Lock the data folder for writing events; raise Refused if another process has locked it."""
     with _lock_file(folder).open("a+") as lock:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
@@ -121,7 +121,7 @@ def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
 
 
 def lock_holder(folder: DemoDataFolder) -> int | None:
-    """Return the process id of the generator that has locked the data folder; None if no generator has."""
+    """Return the process id of the generator that has locked the data folder, or None if it is not locked."""
     if not _lock_file(folder).exists():
         return None
     with _lock_file(folder).open("r") as lock:
@@ -131,7 +131,7 @@ def lock_holder(folder: DemoDataFolder) -> int | None:
 
 
 _PATIENCE_S = 0.5
-"""Longest wait for the lock, in seconds; processes that only check the lock hold it for less time."""
+"""Longest wait for the lock, in seconds; processes that only check the lock hold it for a shorter time."""
 
 
 def _lock_file(folder: DemoDataFolder) -> Path:
@@ -139,7 +139,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Try for `seconds` to lock a file, and return whether that succeeded; closing the file releases the lock."""
+    """Try to lock a file for `seconds`, and return whether that succeeded; closing the file releases the lock."""
     until = time.monotonic() + seconds
     while True:
         try:

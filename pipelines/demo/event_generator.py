@@ -1,4 +1,4 @@
-"""Generates events every second until stopped; on request, it then writes closing events that end all open windows."""
+"""Generates events every second until it is stopped, and closing events, on request, that end all open windows."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """The settings of the event feeds, as stored in `feeds.json`."""
+    """Settings of the event feeds, as stored in `feeds.json`."""
 
     rate: float = 8.0
     """Orders per second outside of bursts; the rates of the other feeds follow from it."""
@@ -70,7 +70,10 @@ class Feeds:
 
 
 def feeds_from_json(value: dict[str, Any]) -> Feeds:
-    """Parse the object in `feeds.json`, with defaults for missing settings; raises ValueError or TypeError."""
+    """Parse the object in `feeds.json`; raise ValueError or TypeError if it is invalid.
+
+    Missing settings get their defaults.
+    """
     bursts = value.get("bursts", Feeds.as_json(Feeds())["bursts"])
     feeds = Feeds(
         float(value.get("rate", Feeds().rate)),
@@ -85,18 +88,18 @@ def feeds_from_json(value: dict[str, Any]) -> Feeds:
 
 
 class GeneratorClock(Protocol):
-    """The clock that paces the event generator; tests replace it."""
+    """Clock that paces the event generator; tests replace it."""
 
     def now(self) -> float:
         """Return the current time, in seconds since the epoch."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for `seconds`, or until the generator is asked to stop; returns whether it was asked to stop."""
+        """Wait for `seconds` or until the generator is asked to stop; return True if it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorLimits:
-    """The maximum run time and minimum free disk space at which the generator stops without being asked."""
+    """Maximum run time and minimum free disk space, at which the generator stops without being asked."""
 
     hours: float = HOURS_MAX
     free_bytes: int = FREE_BYTES_MIN
@@ -109,7 +112,7 @@ class _Run:
     feeds: Feeds
     started_at: float
     ahead_ms: int
-    """How far event time runs ahead of the clock, so that events are newer than all earlier closing events."""
+    """Milliseconds by which event time is ahead of the clock, so that events are newer than earlier closing events."""
     note: str = ""
 
 
@@ -122,7 +125,7 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Write events until a limit is reached or a stop is requested; returns the generator's final status.
+    """Write events until a limit is reached or a stop is requested; return the generator's final status.
 
     If `feeds` is None, an existing feeds.json stays unchanged. Raises Refused if another generator is running.
     """
@@ -170,10 +173,7 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Return the settings in feeds.json and an empty note.
-
-    If the file is missing or invalid, return `before` instead; for an invalid file, the note says why.
-    """
+    """Return the settings in feeds.json, or `before` if it is missing or invalid, and why it is invalid."""
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
@@ -214,31 +214,34 @@ def _iso(at: float) -> str:
 
 
 ROUND_MS = 10 * 60_000
-"""Event time from the latest event to the next closing round; exceeds delay, window and join bound together."""
+"""Milliseconds of event time from the latest event to the next closing round.
+
+It exceeds watermark delay, window and join bound together.
+"""
 MARGIN_MS = 60_000
-"""Margin of event time, longer than every watermark delay of the sample."""
+"""Margin of event time, in ms; longer than every watermark delay of the sample."""
 ROUNDS = 4
-"""Default number of closing rounds: `how_many_rounds` for the unchanged sample."""
+"""Default number of closing rounds, which is the result of `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClosingRound:
-    """A round of closing events that was written to the feeds, one event per feed."""
+    """A round of closing events, with one event for each feed."""
 
     number: int
-    """Number of the round in this data folder, starting at 1; its events have the negative number as their id."""
+    """Number of the round in its data folder, starting at 1; the ids of its events are the negative of this number."""
     landed: dict[str, int]
     at: str
-    """Event time of the round."""
+    """Event time of the round, as a timestamp."""
     closed_when_watermark_reaches: str
-    """Once its watermark has passed this time, a statement holds no events from before the round."""
+    """Timestamp; a statement whose watermark has passed it holds no events from before the round."""
 
 
 def how_many_rounds(project: Project) -> int:
-    """Return the number of rounds of closing events needed to close all windows in a project.
+    """Return how many rounds of closing events are needed to close all windows of a project.
 
-    That is one more than the largest number of stateful statements along any path of streaming reads.
+    That is one more than the largest number of stateful statements on any path of streaming reads.
     """
 
     @cache
@@ -253,7 +256,7 @@ def how_many_rounds(project: Project) -> int:
 
 
 def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Stop the generator of a data folder; returns whether one was running. Raises TryAgain if it does not exit."""
+    """Stop the generator of a data folder; return whether one was running. Raises TryAgain if it does not exit."""
     waited = 0.0
     while (pid := lock_holder(folder)) is not None:
         if waited == 0.0:
@@ -266,7 +269,7 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
 
 
 def land_rest(folder: DemoDataFolder) -> dict[str, int]:
-    """Write all pending payments and duplicates, so that the feeds are complete; a second call writes nothing."""
+    """Write all pending payments and duplicates, which completes the feeds. Repeating this writes nothing."""
     landed = dict.fromkeys(FEEDS, 0)
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
@@ -277,7 +280,7 @@ def land_rest(folder: DemoDataFolder) -> dict[str, int]:
 
 
 def land_closing(folder: DemoDataFolder) -> ClosingRound:
-    """Write one more round of closing events; raises Refused unless the feeds have stopped."""
+    """Write one more round of closing events; raise Refused unless the feeds have stopped."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS

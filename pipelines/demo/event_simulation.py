@@ -14,84 +14,87 @@ from random import Random
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "samples" / "pizzeria"
-"""The sample as shipped; never modified."""
+"""Folder of the sample as shipped; it is never modified."""
 
 KEYED_TABLES = FOLDER.with_name("pizzeria_keyed")
-"""Tables that a demo also has if its table format can replace rows by key."""
+"""Folder of the tables that are added to a demo whose table format can replace rows by key."""
 
 FEEDS = ("orders", "payments", "table_assignments", "client_changes")
-"""The feeds, in the order in which the files of a second land."""
+"""The feeds, in the order in which the event files of a second are written."""
 
 CLOSING = "closing"
-"""Name, channel, status and payment method of closing events."""
+"""Value of name, channel, status and payment method in closing events."""
 
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Map pizza ids to name and price in cents; id 0 is reserved for closing events."""
+    """Return name and price in cents by pizza id; id 0 is reserved for closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Map the ids of dining tables to name and number of seats; id 0 is reserved for closing events."""
+    """Return name and number of seats by dining table id; id 0 is reserved for closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
 
 
 LATE_MS_MAX = 5_000
-"""Maximum time from an event's event time to its arrival."""
+"""Maximum time from an event's event time to its arrival, in ms."""
 REPEAT_MS_MAX = 3_000
-"""Maximum time from an event's arrival to that of its duplicate."""
+"""Maximum time from an event's arrival to the arrival of its duplicate, in ms."""
 PAID_WITHIN_MS = 15_000
-"""Maximum time from an order to its payment."""
+"""Maximum time from an order to its payment, in ms."""
 
 LATE_SHARE = 0.06
 REPEAT_SHARE = 0.05
 SHARES = {"table_assignments": 0.3, "client_changes": 0.15}
-"""Events per order in these feeds; payments follow from the orders."""
+"""Number of events per order in these feeds; payments follow from the orders."""
 FIRST_CLIENTS = 12
 SEATED = 40
-"""Number of the latest seatings whose guests can still order."""
+"""Number of latest seatings whose guests can still order."""
 
 _NAMES = ("April", "Casey", "Irma", "Karai", "Leo", "Mikey", "Mona", "Raph", "Renet", "Shini", "Splinter", "Usagi")
 _TOWNS = ("Bologna", "Genova", "Lecce", "Napoli", "Parma", "Siena", "Torino", "Verona")
 
 LinesByFeed = dict[str, list[str]]
-"""The lines that land now, in order, by feed."""
+"""Event lines to write now, in order, by feed."""
 
 
 @dataclass(slots=True)
 class GeneratorState:
-    """All state that the generator keeps between two runs; the only mutable state in this module."""
+    """State that the generator keeps between two runs; the only mutable state in this module."""
 
     seed: int = 7
     next_id: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 1))
     clients: int = 0
-    """Number of known clients, whose ids are 1 to this number."""
+    """Number of known clients; their ids are 1 to this number."""
     seated: list[tuple[int, int]] = field(default_factory=list)
-    """The latest seatings, each with its id and its event time in ms."""
+    """The latest seatings, as (id, event time in ms)."""
     pending: list[tuple[int, str, str]] = field(default_factory=list)
-    """Lines that land later, each with its due time (event time in ms) and its feed."""
+    """Event lines to write later, as (due event time in ms, feed, line)."""
     owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))
     """Fraction of an event that is carried over to the next second, by feed."""
     landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0))
-    """Number of lines that have ever landed, by feed, including duplicates and closing events."""
+    """Number of lines written so far, by feed, including duplicates and closing events."""
     file: int = 0
-    """Number of the last file that landed; restarts continue the count."""
+    """Number of the last event file; restarts continue the count."""
     closing: int = 0
-    """Number of the last closing round; the events of that round have the negative number as their id."""
+    """Number of the last closing round; the ids of its events are the negative of this number."""
     newest_ms: int = 0
-    """Upper bound for the event times so far, including closing events."""
+    """Upper bound of all event times so far, in ms, including closing events."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object; collections are shared, since copying them every second would be slow."""
+        """Return the state as a JSON object.
+
+        It shares the collections, because copying them every second would be slow.
+        """
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
-    """Decode the result of `GeneratorState.as_json`; raises KeyError, TypeError or ValueError for anything else."""
+    """Decode the result of `GeneratorState.as_json`; raise KeyError, TypeError or ValueError if it is invalid."""
     book = GeneratorState(**value)
     book.seated = [(int(number), int(at)) for number, at in book.seated]
     book.pending = [(int(due), str(feed), str(line)) for due, feed, line in book.pending]
@@ -134,7 +137,10 @@ def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
 
 
 def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
-    """Return the next round of closing events: one per feed, all with one negative id, so that references match."""
+    """Return the next round of closing events: one per feed, all with the same id, so that references match.
+
+    The id is negative.
+    """
     book.closing += 1
     number = -book.closing
     book.newest_ms = max(book.newest_ms, at_ms + 2_000)
@@ -165,8 +171,6 @@ def _earned(book: GeneratorState, feed: str, rate: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Second:
-    """Simulates one second of the pizzeria: updates the generator's state, and collects the event lines to write."""
-
     book: GeneratorState
     now_ms: int
     lines: LinesByFeed
@@ -215,7 +219,7 @@ class _Second:
 
 
 def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: int) -> None:
-    """Schedule the payment event of an order; it is written in the next second at the earliest."""
+    """The payment is written in the next second at the earliest."""
     number, chance = _next(book, "payments")
     paid_ms = ordered_ms + chance.randint(2_000, PAID_WITHIN_MS)
     event = {"id": number, "order_id": order, "method": chance.choice(("card", "cash", "phone")),
@@ -228,14 +232,14 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """Return a feed's next event id, and a random number generator seeded only by the seed, the feed and the id."""
+    """The random number generator depends only on the seed, the feed and the event id."""
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")
 
 
 def _event_ms(chance: Random, now_ms: int) -> int:
-    """Choose a random event time: within the second before `now_ms`, or up to LATE_MS_MAX before it if late."""
+    """Choose an event time in the second before `now_ms` or, for a late event, up to `LATE_MS_MAX` before it."""
     return now_ms - (chance.randint(1_000, LATE_MS_MAX) if chance.random() < LATE_SHARE else chance.randint(0, 999))
 
 

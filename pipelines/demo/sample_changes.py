@@ -1,4 +1,4 @@
-"""The five sample changes of `headgate demo change`: edits to files of the copied project, safe to apply repeatedly."""
+"""The sample changes of `headgate demo change`: edits to files of the copied project, safe to apply repeatedly."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """A text replacement in one file: `old` must occur exactly once, unless the replacement was already applied."""
+    """A text replacement in one file; `old` must occur exactly once, unless the replacement was already applied."""
 
     path: str
     """Path of the file, relative to the project folder."""
@@ -27,13 +27,13 @@ class TextReplacement:
 
 @dataclass(frozen=True, slots=True)
 class DemoChange:
-    """A sample change to one statement, with a description of the plan that it should lead to."""
+    """A sample change to one statement, and a description of the plan that it should lead to."""
 
     table: str
     expected: str
     edits: tuple[TextReplacement, ...]
     expected_with_paused_readers: str = ""
-    """Expected plan if Spark would end the table's readers at a new column; empty if the change adds no column."""
+    """Expected plan for table formats whose readers stop at a new column; empty if the change adds no column."""
 
 
 COMMENT = DemoChange(
@@ -103,16 +103,14 @@ READERS = DemoChange(
 )
 
 CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME}
-"""The demo's changes, by the name that a user types."""
+"""The sample changes, by the name that a user types."""
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
-    """Apply all edits of a sample change, or none of them; returns the change and the paths of the files written.
+    """Apply all edits of a sample change, or none of them; return the change and the paths of the files written.
 
-    No files are written if the change was already applied.
-
-    Raises UsageError for an unknown change or a folder without the sample, and Refused if a file was edited by hand
-    at the place to change.
+    No files are written if the change was already applied. Raises UsageError for an unknown change or a folder without
+    the sample, and Refused if a file was edited by hand at the place to change.
     """
     if word not in CHANGES:
         raise UsageError(f"{word!r} is not one of the demo's changes", remedy=f"one of: {', '.join(CHANGES)}")
@@ -134,7 +132,7 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
 
 
 def _pauses_readers(text: str) -> bool:
-    """Return whether a file's contents are the DDL of a table whose streaming readers stop when a column is added."""
+    """True for the DDL of a table whose streaming readers stop when a column is added."""
     found = _FORMAT.search(text)
     return found is not None and table_format(found[1]).added_column_stops_readers
 
@@ -147,7 +145,7 @@ def _read(root: Path, path: str) -> str:
 
 
 def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
-    """Apply a replacement to the file contents in `texts`, by path; returns False if it was already applied."""
+    """Return False if the replacement was already applied."""
     text = texts[edit.path]
     if edit.new in text:
         return False

@@ -1,4 +1,4 @@
-"""Copies the sample project; each copy has its own project id, and a marker file listing what a purge deletes."""
+"""Copies the sample project; each copy has its own project id, and a marker file that lists what a purge deletes."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from pipelines.demo.data_folder import open_folder, read_object
 from pipelines.demo.event_simulation import FOLDER, KEYED_TABLES
 
 MARKER = ".headgate-demo"
-"""Marks a folder as a demo that can be used again, and lists the copied files for a purge."""
+"""Marker file of a demo folder, which makes the folder reusable and lists the copied files for a purge."""
 PROGRAM = Path(__file__).parents[2]
-"""The clone, or the folder in which the program is installed."""
+"""The repository clone, or the folder in which Headgate is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,23 @@ class SampleCopy:
     folder: Path
     project_id: str
     made: bool
-    """False if the copy already existed; it was left unchanged."""
+    """False if the copy already existed and was left unchanged."""
 
     @property
     def data(self) -> Path:
-        """The data folder of the copy's default environment."""
+        """Data folder of the copy's default environment."""
         return self.folder / "data"
 
 
 SELDOM = "40 seconds"
-"""Trigger of the sample's statements if their table format has a transaction log."""
+"""Trigger interval of the sample's statements if their table format has a transaction log."""
 
 
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
-    """Copy the sample project with a new project id and tables in the given format, or return the existing copy.
+    """Copy the sample project with tables in the given format, or return the existing copy.
 
-    Raises Refused if the folder exists and is not a demo, or if the existing copy's tables have another format.
+    A new copy has a new project id; the default format is the first of `WRITTEN`. Raises Refused if the folder exists
+    and is not a demo, or if the existing copy's tables have another format.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
@@ -97,7 +98,7 @@ def _trigger_seldom(folder: Path) -> None:
     """Lengthen the trigger intervals of all statements, because every commit to a transaction log is expensive.
 
     With the intervals of the Parquet sample, 19 statements on Delta never became idle on two cores. The batches of
-    keyed tables, with a dozen jobs each, queued behind other batches and did not finish within 290 s (Delta 4.4.0).
+    keyed tables, with a dozen jobs each, did not finish within 290 s (Delta 4.4.0).
     """
     for file in (folder / "headgate.yml", *folder.glob("pipelines/**/*.yml")):
         text = file.read_text()
@@ -105,7 +106,7 @@ def _trigger_seldom(folder: Path) -> None:
 
 
 def _store_tables(folder: Path, format: str) -> str:
-    """Set the format in every written table's DDL; returns the lines that headgate.yml then needs for a connector."""
+    """Set the format in every written table's DDL; return the lines that the connector needs in headgate.yml."""
     for ddl in folder.glob("pipelines/**/ddl.*.sql"):
         text = ddl.read_text()
         ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))

@@ -83,13 +83,13 @@ READY_S = 120.0
 """Longest wait for a server to answer, in seconds; 6 to 16 s are typical on two cores."""
 
 END_S = 10.0
-"""Seconds between asking the server to end and killing it."""
+"""Seconds between asking the server to terminate and killing it."""
 
 KEPT_LOGS = 5
-"""Logs of earlier servers to keep, so that the first failure of a pool that keeps crashing can still be read."""
+"""Number of logs of earlier servers to keep, so that the first failure of a pool that keeps crashing can be read."""
 
 LOG_BYTES, KEPT_BYTES = 64 << 20, 8 << 20
-"""Size at which a running server's log is truncated, and the size of the end that is kept in `pool.log.1`."""
+"""Bytes at which a running server's log is truncated, and bytes at its end that are kept in `pool.log.1`."""
 
 _PROBE_S = 5.0
 
@@ -99,27 +99,27 @@ _MARKED = "HEADGATE_POOL"
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """The record of a started server in `pool.json`; the server's token is in a separate file."""
+    """Record of a started server in `pool.json`; the server's token is in a separate file."""
 
     marker: str
-    """A random string.
+    """Random string that identifies the server's processes.
 
-    On the command line it identifies a server whose process id was not recorded; in the environment it identifies
-    the server's child processes.
+    In a command line, it identifies a server whose process id was not recorded; in an environment, it identifies the
+    server's child processes.
     """
     port: int
     home: str
-    """The home that started the server: a copy of this record in another home must not control the server."""
+    """Home that started the server; a copy of this record in another home must not control the server."""
     pid: int = 0
     """Process id of the server; 0 until the start is recorded."""
     started: str = ""
     """Start time of the process, which distinguishes it from a later process with the same id."""
     connectors: tuple[str, ...] = ()
-    """Names of the connectors that the server was started with."""
+    """Names of the connectors with which the server was started."""
 
 
 class LocalPool:
-    """Starts, finds and ends the Spark Connect server of one environment, even one that an earlier agent started."""
+    """Starts, finds and ends the Spark Connect server of an environment, even one that an earlier agent started."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class LocalPool:
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Manage the server of the environment whose home is `home`; if `data` is given, the server locks that folder.
+        """Manage the server of the environment whose home is `home`; it locks the folder `data`, if given.
 
         Relative paths of connector jars are resolved against `project`.
         """
@@ -149,7 +149,7 @@ class LocalPool:
 
     @property
     def token(self) -> str:
-        """Shared token of the running server; raises PoolUnreachable before the first start."""
+        """Token of the running server; raises PoolUnreachable before the first start."""
         try:
             return (self._home / "pool.token").read_text("ascii")
         except OSError as error:
@@ -163,27 +163,26 @@ class LocalPool:
 
     @property
     def named(self) -> str:
-        """The string ` (pid N)` for messages, even if the process is gone; empty if no process id is recorded."""
+        """Suffix for messages, ` (pid N)`, even if the process is gone; empty if no process id is recorded."""
         server = self._read()
         return f" (pid {server.pid})" if server and server.pid else ""
 
     @property
     def connectors(self) -> tuple[str, ...]:
-        """Names of the connectors that the server was started with."""
+        """Names of the connectors with which the server was started."""
         server = self._read()
         return tuple(server.connectors) if server else ()
 
     def check_java(self) -> JavaCheck:
-        """Find the Java installation that the server would be started with, and return the result of checking it."""
+        """Find the Java installation with which the server would be started, and check it."""
         return find_java()
 
     def start(self, say: Callable[[str], object] = lambda doing: None) -> bool:
-        """Start the server unless it is running, without waiting until it is ready; returns whether it was started.
+        """Start the server unless it is running, without waiting until it is ready; return whether it was started.
 
         Missing connector jars are downloaded first; `say` is called with a progress message before the download. The
-        server keeps the home and the data folder locked for its lifetime, whatever `pool.json` contains
-        (`server_locks`).
-        Raises PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
+        server keeps the home and the data folder locked for its lifetime (`server_locks`), whatever `pool.json`
+        contains. Raises PoolUnreachable if another process holds one of these locks, or if there is no usable Java.
         """
         if self.alive():
             return False
@@ -228,14 +227,14 @@ class LocalPool:
         self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
-        """Return whether the server's process is running, even if the server does not answer yet."""
+        """True if the server's process is running, even if the server does not answer yet."""
         if self._child is not None:
             self._child.poll()
         server = self._read()
         return server is not None and self._is_ours(server)
 
     def ready(self, seconds: float = READY_S) -> None:
-        """Wait until the server answers; raises PoolUnreachable if it exits first or the time runs out."""
+        """Wait until the server answers; raise PoolUnreachable if it exits or does not answer within `seconds`."""
         # Imported here, because it imports Spark's client, which commands that only read the record do not need.
         from pipelines.spark_connect.session import probe
 
@@ -258,7 +257,10 @@ class LocalPool:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """Terminate the server if it is running, wait until it is gone, and kill any Python processes left behind."""
+        """Terminate the server if it is running, wait until it is gone, and kill Python processes that it left behind.
+
+        Raises PoolUnreachable if the server cannot be killed.
+        """
         server = self._known if self._known is not None and self._is_ours(self._known) else self._read()
         if server is None:
             return
@@ -283,7 +285,7 @@ class LocalPool:
     def last_words(self) -> str:
         """Return the last line of the server's log that reports an error, or its last line if none does.
 
-        Lines of stack traces are ignored. Returns an empty string if there is no log.
+        Lines of stack traces are ignored. The result is empty if there is no log.
         """
         try:
             with open(self._home / "pool.log", "rb") as log:
@@ -298,11 +300,11 @@ class LocalPool:
 
     @property
     def _work(self) -> Path:
-        """The server's own folder, for its warehouse, temporary files and artifacts."""
+        """Folder for the server's warehouse, temporary files and artifacts."""
         return self._home / "pool"
 
     def _java_home(self, java: JavaCheck) -> str:
-        """Return the JAVA_HOME for Spark's launcher; for the bundled Java, this is a folder with a wrapper script."""
+        """For the bundled Java, JAVA_HOME is a folder with a wrapper script."""
         return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
@@ -342,7 +344,6 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Prepare the server's folder: delete old temporary files, write configuration files, and rotate the logs."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
@@ -360,10 +361,7 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Return the server recorded in `pool.json`; None if no server is known.
-
-        If the record was deleted, return the last known server, which would otherwise be started a second time.
-        """
+        """If the record was deleted, return the last known server, which would otherwise be started a second time."""
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
             self._known = found
@@ -407,11 +405,7 @@ class LocalPool:
                 return
 
     def _end_workers(self, server: ServerRecord) -> None:
-        """Kill the Python processes left by a server that is gone.
-
-        Otherwise the writer of a keyed table that was interrupted during a batch would try to reach its server for
-        minutes (Spark 4.2.0).
-        """
+        """A writer of a keyed table would otherwise try to reach its ended server for minutes (Spark 4.2.0)."""
         if server.home == str(self._home) and not self._is_ours(server):
             for pid in process_locks.processes_with(_MARKED, server.marker):
                 with suppress(OSError):
@@ -444,7 +438,7 @@ def _listens(url: str) -> bool:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically, such that it is never readable by more users than `mode` allows."""
+    """Write a file atomically; it is never readable by more users than `mode` allows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

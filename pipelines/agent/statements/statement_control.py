@@ -40,7 +40,7 @@ from state.registry import TableAct
 log = logging.getLogger(__name__)
 
 LEDGER_S = 0.15
-"""Longest time, in seconds, that a stop waits for the ledger before it is written to the emergency journal."""
+"""Longest time, in seconds, that a stop waits for the ledger; after that, the emergency journal records the stop."""
 
 STOP_S = 8.0
 """Deadline of a stop, in seconds; a stop that takes longer is reported as unconfirmed and later repeated."""
@@ -52,7 +52,7 @@ HOLDER_S = 1.0
 """Longest time, in seconds, that a stop waits for a lock whose holder is not starting the version."""
 
 RECORD_S = 1.0
-"""Longest time, in seconds, for recording completed stops."""
+"""Longest time, in seconds, for recording completed stops in the ledger."""
 
 
 class Recorded(Enum):
@@ -67,7 +67,7 @@ class Recorded(Enum):
 
 
 class StatementControl:
-    """Carries out stop, start and restart commands at once.
+    """Executes stop, start and restart commands at once.
 
     The registry is cached, so that stops work without the ledger.
     """
@@ -85,7 +85,8 @@ class StatementControl:
     def stop(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop individual versions such as `a@v2`, or all versions of a table that may be running; readers first.
 
-        Before the first call to Spark, the request is recorded for all of them.
+        The request is recorded for all of them before the first call to Spark. `arrived` is the monotonic time of the
+        request, in seconds.
         """
         found = self._stoppable(names)
         stamp = CommandStamp(self._agent.locks.stop(names), by, self._agent.clock())
@@ -96,23 +97,24 @@ class StatementControl:
         return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Start stopped or failed statements on their checkpoints, sources first. Raises errors as `_each` does."""
+        """Start stopped or failed statements on their checkpoints, sources first.
+
+        If there is only one statement, its error is raised; otherwise, errors are part of the outcomes. `arrived` is
+        the monotonic time of the request, in seconds.
+        """
         return self._each(names, tuple(reversed(self._find(names))), ActResult.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Restart statements on their checkpoints with their deployed revision, readers first.
 
-        Raises errors as `_each` does.
+        If there is only one statement, its error is raised; otherwise, errors are part of the outcomes. `arrived` is
+        the monotonic time of the request, in seconds.
         """
         return self._each(names, self._find(names), ActResult.RESTARTED, arrived, by)
 
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: ActResult, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        """Start or restart versions, and return the outcomes.
-
-        If there is only one version, its error is raised instead.
-        """
         stamp = CommandStamp(self._agent.locks.start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
@@ -128,7 +130,7 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, stamp: CommandStamp, *, done: ActResult, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED. `whole` also ends a stop of the version's table.
+        """Start one version, after stopping it if `done` is RESTARTED; `whole` also ends a stop of its table.
 
         Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
         start, it is reported as done, even if it cannot be recorded. The caller measures the time.
@@ -163,7 +165,6 @@ class StatementControl:
     def _take_back(
         self, key: Version, stamp: CommandStamp, before: LatestCommandRow | None, error: HeadgateError
     ) -> None:
-        """Remove the command of a refused start from the ledger; raise NotTakenBack if the ledger cannot be written."""
         if not self._written(partial(self._agent.ledger.take_back, *key, stamp, before)):
             name = query_name(*key)
             raise NotTakenBack(
@@ -172,7 +173,7 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Write to the ledger after a start, and return whether that succeeded. A failure does not undo the start."""
+        """Write to the ledger after a start; return False if that failed, which does not undo the start."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -194,14 +195,12 @@ class StatementControl:
         start(agent, deployment, stops=stamp.serial, after_stop=stops_first)
 
     def _runs(self, deployment: Deployment) -> bool:
-        """Return whether a statement is running or starting, should be running, and has no unrecorded stop request."""
         there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
         stopping = self._agent.locks.has_unrecorded_stop((deployment.table, deployment.version))
         return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
-        """Lock a version and yield its current row, or raise UsageError if the version was deleted in the meantime."""
         key = (found.table, found.version)
         with self._agent.locks.holding(key, by=by):
             deployment = self._agent.ledger.deployment(*key)
@@ -212,22 +211,19 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the versions with the given names, sinks before sources. A table name stands for its serving version.
-
-        Raises UsageError if a name is unknown.
-        """
+        """Return the named versions, sinks before sources; a table name stands for its serving version."""
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the versions to stop, sinks before sources. A table name stands for all its versions that may run."""
+        """Return the named versions, sinks before sources; a table name stands for all its versions that may run."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
         return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
-        """Return the registry from the ledger, or the cached rows if the ledger does not answer in time."""
+        """Return the cached registry if the ledger does not answer in time."""
         try:
             return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
@@ -248,12 +244,12 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Record that a command changed nothing. Repetitions by the same caller are counted in one event."""
+        """Repetitions by the same caller are counted in one event."""
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, stamp: CommandStamp, deployment: Deployment, arrived: float) -> ActOutcome:
-        """Stop one version at once. If it was locked, stop it again once its lock is released, within the deadline."""
+        """If the version was locked, stop it again once its lock is released, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -284,8 +280,8 @@ class StatementControl:
         """Stop a version again after its lock is released, because the lock's holder may have started it.
 
         If the holder is not starting it, the stop waits only briefly, because the holder may be waiting for a locked
-        ledger. If it is, the stop waits until the deadline, and then raises Busy. A version that a later command
-        started is not stopped.
+        ledger. If it is, the stop waits until the deadline and then raises Busy. A version that was started by a later
+        command is not stopped.
         """
         key = (deployment.table, deployment.version)
 
@@ -301,7 +297,7 @@ class StatementControl:
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
-        """Record completed stops in the ledger. The reconciler later records those that cannot be recorded in time."""
+        """The reconciler later records stops that cannot be recorded in time."""
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
@@ -318,7 +314,7 @@ class StatementControl:
             log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
-        """Raise Refused if a parent version of a statement is gone: the statement would run without input or error."""
+        """Without a parent version, the statement would run without input and without an error."""
         versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
@@ -333,7 +329,6 @@ class StatementControl:
 
 
 def _named(names: tuple[str, ...], registry: tuple[Deployment, ...]) -> list[Deployment]:
-    """Return the versions with the given names, without duplicates. A table name stands for its serving version."""
     every: dict[str, Deployment] = {query_name(d.table, d.version): d for d in registry if not d.deleted}
     every |= {str(table): found for table, found in serving_versions(registry).items()}
     for name in names:
@@ -357,11 +352,14 @@ def _since(arrived: float) -> float:
 
 
 SERIALS_AHEAD = 1_000_000
-"""Maximum lead of serials in the journal over the ledger, which is due to stops that only the journal records."""
+"""Maximum lead of the journal's serial numbers over the ledger's, due to stops that only the journal records."""
 
 
 def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Announce the stop requests in the emergency journal. Called before any request, to keep commands in order."""
+    """Announce the stop requests in the emergency journal.
+
+    This must precede any new request, to keep commands in order.
+    """
     recorded = agent.locks.newest_serial()
     for each in journal.waiting().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
@@ -370,7 +368,7 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
-    """Record the stop requests from the emergency journal in the ledger; a later command takes precedence over them.
+    """Record the stop requests from the emergency journal in the ledger; later commands take precedence.
 
     Raises LedgerUnavailable, and keeps the requests, if the ledger cannot be written. Invalid lines are kept in a file
     next to the journal, and reported once.
@@ -396,10 +394,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """Record an event and an audit entry for a journalled stop, on behalf of the agent that received it.
-
-    If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
-    """
+    """If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice."""
     for name in stop.names:
         table, _, version = name.partition("@v")
         about = (table, whole_number(version) or 0)

@@ -1,8 +1,8 @@
 """Decides which statements ended for a transient reason and are restarted automatically.
 
-The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
-therefore not committed and succeeds when repeated (Delta 4.4.0); a disk was full. For a full disk, Spark's error names
-only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the error.
+There are three reasons. The writing process in the pool died; another program changed the table during a batch, which
+was therefore not committed and succeeds when repeated (Delta 4.4.0); or a disk was full. For a full disk, Spark's error
+names only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from pipelines.spark_connect.error_translation import NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
-"""Pauses before each automatic start of a statement within WITHIN_S, all in seconds.
+"""Pauses before the automatic starts of a statement within `WITHIN_S`, all in seconds.
 
 A pool that lacks CPU fails repeatedly: Spark 4.2.0 gives a writer's process 10 s to connect (PythonWorkerFactory).
 """
@@ -28,7 +28,7 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
 }
-"""Failures after which a statement is restarted automatically, with the class of the restart's event."""
+"""Failures after which a statement is restarted automatically, with the error class of the restart's event."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class TransientFailures:
     """Spark's run id of the last query that ended for a transient reason, by version."""
 
     def count_restart(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
-        """Count an automatic restart and return the class of its event, or None if there must be no restart."""
+        """Count an automatic restart and return the error class of its event; None if there must be no restart."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
@@ -49,9 +49,10 @@ class TransientFailures:
         return CLASSES[over.failure]
 
     def why_not_yet(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
-        """Return why a statement is not restarted yet, in the same words during the whole pause, or None after it.
+        """Return why a statement is not restarted yet, or None once its pause is over.
 
-        The pause applies only to the query run that ended. A later run was stopped, or lost with its session.
+        The text is the same during the whole pause. The pause applies only to the query run that ended: a later run was
+        stopped, or was lost with its session.
         """
         ended = self._ended.get(key, ())
         if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
@@ -60,7 +61,7 @@ class TransientFailures:
         return Sentence(f"{times}: the next start follows after {pause:g} s")
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
-        """Return whether a statement may be restarted automatically once more."""
+        """True if the statement may be restarted automatically once more."""
         return sum(now - at < WITHIN_S for at in self._ended.get(key, ())) < STARTS
 
     def count(self, key: tuple[TableName, int], now: float) -> None:
@@ -71,16 +72,16 @@ class TransientFailures:
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""A disk on which a write failed is considered full if less than this many bytes, and less than a tenth, are free.
+"""Free bytes below which a disk counts as full after a failed write, if less than a tenth of it is free as well.
 
-By then, the failed task's files are deleted, so some space is free again.
+The failed task's files are deleted by then, so that some space is free again.
 """
 
 _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return an error's class and message. If a disk is full, the message names the folder and the remedy."""
+    """Return the error class and message to record; for a full disk, the message contains the folder and the remedy."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 
@@ -88,7 +89,7 @@ def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: 
     """Return the class and message of an error that is due to a full disk, or None for any other error.
 
     `goes_on` describes how the statement continues once there is space. If there is space again already, `restart` is
-    used instead, if given.
+    used instead, unless it is empty.
     """
     if error_class not in (NO_SPACE, _WRITE_FAILED) or not (spaces := _spaces(deployment)):
         return None
@@ -105,7 +106,7 @@ def disk_error(deployment: Deployment, error_class: str, goes_on: str, restart: 
 
 
 def has_space(deployment: Deployment) -> bool:
-    """Return whether a statement ended on a full disk and all its disks have space again."""
+    """True if a statement ended on a full disk and all its disks have space again."""
     if deployment.error_class != DISK_FULL:
         return False
     return all(free >= min(2 * SCARCE_B, total // 5) for free, total, _ in _spaces(deployment))

@@ -1,4 +1,7 @@
-"""External tables with a transaction log that statements read. They are only compared, never created or changed."""
+"""External tables with a transaction log that statements read.
+
+Headgate compares them with their declarations, and never creates or changes them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +35,7 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return how an input differs from its declaration in any declared column or property, or None if it does not."""
+    """Return how an input differs from its declared columns or properties, or None if it does not."""
     if table_format(deployment.format).topics:
         return fault_of_topics(agent.files, parsed_ddl(deployment))
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
@@ -40,10 +43,7 @@ def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | 
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input is not at its declared location, or None if it is there.
-
-    The remedy for a registered input is different, because a plan cannot change its location.
-    """
+    """The remedy for a registered input is different, because a plan cannot change its location."""
     fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
@@ -62,7 +62,7 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
 
 
 def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:
-    """Return whether a statement reads an external table with a transaction log."""
+    """True if a statement reads an external table with a transaction log."""
     return any(True for _ in _inputs(agent, deployment))
 
 
@@ -74,7 +74,7 @@ def _inputs(agent: AgentContext, deployment: Deployment) -> Iterator[Deployment]
 
 
 def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why an input with a log is gone or lacks a column that the statement reads, or None if all are intact."""
+    """Return why an input with a log is gone or lacks a column that the statement reads; None if all are intact."""
     for source in _inputs(agent, deployment):
         about = (agent.files, parsed_ddl(source), source.folder, _file(source))
         is_read = partial(_is_read, agent, deployment, source)
@@ -85,7 +85,7 @@ def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
-    """Return whether a statement may read a column of an input; True if that is uncertain."""
+    """True if the statement may read the column, also if that is uncertain."""
     parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)

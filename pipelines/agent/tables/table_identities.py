@@ -1,7 +1,7 @@
-"""Table identities and catalog entries: a table is registered only if it is the one that was created for its version.
+"""Table identities and catalog entries: a table is registered only if it was created for its version.
 
-For a keyed version, this includes its table of deleted keys: a batch would create a missing one, or write to any other
-that it finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while the
+A keyed version also has a table of deleted keys. A batch would create a missing one, or write to any other that it
+finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while the
 statement runs. A version that inherits older rows in its predecessor's format has a second table for them.
 """
 
@@ -33,10 +33,10 @@ from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the catalog entries of a version's tables. If the tables exist, pass `logs` to read their columns.
+    """Return the catalog entries of a version's tables.
 
-    An external table gets its declared columns. Whether its actual columns differ is checked when a statement that
-    reads it starts.
+    If the tables exist, pass `logs` to read their columns. An external table gets its declared columns; its actual
+    columns are checked when a statement that reads it starts.
     """
 
     def table(name: str, ddl: str, folder: str) -> CatalogTable:
@@ -56,7 +56,7 @@ def tables_of(
 def register(
     pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Register a version's tables, as returned by `tables_of`, in the catalog. Existing entries are not changed."""
+    """Register a version's tables, as returned by `tables_of`, in the catalog; existing entries are not changed."""
     for table in tables_of(layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
@@ -69,7 +69,7 @@ def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployme
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer that leads to a version. It exists in the catalog while the version serves."""
+    """Return the pointer to a version; it exists in the catalog while the version serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
@@ -81,13 +81,14 @@ _TAKE_CHANGES = frozenset({"skipchangecommits", "ignorechanges", "ignoredeletes"
 
 
 class NotInCatalog(Refused):
-    """Raised if the catalog lacks a table and currently refuses to register it, or could not be queried."""
+    """Raised if the catalog lacks a table and refuses to register it, or could not be queried."""
 
 
 def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deployment) -> None:
-    """Register a version's existing table in a pool's catalog. Raises Refused if its log is gone or not its own.
+    """Register a version's existing table in the pool's catalog.
 
-    Without a log, Delta would silently create an empty table in its place (Delta 4.4.0).
+    Raises Refused if the table's log is gone or belongs to another table. Without a log, Delta would silently create an
+    empty table in its place (Delta 4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
         register(pool, agent.layout, deployment)
@@ -100,9 +101,9 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register a version's tables that the catalog lacks.
+    """Register those of a version's tables that the catalog lacks.
 
-    Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. Called before each
+    Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. This precedes each
     start: if the name given to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and writes there.
     """
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
@@ -126,11 +127,11 @@ def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a start would write to, or continue reading, a different table than before, or None if it would not.
+    """Return why a start would write to, or continue reading, a different table than before; None if it would not.
 
     Spark compares the ids of the tables that it reads, but not of the table that it writes, so earlier rows would be
-    lost silently. A column lost from a stream is reported last, because with `schema_tracking` a plan can continue in
-    spite of it.
+    lost silently. A column that a streamed table has lost is reported last, because with `schema_tracking` a plan can
+    continue in spite of it.
     """
     if deployment.external:
         return None
@@ -146,7 +147,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if a version's table is gone. `because` is the error of the query that failed on it, if any."""
+    """Raise Refused if a version's table is gone; `because` is the error of the query that failed on it, if any."""
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
@@ -157,7 +158,7 @@ def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception 
 
 
 def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault that the folder of a version's table is gone, or None if the folder exists.
+    """Return the fault if the folder of a version's table is gone, or None if the folder exists.
 
     Also returns None if the parent folder is missing, because the disk may simply not be mounted.
     """
@@ -169,7 +170,7 @@ def fault_of_folder(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a version's table is damaged or not the one created for it, or None if it is neither."""
+    """Return why a version's table is damaged or not the one created for it, or None if it is intact."""
     if not table_format(deployment.format).transaction_log:
         return None
     name = query_name(deployment.table, deployment.version)
@@ -190,14 +191,13 @@ def fault_of_sink(agent: AgentContext, deployment: Deployment) -> TableFault | N
 
 
 def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
-    """Return the columns of a version that no longer exist in its table, according to the table's log."""
     there = agent.files.columns(deployment.folder, deployment.stored_as)
     names = {column.lower() for column in there or deployment.columns}
     return [column for column in deployment.columns if column.lower() not in names]
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault that a static side has lost a column that the statement reads, or None if none has."""
+    """Return the fault if a static side has lost a column that the statement reads, or None if none has."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -223,12 +223,12 @@ def _remedy(deployment: Deployment) -> str:
 
 
 def takes_changes(read: TableRead) -> bool:
-    """Return whether a stream's options let it continue after rows of its table were changed or deleted."""
+    """True if a stream's options let it continue after rows of its table were changed or deleted."""
     return not _TAKE_CHANGES.isdisjoint(key.lower() for key, _ in read.options)
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault of the first stream whose table is not the one that was read so far, or None if all are."""
+    """Return the fault of the first stream whose table is not the one that was read so far, or None."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
@@ -259,16 +259,16 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
 
 
 def deleted_keys_of(deployment: Deployment) -> str:
-    """Return the location of a version's table of deleted keys, or an empty string if the version has none.
+    """Return the location of a version's table of deleted keys; empty if the version has none.
 
-    The table is created by the version's first batch.
+    The version's first batch creates the table.
     """
     upsert = upsert_of(deployment) if "deletes:" in deployment.texts.yml else None
     return upsert.deleted if upsert is not None and upsert.deletes and upsert.sequence else ""
 
 
 def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return why a version's table of deleted keys is gone, different, or an older copy, or None if it is intact.
+    """Return why a version's table of deleted keys is gone, replaced or an older copy, or None if it is intact.
 
     If the ledger does not record the table's identity, any existing table is accepted.
     """
@@ -301,7 +301,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
 
 
 def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
-    """Record the identity and latest version of a table of deleted keys that the caller has just compared."""
+    """Record the identity and latest version of the table of deleted keys, which the caller has just checked."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
     # Read second: a batch is planned before it writes.
