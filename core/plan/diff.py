@@ -36,7 +36,7 @@ class PlanDifference:
 
     @property
     def matters(self) -> bool:
-        """True unless the only difference is a figure that may change without an edit."""
+        """True unless the value may change without an edit, as costs do."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES

@@ -1,8 +1,8 @@
 """Predicted durations of a plan, its tables and its steps, as ranges based on measurements in the ledger.
 
-A step is expected to take as long as earlier steps of its kind. A version catches up in the time that it waits for its
-trigger, reads its input, and stays within its bound for three measurements. If the duration of a step is unknown, so is
-that of everything that waits for it.
+A step is expected to take as long as earlier steps of its kind. Catching up means waiting for the trigger, reading the
+input, and staying within the bound for three measurements. If the duration of a step is unknown, so is that of
+everything that waits for it.
 """
 
 import heapq

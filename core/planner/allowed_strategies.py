@@ -215,7 +215,7 @@ class StrategyCase:
         return forgotten_sequences(self.context, self.table)
 
     def not_carried_over(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start empty at the old version's offsets; None if it can."""
+        """Return why a new version cannot start with an empty table at the old version's offsets; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:
@@ -298,7 +298,10 @@ class StrategyCase:
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
 
     def not_restarted(self) -> Refusal | None:
-        """Return why no restart from the checkpoint can replace the rebuild, re-created parents aside, or None."""
+        """Return why a restart from the checkpoint cannot replace the rebuild; None if it can.
+
+        Parents that the plan re-creates are ignored.
+        """
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
             return StrategyRefusal.UNPROVEN.of(evidence=evidence_words(change.evidence[0]))

@@ -180,7 +180,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision of a table with exactly these SQL and YAML texts, or None."""
+        """Return the declared or deployed revision of a table that has these SQL and YAML texts; None if neither."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -236,7 +236,10 @@ class TableChanges:
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the request for Spark to analyse a table's declared and deployed SQL, or None if not needed."""
+        """Return the request for Spark to analyse a table's declared and deployed SQL.
+
+        None if there is nothing to analyse.
+        """
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,

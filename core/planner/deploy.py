@@ -162,7 +162,7 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash: all except those with readers, and the versions that those read."""
+    """Return the orphans to move to the trash; orphans with readers are kept, with the versions that they read."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh

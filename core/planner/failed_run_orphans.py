@@ -66,8 +66,8 @@ def unused_orphans(
 ) -> tuple[RetiredVersion, ...]:
     """Return the orphans of `tables` that the plan does not use, sinks first, each with its readers.
 
-    For the tables in `fresh`, which start anew, the version that never ran is also an orphan. Orphans that read a
-    returned orphan are included.
+    For the tables in `fresh`, which start anew, the version that never ran counts as an orphan, too. Orphans that read
+    a returned orphan are included.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

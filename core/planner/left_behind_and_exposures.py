@@ -13,7 +13,10 @@ _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 
 
 def find_left_behind(walk: DeployWalk) -> None:
-    """Record all readers that stay on an old version, at any depth; warn if a direct one cannot be in the plan."""
+    """Record the readers, at any depth, that stay on an old version.
+
+    Warns about direct readers that are excluded or no longer declared.
+    """
     decisions = walk.found.by_table
     level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
     done: set[TableName] = set()
@@ -78,7 +81,7 @@ def exposures(declared: DeclaredTables, observed: ObservedTables, nodes: Sequenc
 def exposures_of(
     declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[Exposure, ...]:
-    """Return the exposures of tables, each with the physical name that the pointer will serve, by table and name."""
+    """Return the exposures of tables, each with the physical name that the pointer will serve, sorted by table."""
     found = []
     for table, after in after_by_table.items():
         made = declared.tables.get(table)

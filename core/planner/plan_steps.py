@@ -111,9 +111,10 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add one swap of all nodes that change their version, sinks first; return its number, or None if none does.
+        """Add a single swap, sinks first, of all nodes that change their version; return its number.
 
-        With `hold`, the swap waits for an operator after catch-up and validation.
+        Returns None if no node changes its version. With `hold`, the swap waits for an operator after catch-up and
+        validation.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]

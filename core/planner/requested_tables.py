@@ -217,7 +217,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """The step compares the declared columns with the transaction log before it registers the table."""
+    """The REGISTER step compares the declared columns with the transaction log before it registers the table."""
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is None or not table_format(new.format).transaction_log:

@@ -144,7 +144,7 @@ class PlanWarningKind(FactKind):
 
 
 class JoinCause(FactKind):
-    """A reason why an edited join may produce more rows per input row."""
+    """A reason why an edited statement may produce more rows per input row."""
 
     KEY_NOT_EQUATED = "it does not equate the key of {joined}, {keys:or}"
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"

@@ -47,7 +47,7 @@ class Policy:
     approve_rows: int | None = None
     """Number of rows to replay above which another login must approve a plan."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Pairs of a role from ROLES and its logins or @groups; everybody has a role without an entry."""
+    """Pairs of a role from ROLES and its logins or @groups; everybody has the roles that are not listed."""
     hold: bool = False
     """True if a run that replaces a version waits for an operator before its swap."""
     machine_moves: str = ""

@@ -329,7 +329,7 @@ def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
 
 
 def overrides_approved_plan(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """True if a swap, or the skip of a comparison, overrides a check of a plan that needs an approval.
+    """True if a command overrides a check of a plan that needs an approval: a swap, or a skipped comparison.
 
     The author of the plan may not give such a command alone. `do` is the kind of the step to skip.
     """
