@@ -355,7 +355,7 @@ class Checkpoints(Protocol):
         """
 
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
-        """Return the current files or log position of a source, which `seed` can mark as read.
+        """Return the current files or log position of a source, which `create_checkpoint_after` can mark as read.
 
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
@@ -419,7 +419,7 @@ class Checkpoints(Protocol):
         could be made.
         """
 
-    def seed(
+    def create_checkpoint_after(
         self,
         version: VersionFolders,
         seen: Sequence[Sequence[SeenFile] | SeenLog],

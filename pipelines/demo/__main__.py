@@ -24,9 +24,9 @@ from pipelines.demo.event_generator import (
     feeds_from_json,
     generate,
     how_many_rounds,
-    land_closing,
-    land_rest,
     stop_feeds,
+    write_closing_events,
+    write_pending_events,
 )
 from pipelines.demo.sample_changes import CHANGES, change_project
 from pipelines.demo.sample_copy import copy_sample
@@ -137,8 +137,8 @@ def _settle(given: argparse.Namespace) -> dict[str, Any]:
     folder = open_folder(given.data)
     rounds = given.rounds or _rounds(given.project)
     stop_feeds(folder)
-    rest = land_rest(folder)
-    landed = [land_closing(folder) for _ in range(rounds)]
+    rest = write_pending_events(folder)
+    landed = [write_closing_events(folder) for _ in range(rounds)]
     return {"rest": rest, "rounds": [asdict(one) for one in landed],
             "closed_when_watermark_reaches": landed[0].closed_when_watermark_reaches}  # fmt: skip
 

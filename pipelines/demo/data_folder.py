@@ -45,7 +45,7 @@ class DemoDataFolder:
         """Return the folder of a feed's event files."""
         return self.path / "landing" / feed
 
-    def landed(self, feed: str) -> list[Path]:
+    def event_files(self, feed: str) -> list[Path]:
         """List a feed's event files in the order in which they were written."""
         return sorted(self.feed(feed).glob("*.json"))
 
@@ -70,7 +70,7 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
+def write_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
     """Write one second's events to the feeds' folders, and return the number of events per feed.
 
     The generator's state is saved first, so that no event id is ever used twice.

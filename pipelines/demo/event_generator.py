@@ -17,10 +17,10 @@ from core.project.model import Project
 from pipelines.demo.data_folder import (
     DemoDataFolder,
     exclusive_lock,
-    land,
     lock_holder,
     read_generator_state,
     read_object,
+    write_events,
     write_whole,
 )
 from pipelines.demo.event_simulation import (
@@ -160,7 +160,7 @@ def _tick(run: _Run, now: float) -> None:
     run.feeds, run.note = feeds, note
     rate = feeds.rate_at(now - run.started_at)
     if not feeds.paused:
-        land(run.folder, run.book, simulate_second(run.book, int(now * 1000) + run.ahead_ms, rate))
+        write_events(run.folder, run.book, simulate_second(run.book, int(now * 1000) + run.ahead_ms, rate))
     _say(run, now, "paused" if feeds.paused else "running", "")
 
 
@@ -268,21 +268,21 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
     return waited > 0.0
 
 
-def land_rest(folder: DemoDataFolder) -> dict[str, int]:
+def write_pending_events(folder: DemoDataFolder) -> dict[str, int]:
     """Write all pending payments and duplicates, which completes the feeds. Repeating this writes nothing."""
     landed = dict.fromkeys(FEEDS, 0)
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         while book.pending:
-            for feed, count in land(folder, book, take_pending(book, None)).items():
+            for feed, count in write_events(folder, book, take_pending(book, None)).items():
                 landed[feed] += count
     return landed
 
 
-def land_closing(folder: DemoDataFolder) -> ClosingRound:
+def write_closing_events(folder: DemoDataFolder) -> ClosingRound:
     """Write one more round of closing events; raise Refused unless the feeds have stopped."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS
-        landed = land(folder, book, closing_events(book, at))
+        landed = write_events(folder, book, closing_events(book, at))
         return ClosingRound(book.closing, landed, timestamp(at), timestamp(at - MARGIN_MS))

@@ -185,7 +185,7 @@ class _Second:
         at = _event_ms(chance, self.now_ms)
         event = {"id": number, "client_id": client, "name": name, "town": chance.choice(_TOWNS),
                  "changed_at": timestamp(at)}  # fmt: skip
-        self._land("client_changes", event, chance)
+        self._deliver("client_changes", event, chance)
 
     def seating(self) -> None:
         book = self.book
@@ -195,7 +195,7 @@ class _Second:
         event = {"id": number, "table_id": table, "client_id": chance.randint(1, book.clients),
                  "guests": chance.randint(1, dining_tables()[table][1]), "time_in": timestamp(at)}  # fmt: skip
         book.seated = [*book.seated, (number, at)][-SEATED:]
-        self._land("table_assignments", event, chance)
+        self._deliver("table_assignments", event, chance)
 
     def order(self) -> None:
         number, chance = _next(self.book, "orders")
@@ -207,11 +207,11 @@ class _Second:
         status = "void" if chance.random() < 0.06 else "placed"
         event = {"id": number, "assignment_id": seating, "channel": channel, "status": status,
                  "order_time": timestamp(at), "pizzas": pizzas}  # fmt: skip
-        self._land("orders", event, chance)
+        self._deliver("orders", event, chance)
         if status == "placed" and chance.random() < 0.95:
             _promise_payment(self.book, number, at, sum(menu()[pizza][1] for pizza in pizzas))
 
-    def _land(self, feed: str, event: Mapping[str, object], chance: Random) -> None:
+    def _deliver(self, feed: str, event: Mapping[str, object], chance: Random) -> None:
         line = _line(event)
         self.lines[feed].append(line)
         if chance.random() < REPEAT_SHARE:

@@ -30,7 +30,7 @@ from pipelines.local_pool.java_and_spark import (
     write_java_home,
     write_spark_home,
 )
-from pipelines.local_pool.process_locks import name_holder, server_locks
+from pipelines.local_pool.process_locks import server_locks, write_server_pid
 from pipelines.spark_connect.call_deadlines import call
 
 # Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
@@ -222,7 +222,7 @@ class LocalPool:
                 umask=0o027,
                 pass_fds=locks,
             )
-        name_holder(locks, self._child.pid)
+        write_server_pid(locks, self._child.pid)
         started = process_locks.process_start(self._child.pid) or ""
         self._write(replace(server, pid=self._child.pid, started=started))
 

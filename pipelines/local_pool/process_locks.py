@@ -98,14 +98,14 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
         yield tuple(locks)
 
 
-def name_holder(locks: tuple[int, ...], pid: int) -> None:
+def write_server_pid(locks: tuple[int, ...], pid: int) -> None:
     """Write the process id of the server that holds the locks to the lock files."""
     for lock in locks:
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(pid).encode("ascii"), 0)
 
 
-def server_over(data: Path) -> int | None:
+def pid_of_server_on(data: Path) -> int | None:
     """Return the process id of the server that has locked a data folder; None if no server has locked it.
 
     Returns 0 if the server has not written its id yet. If the recorded process is gone, this waits for up to `GONE_S`:

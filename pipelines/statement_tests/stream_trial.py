@@ -62,7 +62,7 @@ class StreamTrial:
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
             raise EngineRefused(f"it reads the changes of {changes}, but a test can only provide rows")
         for table in sorted({*reads, *part}):
-            self._land(table, part.get(table, ()))
+            self._write_input(table, part.get(table, ()))
         target = self._make(statement.ddl)
         select = compile_select(statement.parsed, {table: self._physical(table) for table in reads})
         start = QueryStart(
@@ -90,7 +90,7 @@ class StreamTrial:
         """List columns whose written type differs from the declared one, as (name, declared type, written type)."""
         physical = {}
         for table in {read.table for read in statement.parsed.reads}:
-            self._land(table, ())
+            self._write_input(table, ())
             physical[table] = self._physical(table)
         with spark_errors():
             schema = DataFrame(SQL(compile_select(statement.parsed, physical)), self._session.spark).schema
@@ -119,7 +119,7 @@ class StreamTrial:
             raise EngineRefused(f"it wrote a value that cannot be compared: {error}") from error
         return tuple(zip(*values, strict=True))
 
-    def _land(self, table: TableName, rows: Iterable[Row]) -> None:
+    def _write_input(self, table: TableName, rows: Iterable[Row]) -> None:
         ddl = self._tables[table].parsed_ddl
         # All fixtures are parquet: rows are read the same way from every format, and parsing of the declared format is
         # not part of the statement.

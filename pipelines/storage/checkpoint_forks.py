@@ -68,7 +68,7 @@ def fork(
     return _put(prepare, place, note, cut, fill, origin=origin.checkpoint)
 
 
-def seed(
+def create_checkpoint_after(
     prepare: Prepare,
     version: VersionFolders,
     seen: Sequence[Sequence[SeenFile] | SeenLog],
@@ -79,7 +79,7 @@ def seed(
     query: str = "",
     logged: bool = False,
 ) -> Cut:
-    """Create a checkpoint that marks source contents as read; see `core.ports.storage.Checkpoints.seed`.
+    """Create a checkpoint that marks source contents as read; see `Checkpoints.create_checkpoint_after`.
 
     `query` is the query id of the table's existing batch records, if any, which the new checkpoint continues. `logged`
     means that the table has a transaction log.

@@ -432,7 +432,7 @@ class TableCheckpoints:
             logged = self._log_of(copy.table) is not None
             return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, logged=logged)
 
-    def seed(
+    def create_checkpoint_after(
         self,
         version: VersionFolders,
         seen: Sequence[Sequence[SeenFile] | SeenLog],
@@ -446,7 +446,7 @@ class TableCheckpoints:
             # The table's log records batches by query id, so the new checkpoint keeps the id.
             known = self.read(like) if like and logged else None
             query = known.id if known else ""
-            return checkpoint_forks.seed(
+            return checkpoint_forks.create_checkpoint_after(
                 self.prepare, version, seen, note, batch=batch, like=like, query=query, logged=logged
             )
 

@@ -133,7 +133,7 @@ class _Sums:
 
 
 def _real_lines(folder: DemoDataFolder, feed: str) -> Iterable[str]:
-    for path in folder.landed(feed):
+    for path in folder.event_files(feed):
         for line in path.read_text().splitlines():
             if json.loads(line)["id"] > 0:
                 yield line

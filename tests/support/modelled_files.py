@@ -219,7 +219,7 @@ class ModelledFiles:
         self._look()
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
-    def seed(
+    def create_checkpoint_after(
         self,
         version: VersionFolders,
         seen: Sequence[Any],

@@ -23,7 +23,7 @@ from tui.presentation.screen_content.runs import (
     OPEN_STEPS,
     PRINTED_RUNS,
     STEPS,
-    counted_of,
+    finished_steps_words,
     is_held,
     run_cells,
     run_summary,
@@ -116,7 +116,7 @@ def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if all(step.state in SATISFIED for step in row.steps):
         doing = "all steps are done"
-    return f"{counted_of(row)}, {doing}{time_left_words(time_left(planned, row.steps, now))}"
+    return f"{finished_steps_words(row)}, {doing}{time_left_words(time_left(planned, row.steps, now))}"
 
 
 _STEP_FIELDS = (

@@ -20,8 +20,8 @@ from tui.presentation.view.statement_tree import (
     branches,
     by_lineage,
     by_product,
-    closing_id,
     tables_of,
+    toggled_branch_id,
 )
 from tui.screens.console_state import ConsoleState
 from tui.screens.statements import StatementListScreen
@@ -182,10 +182,10 @@ class HomeScreen(StatementListScreen):
         if entry is None:
             return
         if entry.open is False:
-            self.folding.chosen[closing_id(entry)] = False
+            self.folding.chosen[toggled_branch_id(entry)] = False
         elif entry.kind in ("product", "layer"):
             if key == "enter":
-                self.folding.chosen[closing_id(entry)] = True
+                self.folding.chosen[toggled_branch_id(entry)] = True
             else:
                 self.do_down(key)
         elif entry.statement is not None:
@@ -196,7 +196,7 @@ class HomeScreen(StatementListScreen):
         if entry is None:
             return
         if entry.open:
-            self.folding.chosen[closing_id(entry)] = True
+            self.folding.chosen[toggled_branch_id(entry)] = True
             return
         for row in reversed(self.table.ids[: self.table.cursor]):
             above = self.entry_of(row)

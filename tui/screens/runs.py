@@ -23,8 +23,8 @@ from tui.presentation.screen_content.runs import (
     step_detail,
     step_row,
     step_width,
+    why_author_may_not_override,
     why_frozen,
-    why_not_overruled,
 )
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
@@ -145,8 +145,8 @@ class RunScreen(SplitScreen):
         return replace(
             found,
             frozen=why_frozen(kept.plan, run, kept.frozen),
-            not_swapped=why_not_overruled(kept.plan, kept.row, "swap", "", user=user),
-            not_skipped=why_not_overruled(kept.plan, kept.row, "skip", step, user=user),
+            not_swapped=why_author_may_not_override(kept.plan, kept.row, "swap", "", user=user),
+            not_skipped=why_author_may_not_override(kept.plan, kept.row, "skip", step, user=user),
         )
 
     def under_cursor(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.agent.tables.table_identities import pointer_of, register_again
 from pipelines.local_pool.connect_server import LocalPool
-from pipelines.local_pool.process_locks import server_over
+from pipelines.local_pool.process_locks import pid_of_server_on
 from pipelines.storage.data_folder_records import TableFolder, read_mark, read_record, table_folders
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Adoption:
     def _refuse_beside_another_server(self) -> None:
         """Raise Refused while a Spark server of another Headgate home may write to the data folder."""
         layout, home = self._agent.layout, self._agent.places.home
-        pid = server_over(Path(layout.data))
+        pid = pid_of_server_on(Path(layout.data))
         if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
             return
         mark = read_mark(layout.data)

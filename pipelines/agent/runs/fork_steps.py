@@ -86,7 +86,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
     # Rows of a table with a log are read by a batch, so the batch number also covers the files of other sources.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:
-        cut = agent.files.seed(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
+        cut = agent.files.create_checkpoint_after(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     agent.faults.pass_by("seed record")

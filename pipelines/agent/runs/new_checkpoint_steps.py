@@ -123,7 +123,7 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
     folders = VersionFolders(deployment.folder, checkpoint)
     read = agent.files.seen(parent.folder, place.parent_batch)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
-    cut = agent.files.seed(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
+    cut = agent.files.create_checkpoint_after(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
     agent.faults.pass_by(f"seam seed {step.table}")
     before = next(query_name(b.parent, b.version) for b in deployment.bindings if b.streamed)
     take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows from {before}")
@@ -173,7 +173,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
     agent, built = run.agent, run.built(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
-    made = agent.files.seed(VersionFolders(deployment.folder, checkpoint), (), note)
+    made = agent.files.create_checkpoint_after(VersionFolders(deployment.folder, checkpoint), (), note)
     agent.faults.pass_by(f"rewrite seed {step.table}")
     take_over_texts(
         run,

@@ -534,7 +534,7 @@ class ScriptedFiles:
     def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
-    def seed(
+    def create_checkpoint_after(
         self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int | None = None, like: str = ""
     ) -> Cut:
         self.folders[version.checkpoint] = note

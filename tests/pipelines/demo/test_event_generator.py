@@ -16,10 +16,10 @@ from core.model.errors import Refused, UsageError
 from pipelines.demo.data_folder import (
     DemoDataFolder,
     exclusive_lock,
-    land,
     lock_holder,
     open_folder,
     read_generator_state,
+    write_events,
 )
 from pipelines.demo.event_generator import Bursts, Feeds, GeneratorLimits, feeds_from_json, generate
 from pipelines.demo.event_simulation import FEEDS
@@ -57,7 +57,7 @@ def run(folder: DemoDataFolder, clock: Clock, **given: Any) -> dict[str, Any]:
 
 
 def lines(folder: DemoDataFolder, feed: str) -> list[str]:
-    return [line for path in folder.landed(feed) for line in path.read_text().splitlines()]
+    return [line for path in folder.event_files(feed) for line in path.read_text().splitlines()]
 
 
 def log(folder: DemoDataFolder) -> str:
@@ -68,7 +68,7 @@ def test_two_folders_with_one_seed_and_one_clock_hold_the_same_bytes(tmp_path: P
     left, right = open_folder(tmp_path / "left"), open_folder(tmp_path / "right")
     run(left, Clock(30))
     run(right, Clock(30))
-    names = [path.relative_to(left.path) for feed in FEEDS for path in left.landed(feed)]
+    names = [path.relative_to(left.path) for feed in FEEDS for path in left.event_files(feed)]
     assert len(names) > 80
     assert all((left.path / name).read_bytes() == (right.path / name).read_bytes() for name in names)
 
@@ -102,7 +102,7 @@ def test_it_stops_when_the_disk_runs_full_and_lands_nothing_more(folder: DemoDat
     free = iter([ROOMY, ROOMY, 5 * 10**9, 5 * 10**9 - 1])
     status = run(folder, Clock(100), free_bytes=lambda _: next(free))
     assert status["stopped_because"] == "less than 5 GB of disk space is free"
-    assert len(folder.landed("orders")) == 3
+    assert len(folder.event_files("orders")) == 3
     assert "5 GB" in log(folder)
 
 
@@ -116,7 +116,7 @@ def test_rates_change_while_it_runs(folder: DemoDataFolder) -> None:
             folder.control.write_text('{"rate": 50, "bursts": null}')
 
     run(folder, Clock(20, each=each), feeds=Feeds(rate=2, bursts=None))
-    counts = [len(path.read_text().splitlines()) for path in folder.landed("orders")]
+    counts = [len(path.read_text().splitlines()) for path in folder.event_files("orders")]
     assert max(counts[:10]) < 10
     assert min(counts[12:]) >= 50
     assert "feeds changed" in log(folder)
@@ -127,7 +127,7 @@ def test_rates_change_while_it_runs(folder: DemoDataFolder) -> None:
 def test_a_control_file_without_sense_changes_nothing_and_is_reported(folder: DemoDataFolder, text: str) -> None:
     status = run(folder, Clock(3, each=lambda _: folder.control.write_text(text) and None), feeds=Feeds(5, bursts=None))
     assert status["note"] and "feeds.json" in status["note"]
-    assert len(folder.landed("orders")) == 3
+    assert len(folder.event_files("orders")) == 3
 
 
 def test_a_control_file_without_sense_is_not_written_over(folder: DemoDataFolder) -> None:
@@ -145,7 +145,7 @@ def test_paused_feeds_land_nothing_and_say_so(folder: DemoDataFolder) -> None:
 
     run(folder, Clock(6, each=each))
     assert states == ["running", "running", "running", "paused", "paused", "running"]
-    assert len(folder.landed("orders")) == 4
+    assert len(folder.event_files("orders")) == 4
 
 
 def test_bursts_alternate() -> None:
@@ -172,16 +172,16 @@ def test_files_appear_complete_by_a_rename_from_a_dot_file(
         source.rename(target)
 
     run(folder, Clock(2))
-    before = {feed: len(folder.landed(feed)) for feed in FEEDS}
+    before = {feed: len(folder.event_files(feed)) for feed in FEEDS}
     book = read_generator_state(folder)
     assert book is not None
     folder.book.unlink()
     monkeypatch.setattr(
         "pipelines.demo.data_folder.os.replace", lambda a, b: replace(a, b) if b.parent.name in FEEDS else None
     )
-    land(folder, book, {feed: ["{}"] for feed in FEEDS})
+    write_events(folder, book, {feed: ["{}"] for feed in FEEDS})
     assert len(renamed) == 4
-    assert all(len(folder.landed(feed)) == before[feed] + 1 for feed in FEEDS)
+    assert all(len(folder.event_files(feed)) == before[feed] + 1 for feed in FEEDS)
 
 
 def test_the_book_is_saved_before_a_second_lands_so_that_a_crash_between_repeats_no_id(
@@ -233,7 +233,7 @@ def test_sigterm_ends_the_process_cleanly_with_its_status_on_stdout(tmp_path: Pa
     )  # fmt: skip
     try:
         folder = open_folder(tmp_path)
-        while not folder.landed("orders"):
+        while not folder.event_files("orders"):
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)

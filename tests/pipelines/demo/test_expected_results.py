@@ -57,7 +57,7 @@ def payment(number: int, order: int, method: str, cents: int, at: str) -> dict[s
 
 
 def put(folder: DemoDataFolder, feed: str, rows: list[dict[str, object]]) -> None:
-    path = folder.feed(feed) / f"{feed}-{len(folder.landed(feed)):09d}.json"
+    path = folder.feed(feed) / f"{feed}-{len(folder.event_files(feed)):09d}.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

@@ -11,8 +11,15 @@ from expected_results import LATENESS_S_MAX, event_ms, expected_rows, landed_cou
 from core.model.errors import Refused, TryAgain
 from core.project_reader.loader import read_project
 from pipelines.demo import event_generator
-from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, land, open_folder, read_generator_state
-from pipelines.demo.event_generator import ROUND_MS, ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
+from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, open_folder, read_generator_state, write_events
+from pipelines.demo.event_generator import (
+    ROUND_MS,
+    ROUNDS,
+    how_many_rounds,
+    stop_feeds,
+    write_closing_events,
+    write_pending_events,
+)
 from pipelines.demo.event_simulation import FEEDS, FOLDER, GeneratorState, simulate_second
 
 
@@ -22,12 +29,12 @@ def folder(tmp_path: Path) -> DemoDataFolder:
     folder = open_folder(tmp_path)
     book = GeneratorState()
     for second in range(60):
-        land(folder, book, simulate_second(book, 1_700_000_000_000 + 1000 * second, 10))
+        write_events(folder, book, simulate_second(book, 1_700_000_000_000 + 1000 * second, 10))
     return folder
 
 
 def times(folder: DemoDataFolder, *, closing: bool) -> list[int]:
-    rows = ((feed, json.loads(line)) for feed in FEEDS for path in folder.landed(feed)
+    rows = ((feed, json.loads(line)) for feed in FEEDS for path in folder.event_files(feed)
             for line in path.read_text().splitlines())  # fmt: skip
     return [event_ms(row, feed) for feed, row in rows if (row["id"] < 0) is closing]
 
@@ -39,17 +46,17 @@ def sample_texts() -> dict[str, str]:
 
 def test_the_rest_lands_once_and_leaves_nothing_pending(folder: DemoDataFolder) -> None:
     before = landed_counts(folder)["payments"]
-    rest = land_rest(folder)
+    rest = write_pending_events(folder)
     book = read_generator_state(folder)
     assert book and book.pending == []
     assert rest["payments"] > 50
     assert landed_counts(folder)["payments"][0] == before[0] + rest["payments"]
-    assert sum(land_rest(folder).values()) == 0
+    assert sum(write_pending_events(folder).values()) == 0
 
 
 def test_a_round_lands_one_event_of_each_feed_far_beyond_the_last_real_one(folder: DemoDataFolder) -> None:
-    land_rest(folder)
-    first, second = land_closing(folder), land_closing(folder)
+    write_pending_events(folder)
+    first, second = write_closing_events(folder), write_closing_events(folder)
     assert first.landed == second.landed == dict.fromkeys(FEEDS, 1)
     assert (first.number, second.number) == (1, 2)
     closing = sorted(times(folder, closing=True))
@@ -58,15 +65,15 @@ def test_a_round_lands_one_event_of_each_feed_far_beyond_the_last_real_one(folde
 
 
 def test_the_reference_does_not_change_by_closing_events(folder: DemoDataFolder) -> None:
-    land_rest(folder)
+    write_pending_events(folder)
     before = expected_rows(folder), landed_counts(folder)
-    land_closing(folder)
+    write_closing_events(folder)
     assert (expected_rows(folder), landed_counts(folder)) == before
 
 
 def test_feeds_after_a_settling_continue_after_its_closing_events(folder: DemoDataFolder) -> None:
-    land_rest(folder)
-    land_closing(folder)
+    write_pending_events(folder)
+    write_closing_events(folder)
     command = [sys.executable, "-m", "pipelines.demo", "--data", str(folder.path), "--hours", "0.0002"]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["event_time_ahead_s"] > ROUND_MS // 1000 - 10
@@ -78,7 +85,7 @@ def test_feeds_after_a_settling_continue_after_its_closing_events(folder: DemoDa
 
 def test_closing_is_refused_while_the_feeds_run(folder: DemoDataFolder) -> None:
     with exclusive_lock(folder), pytest.raises(Refused, match="is already writing events"):
-        land_closing(folder)
+        write_closing_events(folder)
 
 
 def test_a_generator_that_does_not_end_is_named_with_the_way_out(

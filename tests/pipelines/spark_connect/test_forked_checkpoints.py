@@ -163,11 +163,13 @@ def test_a_seeded_version_holds_only_later_rows(ground: Any) -> None:
         ("table", f"above_{ground.mark}__v1", ground.place("above")),
     ):
         ready(ground, name)
-        cut = ground.files.seed(folders(ground, name), (ground.files.seen(folder),), NOTE)
+        cut = ground.files.create_checkpoint_after(folders(ground, name), (ground.files.seen(folder),), NOTE)
         assert cut.batch is None
         start(ground, name, f"SELECT a, b FROM STREAM {source} WITH ('maxFilesPerTrigger'='1')")
     ready(ground, "counted", "b STRING, a BIGINT")
-    ground.files.seed(folders(ground, "counted"), (ground.files.seen(f"{ground.folder}/landing"),), NOTE)
+    ground.files.create_checkpoint_after(
+        folders(ground, "counted"), (ground.files.seen(f"{ground.folder}/landing"),), NOTE
+    )
     start(ground, "counted", COUNTED.format(ground.source))
     land(ground, 10, 40)
     ground.until(lambda: numbers(ground, "plain").total() >= 30 and numbers(ground, "table").total() >= 30)

@@ -213,18 +213,18 @@ def test_a_seeded_checkpoint_has_read_up_to_the_given_positions(tmp_path: Path) 
     versions = Versions(tmp_path, 3)
     seen = FILES.seen(versions.old.table)
     assert len(seen) == 3 and FILES.seen(versions.old.table, upto=1) == seen[:2]
-    cut = FILES.seed(versions.new, (seen, ()), NOTE, batch=7, like=versions.old.checkpoint)
+    cut = FILES.create_checkpoint_after(versions.new, (seen, ()), NOTE, batch=7, like=versions.old.checkpoint)
     found = FILES.read(versions.new.checkpoint)
     assert found is not None and (found.batch, found.planned, found.id) == (7, 7, cut.id)
     assert found.consumed == {0: 0}
     assert Path(versions.new.checkpoint, "offsets/6").read_text().split("\n")[2:] == ['{"logOffset":0}', "-"]
     assert FILES.sink_batch(versions.new.table) == 7
-    assert FILES.seed(versions.new, ((),), NOTE) == cut
+    assert FILES.create_checkpoint_after(versions.new, ((),), NOTE) == cut
 
 
 def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
-    cut = FILES.seed(versions.new, (FILES.seen(versions.old.table), ()), NOTE)
+    cut = FILES.create_checkpoint_after(versions.new, (FILES.seen(versions.old.table), ()), NOTE)
     found = FILES.read(versions.new.checkpoint)
     assert found is not None and (cut.batch, found.batch, found.planned, found.id) == (None, None, None, cut.id)
     assert FILES.sink_batch(versions.new.table) is None
@@ -237,7 +237,7 @@ def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -
 def test_files_marked_as_read_are_no_lag_even_after_compaction(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     source = (0, TableName("orders"), versions.old.table, "parquet")
-    FILES.seed(versions.new, (FILES.seen(versions.old.table),), NOTE)
+    FILES.create_checkpoint_after(versions.new, (FILES.seen(versions.old.table),), NOTE)
     query = Consumer(Path(versions.new.checkpoint))
     query.entries = [{"path": file.path, "timestamp": 1, "batchId": 0} for file in FILES.seen(versions.old.table)]
     query.batch = 1

@@ -48,11 +48,11 @@ def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
         cells["state"],
-        (f"   {counted_of(run)}   {cells['lasted'].text}{left}   by {cells['by'].text}", Tone.DIM),
+        (f"   {finished_steps_words(run)}   {cells['lasted'].text}{left}   by {cells['by'].text}", Tone.DIM),
     )
 
 
-def counted_of(run: RunRow) -> str:
+def finished_steps_words(run: RunRow) -> str:
     """Return the progress of a run, such as `2 of 3 steps`."""
     return f"{_finished(run)} of {counted(len(run.steps), 'step')}"
 
@@ -238,7 +238,7 @@ def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
-def why_not_overruled(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
+def why_author_may_not_override(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
     """Explain why this user may not swap a run, or skip a step of kind `do`; None if they may."""
     if row.author != user or not overrides_approved_plan(plan, act, StepKind(do) if do else None):
         return None

@@ -126,7 +126,7 @@ def statement_sheet(
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
     # Facts that are read later come last, so that nothing moves when they arrive.
-    facts += _holds(details, known, look.now) if deployed is not None else ()
+    facts += _contents_facts(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
     return tuple(fact for fact in facts if fact is not None and any(part.text for part in (*fact.parts, *fact.more)))
@@ -172,7 +172,7 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
     return SheetFact("writes", parts, more=(pointer, Span(folder, Tone.DIM)))
 
 
-def _holds(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
+def _contents_facts(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
     deployed, figures = details.shown, details.statistics
     assert deployed is not None, "what holds something is deployed"
     if deployed.external:
@@ -185,7 +185,7 @@ def _holds(details: StatementDetails, known: Measurement | None, now: float) -> 
     if figures.log_entries is not None:
         size = "size not known" if figures.log_bytes is None else short_size(figures.log_bytes)
         length = f"{counted(figures.log_entries, 'version')} since its checkpoint, {size}"
-        yield SheetFact("log", (Span(length), Span(_looked_at(figures, now))))
+        yield SheetFact("log", (Span(length), Span(_age_words(figures, now))))
     if deployed.external:
         yield SheetFact("id", (Span(deployed.table_id),))
 
@@ -205,7 +205,7 @@ def held_parts(figures: TableStatistics, rows_total: int | None, now: float) -> 
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
         parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
-    return (*parts, _looked_at(figures, now))
+    return (*parts, _age_words(figures, now))
 
 
 def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
@@ -213,10 +213,10 @@ def _newest_version(figures: TableStatistics, now: float) -> tuple[str, ...]:
     if found is None:
         return ()
     begins = f"the log begins with {found.first}" if found.first else ""
-    return (f"{found.last}, committed {long_duration(now - found.last_at)} ago", begins, _looked_at(figures, now))
+    return (f"{found.last}, committed {long_duration(now - found.last_at)} ago", begins, _age_words(figures, now))
 
 
-def _looked_at(figures: TableStatistics, now: float) -> str:
+def _age_words(figures: TableStatistics, now: float) -> str:
     age_s = 0.0 if figures.at is None else now - figures.at
     return f"as of {long_duration(age_s)} ago" if age_s >= FRESH_S else ""
 

@@ -157,7 +157,7 @@ def by_lineage(
     return tuple(entries)
 
 
-def closing_id(entry: TreeRow) -> str:
+def toggled_branch_id(entry: TreeRow) -> str:
     """Return the id of the branch that expands or collapses when a row is toggled."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 

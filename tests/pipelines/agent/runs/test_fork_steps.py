@@ -133,7 +133,7 @@ def test_a_version_that_started_empty_ends_the_run_and_the_old_one_keeps_serving
     def taken(*given: Any, **more: Any) -> Any:
         raise FolderTaken("/c/c__v2 was started before its positions were prepared")
 
-    for name in ("fork", "seed"):
+    for name in ("fork", "create_checkpoint_after"):
         monkeypatch.setattr(deployed.files, name, taken)
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen(strategy, at)))
     assert lane.drive(deployed, run) == "failed"

@@ -101,7 +101,7 @@ def test_if_no_checkpoint_can_be_made_it_continues_as_before(
     def full(*args: Any, **more: Any) -> None:
         raise EngineRefused("no space left on the device")
 
-    monkeypatch.setattr(type(old.files), "seed", full)
+    monkeypatch.setattr(type(old.files), "create_checkpoint_after", full)
     assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "failed"
     assert row(old).checkpoint == before.checkpoint and row(old).compiled == before.compiled
     assert pool.running["a@v1"].checkpoint == before.checkpoint
@@ -115,7 +115,7 @@ def test_if_no_checkpoint_can_be_made_a_stopped_statement_stays_stopped(
     def full(*args: Any, **more: Any) -> None:
         raise EngineRefused("no space left on the device")
 
-    monkeypatch.setattr(type(old.files), "seed", full)
+    monkeypatch.setattr(type(old.files), "create_checkpoint_after", full)
     assert drive(old, submit(old, plan(old, UPPER, REWRITE_A))) == "failed"
     assert "upper" not in row(old).compiled
     assert (row(old).wanted, "a@v1" in pool.running) == ("stopped", False)

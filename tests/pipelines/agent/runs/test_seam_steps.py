@@ -149,7 +149,7 @@ def test_a_stopped_statement_stays_stopped_where_no_checkpoint_can_be_made(
     def full(*args: Any, **more: Any) -> None:
         raise TryAgain("no space left on the device")
 
-    monkeypatch.setattr(type(old.files), "seed", full)
+    monkeypatch.setattr(type(old.files), "create_checkpoint_after", full)
     assert drive(old, submit(old, plan(old, UPPER, SEAM_B))) == "failed"
     assert row(old, "b", 1).bindings[0].version == 1
     assert (row(old, "b", 1).wanted, "b@v1" in pool.running) == ("stopped", False)

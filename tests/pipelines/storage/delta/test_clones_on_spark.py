@@ -99,7 +99,7 @@ def test_a_version_that_begins_now_reads_each_new_row_once_even_on_an_empty_tabl
     lake.files.prepare(lake.checkpoint("g"), {"run": "r"})
     seen = lake.files.seen(lake.place("p"))
     assert isinstance(seen, SeenLog)
-    cut = lake.files.seed(folders(lake, "g"), (seen,), {"run": "r"}, batch=0)
+    cut = lake.files.create_checkpoint_after(folders(lake, "g"), (seen,), {"run": "r"}, batch=0)
     lake.tables.record_batch(f"{lake.place('g')}/delta", cut.id, 0)
     lake.run("g", select)
     assert ids(lake, "g") == []

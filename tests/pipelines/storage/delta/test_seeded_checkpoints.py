@@ -31,7 +31,7 @@ class Moved:
 
     def seed(self, upto: int) -> str:
         seen = self.files.seen(str(self.new.folder), upto)
-        return self.files.seed(self.folders, (seen,), NOTE, batch=4, like=str(self.checkpoint)).id
+        return self.files.create_checkpoint_after(self.folders, (seen,), NOTE, batch=4, like=str(self.checkpoint)).id
 
 
 def test_it_is_positioned_after_the_batch_of_the_other_table_and_keeps_its_query(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_a_batch_that_the_log_does_not_name_and_a_start_without_a_batch_are_refu
     with pytest.raises(Refused, match="no longer distinguishes batch 2"):
         moved.seed(upto=2)
     with pytest.raises(Refused, match="cannot be marked as read before its first batch"):
-        moved.files.seed(moved.folders, (SeenLog("{}"),), NOTE)
+        moved.files.create_checkpoint_after(moved.folders, (SeenLog("{}"),), NOTE)

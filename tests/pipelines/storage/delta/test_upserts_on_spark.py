@@ -208,7 +208,7 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
 def written_again(lake: Any, select: str) -> Any:
     """Restart the query of `k` on its table with a rewrite's checkpoint; return a function that continues."""
     place = lake.checkpoint("k.rewrite.r2")
-    lake.files.seed(VersionFolders(lake.place("k"), place), (), {"run": "r"})
+    lake.files.create_checkpoint_after(VersionFolders(lake.place("k"), place), (), {"run": "r"})
     upsert = replace(lake.upsert("k", "id", "v", "seq", "gone", sequence="seq", deletes="gone"), checkpoint=place)
 
     def run() -> None:
@@ -245,7 +245,7 @@ def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -
     lake.table("later", EVENTS, CDF)
     lake.files.prepare(lake.checkpoint("later"), {"run": "r"})
     folders = VersionFolders(lake.place("later"), lake.checkpoint("later"))
-    cut = lake.files.seed(folders, (lake.files.seen(lake.place("p")),), {"run": "r"}, batch=0)
+    cut = lake.files.create_checkpoint_after(folders, (lake.files.seen(lake.place("p")),), {"run": "r"}, batch=0)
     lake.tables.record_batch(f"{lake.place('later')}/delta", cut.id, 0)
     happened(lake, (1, "late", 2, False), (2, "late", 4, False))
     run()

@@ -14,7 +14,7 @@ from tui.presentation.interaction.action_availability import ActionContext, why_
 from tui.presentation.interaction.input_line import complete_command
 from tui.presentation.interaction.keymap import find_action
 from tui.presentation.screen_content.plan_review import state_of_plan
-from tui.presentation.screen_content.runs import why_not_overruled
+from tui.presentation.screen_content.runs import why_author_may_not_override
 from tui.presentation.screen_content.screen_frame import KeyHint, hints
 from tui.presentation.styling.styled_text import plain
 from tui.screens.backend import RunView
@@ -367,7 +367,7 @@ def test_the_author_of_a_plan_that_needed_an_approval_cannot_skip_its_comparison
     approvals: int, act: str, do: str, user: str, refused: bool
 ) -> None:
     plan = replace(sample_plan(), approvals=approvals)
-    why = why_not_overruled(plan, plan_row(plan), act, do, user=user)
+    why = why_author_may_not_override(plan, plan_row(plan), act, do, user=user)
     assert why == ("its plan needed an approval, so its author cannot do this; another login must" if refused else None)
     now = replace(ActionContext(), run_state="failed", run_failed=True, held=True)
     key = "swap" if act == "swap" else "skip"
