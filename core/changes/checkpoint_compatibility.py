@@ -81,7 +81,6 @@ def _only_filters(old: str, new: str) -> bool:
 
 
 def _keeps_form(edit: Edit) -> bool:
-    """True if an edit upstream of the state leaves the schema of the state unchanged."""
     if edit.kind is EditKind.GROUP_KEY:
         return edit.before.startswith("window(") and bool(edit.after)
     if edit.kind is EditKind.JOIN_TYPE:

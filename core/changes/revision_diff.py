@@ -85,7 +85,6 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """True if two queries differ only in column qualifiers, given the known columns of their parents."""
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):

@@ -136,7 +136,6 @@ def lag_trend(
 
 
 def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
-    """Return why there is no proof that a statement keeps up or has a stable backlog; empty if there is proof."""
     if state == State.UNKNOWN:
         return "the pool does not answer"
     if state in MAY_WORK:

@@ -120,7 +120,6 @@ def plan_hash(plan: Plan) -> str:
 
 
 def _hashed(value: Any) -> dict[str, Any]:
-    """Return the hashed fields of a part of a plan, such as a node, sorted by name."""
     kind = type(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))

@@ -61,7 +61,6 @@ def change_words(node: PlanNode) -> str:
 
 
 def _special_change(node: PlanNode) -> str | None:
-    """Return a label for column CHANGE that is more specific than the kind of change; None if there is none."""
     kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"

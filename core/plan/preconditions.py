@@ -98,7 +98,6 @@ def _in_trash(seen: ObservedDeployment) -> str:
 
 
 def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
-    """Return the readers of a table with the versions that they read, for example `b v1, c v2`."""
     return ", ".join(
         sorted(
             {

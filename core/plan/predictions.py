@@ -98,7 +98,6 @@ def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
 
 
 def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
-    """Return the latest end; None if there are none, or if any of them is unknown."""
     known = []
     for end in ends:
         if end is None:

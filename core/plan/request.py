@@ -227,7 +227,6 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 def _position(text: str) -> str:
-    """Return a start position that is an event time or a commit time, in UTC; empty if it is neither."""
     committed = text[: len(COMMITTED)].lower() == COMMITTED
     moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
     return f"{COMMITTED if committed else ''}{moment}" if moment else ""

@@ -323,7 +323,6 @@ class StrategyCase:
         return self._not_moved()
 
     def _not_moved(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot continue with another version of a streamed parent; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

@@ -146,5 +146,4 @@ def _existing(seen: ObservedDeployment) -> frozenset[int]:
 
 
 def _highest(seen: ObservedDeployment) -> int:
-    """Return the highest version that has ever existed; 0 if the table was never deployed."""
     return max((seen.highest_version, *_existing(seen)))

@@ -154,7 +154,6 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
-    """Refuse to delete a table that is read by a replaced but still running version of a remaining table."""
     for other in sorted(set(observed.tables()) - found.tables):
         for version, bindings in observed.replaced_versions_kept_running(other):
             for table in sorted({b.parent for b in bindings} & found.tables):
@@ -246,7 +245,6 @@ def _take_replaced(observed: ObservedTables, table: TableName, found: ReplacedVe
 
 
 def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire versions that are read or have an open ticket; warn if a reader loses its rollback."""
     observed = context.observed
     going = {(table, version): physical_name(table, version) for version in found.by_table[table]}
     for reader in context.bindings.readers(table):

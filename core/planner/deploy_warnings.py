@@ -172,7 +172,6 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
 
 
 def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to add columns that a reader's star would write into a table without these columns."""
     added = walk.context.changes.added_columns(table)
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
@@ -231,7 +230,6 @@ def _versions_seen(
 
 
 def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByTable:
-    """Return the readers, after the plan, of every table upstream of `tables`."""
     readers: dict[TableName, list[TableName]] = {}
     waiting = sorted(tables)
     known = set(waiting)
@@ -246,7 +244,6 @@ def _readers_above(walk: DeployWalk, tables: Iterable[TableName]) -> _ReadersByT
 
 
 def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents that a table reads after the plan."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
     declared = begins and walk.context.declared.tables.get(table) is not None
@@ -261,12 +258,10 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 def _below(
     readers: _ReadersByTable, start: TableName, follows: Callable[[TableName, TableName], bool] = lambda *_: True
 ) -> frozenset[TableName]:
-    """Return the tables downstream of `start`, without `start`, along the edges that `follows` accepts."""
     return reach((start,), lambda parent: (child for child in readers.get(parent, ()) if follows(child, parent)))
 
 
 def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """True if a reader is bound to its parent's latest version after the plan."""
     above, known = walk.found.by_table.get(parent), walk.found.by_table.get(child)
     if above is None or above.outcome < DownstreamOutcome.CHAINED:
         return True
@@ -307,7 +302,6 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
 
 
 def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
-    """Return why a join may produce several rows per input row; None if the edit joins no table."""
     if not table:
         return None
     if keys:

@@ -99,7 +99,6 @@ class _Retirement:
         return done
 
     def _stays_bound(self, reader: TableName, old: Version) -> bool:
-        """True if a reader, in its serving or an older version, still reads `old` after the plan."""
         if reader in self.deleted:
             return False
         now = self.context.bindings.of(reader)

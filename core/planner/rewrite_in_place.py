@@ -98,7 +98,6 @@ def _read_again_differently(
 
 
 def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why new rows might have other keys or might not replace the old rows; None if neither can happen."""
     if old.parsed is None or new.parsed is None:
         return StrategyRefusal.CHANGE_UNKNOWN.of()
     if old.settings.sequence != new.settings.sequence:
@@ -117,7 +116,6 @@ def _other_order(old: Revision, new: Revision, table: Table) -> Fact[StrategyRef
 
 
 def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset[str] | None:
-    """Return the output columns, in lower case, that an edit computes differently; None if unknown."""
     if old.canonical == new.canonical:
         return frozenset()
     if any(" UNION " in each.canonical.upper() for each in (old, new)):

@@ -99,7 +99,6 @@ def blocked_former_versions(
 
 
 def _take_release(observed: ObservedTables, table: TableName, found: FormerVersions) -> None:
-    """Add a table and all tables that the same run swapped in, or refuse the table."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
         kind = PlanRefusalKind.IN_TRASH if seen.in_trash is not None else PlanRefusalKind.NOT_STARTED
@@ -151,7 +150,6 @@ def _way_forward(
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
-    """True if a version will get rows, because it will serve or keeps running for its readers."""
     seen = observed.deployment(table)
     if table in found.by_table:
         return found.by_table[table].version == version
@@ -172,7 +170,6 @@ def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iter
 def _read_by_running_versions(
     context: PlanningContext, now: Mapping[TableName, int], found: FormerVersions
 ) -> dict[TableName, str]:
-    """Return the tables of a release that a replaced, still running version reads, each with that version's name."""
     return {
         binding.parent: physical_name(table, version)
         for table in context.observed.tables()
@@ -204,7 +201,6 @@ def _resumed_nodes_and_steps(
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each former version, sources first, and kept nodes for the other tables that these read."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()

@@ -184,7 +184,6 @@ def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: Table
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Return the other tables of the statement sets, each with the first named table of its set."""
     found: dict[TableName, TableName] = {}
     for name in sorted(named):
         for other in declared.statement_set(name):
@@ -194,7 +193,6 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Return the products whose readers may be changed: those of the requested tables, and those in `--children`."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -202,7 +200,6 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
 
 
 def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
-    """Warn about excluded tables that are also requested, or that the request would not affect anyway."""
     if not request.exclude:
         return
     graph = _graph(context)
@@ -216,7 +213,6 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
 
 
 def _graph(context: PlanningContext) -> TableGraph:
-    """Return the graph of all reads, declared and deployed."""
     declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)

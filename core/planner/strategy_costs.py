@@ -209,7 +209,6 @@ class StrategyCosts:
         return history_of(self._context.observed.statistics(table).log)
 
     def _eta_of(self, statement: _CostedStatement, strategy: str, rows: int | None) -> float | None:
-        """Return the seconds until a replay is read, including the wait for parents; None if unknown."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
         rate = self._context.observed.statistics(statement.table).rate_rows_s
@@ -226,7 +225,6 @@ class StrategyCosts:
         return _sum((statistics.bytes, state)) if strategy in (Strategy.EARLIEST, Strategy.PARTIAL) else None
 
     def _retention(self, statement: _CostedStatement) -> Retention | None:
-        """Return whether the rows to read again still exist; None if nothing is read again."""
         decision = statement.decision
         if decision.strategy in _READS_NOTHING:
             return None

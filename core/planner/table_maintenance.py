@@ -43,7 +43,6 @@ def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _accept_for_maintenance(context: PlanningContext, table: TableName, found: WarningsAndRefusals) -> bool:
-    """True if the table supports maintenance; otherwise a refusal is recorded."""
     before = len(found.refusals)
     if not context.observed.is_deployed(table):
         found.refuse(table, PlanRefusalKind.NOT_STARTED.of())

@@ -221,7 +221,6 @@ def _planned(
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
-    """Return the project with the old SQL and YAML; None if any of it cannot be parsed."""
     project = context.declared.project
     tables = dict(project.tables)
     for node in edited:
@@ -244,7 +243,6 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
 def _afterwards(
     context: PlanningContext, nodes: Iterable[PlanNode], engine: str
 ) -> dict[TableName, ObservedDeployment]:
-    """Return the observations after the plan, once everything that it starts is running."""
     found = dict(context.observed.deployments)
     pool = recorded_pool(context.declared.environment.pool)
     for node in nodes:

@@ -108,7 +108,6 @@ def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 
 
 def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """Return the decision to restart a reader, or to rebuild it if its change or a lost checkpoint requires that."""
     change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
@@ -127,7 +126,6 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 def _of_altered(
     walk: DeployWalk, child: TableName, parent: TableName, *, stateful: bool
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision about a reader of an altered parent, with evidence; None if the reader is not affected."""
     if stateful and (star := _stars_of_added(walk, child, parent)) is not None:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
@@ -148,7 +146,6 @@ def _of_altered(
 
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
-    """Return the decision about a reader that uses an added or widened column of its parent."""
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
@@ -246,7 +243,6 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Return the parents of a table after the plan, including the declared ones if its new SQL will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))

@@ -215,7 +215,6 @@ class _Asking:
 
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of rebuilding the table or, if it is external, of rebuilding its readers."""
     context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
@@ -303,7 +302,6 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
-    """Return the effect on a remaining table if tables that it reads are deleted; None if it reads none of them."""
     context = asking.context
     lost = {binding.parent: binding.streamed for binding in context.bindings.of(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))
@@ -319,7 +317,6 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Add the tables that stream, directly or indirectly, from a table that would write no more rows."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in bindings.readers(parent):

@@ -60,7 +60,6 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Return the parents and the children of each table, by declared and deployed reads."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.parsed is not None:

@@ -111,7 +111,6 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Return the tables that a statement reads, and whether any of the reads is streamed."""
     found: dict[TableName, bool] = {}
     for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)

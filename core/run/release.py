@@ -241,7 +241,6 @@ def _side(key: Version, one: Deployment | None, measured: Measurement | None, no
 
 
 def _lacks(one: Deployment | None, known: Mapping[Version, Deployment], old: Mapping[TableName, int]) -> str:
-    """Return why a replaced version cannot serve again, such as a lost checkpoint or input; empty if it can."""
     if one is None or one.deleted:
         return "it is deleted"
     if not one.checkpoint_ok:
@@ -263,7 +262,6 @@ def _has_swapped(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Versi
 
 
 def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]) -> bool:
-    """True if a version that the run swapped in still serves."""
     new = (known.get((pair.table, pair.new.version)) for pair in pairs if pair.serves == pair.new.version)
     return any(one is not None and one.served_by in ("", run.id) for one in new)
 
@@ -293,7 +291,6 @@ def _why_no_rollback(
 def _standing(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, Deployment]
 ) -> tuple[ReleaseState, float, str]:
-    """Return a release's state, when it entered that state, and a note on the state, possibly empty."""
     back = _goes_back(plan, pairs)
     waits = not run.acknowledged_by or any(pair.new.state != State.ABSENT for pair in pairs)
     if run.state == RunState.FAILED and not run.continued_by and waits:

@@ -297,7 +297,6 @@ def _proofs(run: Run, step: Step) -> frozenset[int]:
 
 
 def _before(run: Run, numbers: Iterable[int]) -> tuple[StepProgress, ...]:
-    """Return all direct and indirect predecessors of the given steps."""
     by_n = {p.step.n: p for p in run.steps}
     found: set[int] = set()
     open_ = list(numbers)
