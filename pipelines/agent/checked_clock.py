@@ -101,7 +101,7 @@ def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float
 
 
 def _checked(agent: AgentContext) -> tuple[float, ClockCheck]:
-    """If the ledger is not writable, extrapolate the time from the last check; without one, raise LedgerUnavailable."""
+    # If the ledger is not writable, the time is extrapolated from the last check.
     wall, up, before = agent.clock(), agent.uptime(), agent.ledger.clock_check()
     check, moved_s = check_clock(before, wall, up)
     try:

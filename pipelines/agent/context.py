@@ -255,7 +255,10 @@ class AgentContext:
         cause: EventCause = EventCause.NONE,
         by: str = "",
     ) -> None:
-        """Record an event for a version's transition from the state in `deployment` to `after`, with its cause."""
+        """Record an event for a version's transition from the state in `deployment` to `after`.
+
+        `by` is the operator or the id of the run that `cause` refers to; empty if there is none.
+        """
         change = StateChange(deployment.state, after, cause, by)
         self.ledger.add_event(
             EventRow(

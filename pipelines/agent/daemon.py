@@ -263,7 +263,6 @@ class Agent:
         self._seen = queries
 
     def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
-        """Skip external tables, and statements whose row in the ledger has changed since it was read."""
         for deployment in deployments:
             if deployment.state in before and not deployment.external:
                 self._ledger.observe_deployment(deployment, state=state, state_since=self._context.clock())

@@ -60,7 +60,7 @@ def purge_trash(agent: AgentContext) -> None:
 
 
 def _trash_folder(agent: AgentContext) -> Path:
-    """Resolve the trash folder, which may be a symbolic link to another disk."""
+    # It may be a symbolic link to another disk.
     return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
@@ -91,7 +91,7 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
-    """In a trash folder that several versions share, delete only the subfolders named after this version."""
+    # In a trash folder that several versions share, only the subfolders named after this version are deleted.
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
     former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
@@ -142,7 +142,7 @@ def _in_a_run(agent: AgentContext, version: Deployment) -> bool:
 
 
 def _is_read(deployment: Deployment, every: Iterable[Deployment]) -> bool:
-    """Serving readers count even while stopped, because they will resume."""
+    # Serving readers count even while stopped, because they will resume.
     key = (deployment.table, deployment.version)
     readers = (d for d in every if not d.deleted and (d.active or d.wanted == WantedState.RUNNING))
     return any((b.parent, b.version) == key for d in readers for b in d.bindings)

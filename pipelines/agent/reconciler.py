@@ -57,7 +57,7 @@ _LONGEST_NAME = 140
 class BeforeRound:
     """Snapshot of registry, locks and stop requests from before the pool was queried.
 
-    It shows what has changed during a round.
+    A comparison with it shows which versions have changed during a round.
     """
 
     deployments: tuple[Deployment, ...]
@@ -139,7 +139,7 @@ class Reconciler:
         self._with_lock(deployment, act)
 
     def _with_lock(self, deployment: Deployment, act: Callable[[], None]) -> None:
-        """Skip a statement that is locked, or whose row has changed since the pool was queried."""
+        # A statement that is locked, or whose row has changed since the pool was queried, is left to the next round.
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -236,7 +236,6 @@ class Reconciler:
         return deployment.state == State.STOPPED and is_asked(deployment.table, deployment.version)
 
     def _is_started_with_space(self, deployment: Deployment, stops: int) -> bool:
-        """Restart a failed serving statement once its full disk has space again; return True if it was restarted."""
         key, now = (deployment.table, deployment.version), self.agent.monotonic()
         if not (deployment.active and has_space(deployment) and self._transient_failures.is_left(key, now)):
             return False
@@ -251,7 +250,6 @@ class Reconciler:
         return True
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
-        """True if an ended statement may restart, after a transient error or a change of tracked columns."""
         key = (deployment.table, deployment.version)
         if ended_to_track_columns(deployment, over.error_class):
             self.agent.state_event(deployment, State.STARTING, detail=over.error)
@@ -364,7 +362,7 @@ class Reconciler:
             )
 
     def _end_deleted(self, deployment: Deployment) -> None:
-        """A delayed start call can create a query for a version that is already deleted."""
+        # A delayed start call can create a query for a version that is already deleted.
         key = (deployment.table, deployment.version)
         try:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
@@ -421,6 +419,5 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    """True if a batch is planned but not committed; False if the checkpoint is unreachable."""
     found = readable(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

@@ -139,7 +139,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Try to lock a file for `seconds`, and return whether that succeeded; closing the file releases the lock."""
+    # Closing the file releases the lock.
     until = time.monotonic() + seconds
     while True:
         try:

@@ -173,7 +173,6 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
 
 
 def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
-    """Return the settings in feeds.json, or `before` if it is missing or invalid, and why it is invalid."""
     value = read_object(folder.control)
     if value is None:
         return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
@@ -219,7 +218,8 @@ ROUND_MS = 10 * 60_000
 It exceeds watermark delay, window and join bound together.
 """
 MARGIN_MS = 60_000
-"""Margin of event time, in ms; longer than every watermark delay of the sample."""
+"""Time before a closing round, in ms, that the watermark must reach; longer than every watermark delay of the sample.
+"""
 ROUNDS = 4
 """Default number of closing rounds, which is the result of `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0
@@ -235,7 +235,7 @@ class ClosingRound:
     at: str
     """Event time of the round, as a timestamp."""
     closed_when_watermark_reaches: str
-    """Timestamp; a statement whose watermark has passed it holds no events from before the round."""
+    """A statement whose watermark has passed this timestamp holds no events from before the round."""
 
 
 def how_many_rounds(project: Project) -> int:

@@ -219,7 +219,7 @@ class _Second:
 
 
 def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: int) -> None:
-    """The payment is written in the next second at the earliest."""
+    # The payment is written in the next second at the earliest.
     number, chance = _next(book, "payments")
     paid_ms = ordered_ms + chance.randint(2_000, PAID_WITHIN_MS)
     event = {"id": number, "order_id": order, "method": chance.choice(("card", "cash", "phone")),
@@ -232,7 +232,7 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """The random number generator depends only on the seed, the feed and the event id."""
+    # The random choices depend only on the seed, the feed and the event id.
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")

@@ -132,7 +132,6 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
 
 
 def _pauses_readers(text: str) -> bool:
-    """True for the DDL of a table whose streaming readers stop when a column is added."""
     found = _FORMAT.search(text)
     return found is not None and table_format(found[1]).added_column_stops_readers
 
@@ -145,7 +144,6 @@ def _read(root: Path, path: str) -> str:
 
 
 def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
-    """Return False if the replacement was already applied."""
     text = texts[edit.path]
     if edit.new in text:
         return False

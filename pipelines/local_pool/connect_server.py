@@ -300,11 +300,10 @@ class LocalPool:
 
     @property
     def _work(self) -> Path:
-        """Folder for the server's warehouse, temporary files and artifacts."""
         return self._home / "pool"
 
     def _java_home(self, java: JavaCheck) -> str:
-        """For the bundled Java, JAVA_HOME is a folder with a wrapper script."""
+        # For the bundled Java, JAVA_HOME is a folder with a wrapper script.
         return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
@@ -361,7 +360,7 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """If the record was deleted, return the last known server, which would otherwise be started a second time."""
+        # If the record was deleted, the last known server is used, which would otherwise be started a second time.
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
             self._known = found
@@ -405,7 +404,7 @@ class LocalPool:
                 return
 
     def _end_workers(self, server: ServerRecord) -> None:
-        """A writer of a keyed table would otherwise try to reach its ended server for minutes (Spark 4.2.0)."""
+        # A writer of a keyed table would otherwise try to reach its ended server for minutes (Spark 4.2.0).
         if server.home == str(self._home) and not self._is_ours(server):
             for pid in process_locks.processes_with(_MARKED, server.marker):
                 with suppress(OSError):

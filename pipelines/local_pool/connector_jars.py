@@ -129,7 +129,7 @@ class ConnectorJars:
         return [str(path) for path in found]
 
     def _fetch(self, spark: Path, java_home: str) -> None:
-        """Download into a temporary folder, which is moved into place once it is complete."""
+        # The download goes to a temporary folder, which is moved into place once it is complete.
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         with TemporaryDirectory(prefix=".fetch-", dir=self.folder.parent) as beside:
             work = Path(beside)

@@ -75,14 +75,14 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield JAVA_HOME, if set, then PATH, as in `bin/spark-class`, each with the path of its `java` if any."""
+    # The order is that of `bin/spark-class`.
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
     yield "PATH", shutil.which("java", path=environ.get("PATH", os.defpath)) or ""
 
 
 def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
-    """Only the bundled Java, which a script starts, may lack the vector module."""
+    # Only the bundled Java, which a script starts, may lack the vector module.
     home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)

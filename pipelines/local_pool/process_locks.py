@@ -52,7 +52,7 @@ def processes_with(name: str, value: str) -> list[int]:
 
 
 def _boot() -> str:
-    """Process start times are comparable only within one boot."""
+    # Process start times are comparable only within one boot.
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

@@ -17,7 +17,7 @@ from state.ledger import Ledger
 log = logging.getLogger(__name__)
 
 MARK_S = 10.0
-"""Seconds between increments of the counter in the ledger and in the data folder's mark.
+"""Seconds between increments of the counter in the ledger and in the data folder's mark file.
 
 A backup has a lower count than the original.
 """
@@ -26,7 +26,7 @@ A backup has a lower count than the original.
 class EnvironmentIdentity:
     """Detects that the ledger and the data folder do not belong together.
 
-    The data folder's mark identifies its ledger and contains a counter, which is incremented in the ledger too.
+    The data folder's mark file identifies its ledger and contains a counter, which is incremented in the ledger too.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class EnvironmentIdentity:
         return doubt
 
     def _count_on(self, found: EnvironmentMark | None) -> None:
-        """If the mark lacks the last increment, write only the mark."""
+        # If the mark lacks the last increment, only the mark is written.
         if not self._next.count or (found is not None and found.count == self._next.count):
             counted = replace(self._next, count=self._next.count + 1)
             self._ledger.put_mark(counted.count)

@@ -315,7 +315,7 @@ def _source(position: SourceLag) -> dict[str, object]:
 
 
 class ObjectiveTransitions:
-    """Records an event whenever a table starts or stops missing its lag objective.
+    """Records an event whenever a table exceeds its lag objective or meets it again.
 
     After an agent restart, the previous result is read from the ledger's events.
     """
@@ -325,7 +325,7 @@ class ObjectiveTransitions:
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
     def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
-        """Record an event if a serving version starts or stops missing its objective.
+        """Record an event if a serving version has exceeded its lag objective or meets it again.
 
         Lag and objective are in seconds; `behind_s` is None if the lag is unknown. Statements that an operator has
         stopped are ignored.

@@ -125,10 +125,8 @@ class TableStatisticsCollector:
         self._rows |= {key: statistics.rows for key, statistics in found.items()}
 
     def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Return an empty dict, which keeps the previous statistics, if the version's location is unreachable.
-
-        The row count of an unreachable input becomes unknown, because table lists do not show how old a row count is.
-        """
+        # If its location is unreachable, a version keeps its previous statistics. The row count of an unreachable input
+        # becomes unknown, because table lists do not show how old a row count is.
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()
         if table_format(deployment.format).topics:

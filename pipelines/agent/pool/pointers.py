@@ -66,7 +66,7 @@ def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
 
 
 def _move(agent: AgentContext, versions: list[Deployment], begun: list[str], label: str) -> float:
-    """Return the duration in seconds. Each pointer's name is appended to `begun` just before it moves."""
+    # Each pointer's name is appended to `begun` just before it moves.
 
     def before(view: str) -> None:
         begun.append(view)
@@ -144,7 +144,7 @@ class PointerCheck:
             )
 
     def _is_being_deleted(self, table: TableName) -> bool:
-        """True if an open run deletes the table; such a run drops the pointer before it deletes the versions."""
+        # A run that deletes a table drops the pointer before it deletes the versions.
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 

@@ -77,7 +77,6 @@ def point_together(
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:
-    """Return a version's catalog tables; empty if its files were not created for it, which `_register` reports."""
     try:
         if not table_format(deployment.format).transaction_log:
             return tables_of(agent.layout, deployment)
@@ -107,7 +106,7 @@ class Lacking:
     """The reason why a version's table may be missing from the pool's catalog."""
 
     summary: str
-    """The summary of the error."""
+    """Summary of the error that occurred while the table was registered."""
     is_refused: bool
     """True if the catalog refused the table; False if the table may exist but could not be checked."""
 

@@ -32,7 +32,10 @@ START_S = 90.0
 """Longest time, in seconds, that a local pool may take to start."""
 
 PROVE_S = 10.0
-"""Seconds between two tests that the server can run a statement, which a successful list of queries does not prove."""
+"""Seconds between two tests of whether the server can run a statement.
+
+A successful list of queries does not prove that it can.
+"""
 
 PROOFS = 2
 """Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
@@ -185,7 +188,10 @@ class PoolSupervisor:
         self._say("off", "")
 
     def _run_test_statement(self) -> None:
-        """End a local server whose SparkContext has stopped; keep an unresponsive one, because it may recover."""
+        """Test that the server can run a statement, and end a local server whose SparkContext has stopped.
+
+        An unresponsive server is kept, because it may recover.
+        """
         if self._open is None or self._monotonic() < self._prove_at:
             return
         self._prove_at = self._monotonic() + PROVE_S
@@ -338,14 +344,13 @@ class PoolSupervisor:
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
-        """If `session` is given, drop the connection only if it still uses that session."""
         current = self._open
         if current is not None and session in (None, current.session):
             self._open = self._restored = None
             current.close()
 
     def _say(self, state: str, detail: str) -> None:
-        """If the ledger is unavailable, the next call records the state."""
+        # If the ledger is unavailable, the next call records the state.
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
             with suppress(LedgerUnavailable):
@@ -441,7 +446,7 @@ class PoolEvents:
                 self._away(what, "")
 
     def silent(self) -> None:
-        """Record an unanswered call, and an outage if the pool has been silent for longer than `UNKNOWN_S`."""
+        """Record an unanswered call; also record an outage if the pool has been silent for longer than `UNKNOWN_S`."""
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:

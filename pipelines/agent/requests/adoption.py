@@ -1,4 +1,4 @@
-"""`headgate adopt`: shows doubts about the environment's identity and what an adoption would change, and adopts."""
+"""`headgate adopt`: shows doubts about the environment's identity and what an adoption would change, or adopts it."""
 
 import logging
 from contextlib import suppress
@@ -111,7 +111,6 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:
-        """Raise Refused while a Spark server of another Headgate home may write to the data folder."""
         layout, home = self._agent.layout, self._agent.places.home
         pid = pid_of_server_on(Path(layout.data))
         if pid is None or pid == LocalPool(home, layout.environment.pool).pid:
@@ -141,7 +140,6 @@ class Adoption:
         return next(filter(None, map(self._foreign, self._statements())), "")
 
     def _foreign(self, deployment: Deployment) -> str:
-        """Return how a checkpoint's epoch or machine differs from this agent's; empty if neither differs."""
         files, name = self._agent.files, query_name(deployment.table, deployment.version)
         try:
             found = files.read(deployment.checkpoint)
@@ -176,7 +174,6 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Register the tables and pointers that were left out while the environment was in doubt."""
         agent, pool = self._agent, self._attached()
         if pool is None:
             return
@@ -190,10 +187,7 @@ class Adoption:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
     def _attached(self) -> PoolConnection | None:
-        """Return the connection once the pool's catalog is filled; None if the pool is unreachable or too slow.
-
-        The catalog may have been filled from the registry as it was before the adoption.
-        """
+        # The catalog may have been filled from the registry as it was before the adoption.
         ends_at = self._agent.monotonic() + FILLED_S
         while True:
             with suppress(PoolUnreachable):
@@ -220,7 +214,7 @@ class Adoption:
         return continuation_words(batch, deployment.wanted)
 
     def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
-        """Return the open runs whose tables a newer ledger has changed; continuing them would undo those changes."""
+        # Continuing these runs would undo the changes of the newer ledger.
         tables = {one.table for one in found if one.row is not None and not one.row.external}
         return tuple(run for run in self._agent.ledger.open_runs() if tables & {step.table for step in run.steps})
 
@@ -231,7 +225,6 @@ class Adoption:
         return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
-        """Empty if the pool is unreachable."""
         known = {query_name(d.table, d.version) for d in self._statements()}
         known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:

@@ -217,7 +217,6 @@ def _row(policy: Policy, status: str, now: float) -> PolicyRow:
 
 
 def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
-    """Raise InvalidProject only for errors in files whose path starts with one of `places`."""
     problems: list[Problem] = []
     policy = declared_policy(texts, environment, problems)
     wrong = [
@@ -239,7 +238,7 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
 
 
 def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    """SQL files have no content, because only their names matter."""
+    # Only the names of SQL files matter, so they have no content here.
     yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
     for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -141,7 +141,6 @@ class CommandHandler:
             self._log.note(caller, request, said, int((time.monotonic() - began) * 1000))
 
     def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
-        """Authorize a command that only reads; record it only if the policy refuses it."""
         try:
             self._policies.admit(caller, str(request["op"]), args)
         except Refused as error:
@@ -213,7 +212,6 @@ class CommandHandler:
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Raise Refused if the run has no open ticket for the reader."""
         run_id, reader = str(args.get("id")), str(args.get("reader", ""))
         mine = [one for one in self._agent.ledger.tickets(run_id) if one.reader == reader and one.closed_at is None]
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
@@ -223,7 +221,7 @@ class CommandHandler:
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
-        """Record that a user has seen a run's failure, so that consoles no longer show it in their first line."""
+        # Consoles no longer show an acknowledged failure in their first line.
         if row.state != "failed":
             raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
         self._agent.ledger.acknowledge_run(row.id, caller.name)
@@ -284,13 +282,12 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Only operators may submit SQL to Spark, and each analysis is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _note_upgrade(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Store the result of an upgrade test between two revisions; it can only make plans more cautious."""
+        # Such a result can only make plans more cautious.
         hashes = str(args.get("old")), str(args.get("new"))
         if not all(_HASH.fullmatch(each) for each in hashes):
             raise UsageError("an upgrade result needs the hashes of two revisions", remedy="headgate test --upgrade")

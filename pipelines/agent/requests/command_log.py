@@ -109,7 +109,7 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def take_over(self) -> list[tuple[Alike, int]]:
-        """Remove the counting periods that have ended, and return the number of unrecorded commands for each group.
+        """Remove ended counting periods, and return the number of unrecorded commands for each group of similar ones.
 
         Groups whose commands were all recorded are omitted.
         """
@@ -124,7 +124,7 @@ class RepeatedCalls:
 log = logging.getLogger(__name__)
 
 NOTE_S = 0.5
-"""Longest time, in seconds, for which recording a command may delay its answer."""
+"""Longest time, in seconds, that recording a command may delay the answer to it."""
 
 KEPT = 1000
 """Maximum number of commands kept in memory while the ledger is unavailable.
@@ -193,7 +193,7 @@ class CommandLog:
             )
 
     def _record(self, command: CommandRow, parts: tuple[tuple[str, CommandOutcome], ...] = (), **more: str) -> None:
-        """If writing fails or takes longer than `NOTE_S`, the records are written later."""
+        # If writing fails or takes longer than NOTE_S, the records are written later.
         ledger, records = self._agent.ledger, _Records(partial(self._agent.ledger.add_command, command))
         for subject, outcome in parts or ((command.subject, command.outcome),):
             entry = AuditRow(0, command.at, command.actor, command.op, cut(subject, 500), outcome=outcome, **more)
@@ -218,7 +218,6 @@ class _Records:
         self._left.append(write)
 
     def write(self) -> None:
-        """Write the remaining records; raise LedgerUnavailable if the ledger cannot be written."""
         with self._lock:
             while self._left:
                 self._left[0]()
@@ -234,7 +233,6 @@ def cut(text: str, most: int) -> str:
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Return the command's name or, for a command to a run, its action, such as `retry`."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -20,7 +20,7 @@ from pipelines.agent.statements.deployment_lifecycle import refuse_other_checkpo
 from pipelines.storage.data_folder_records import RegistryRecord, read_record, record_names
 
 SHOWN = 8
-"""Number of displayed characters of a revision."""
+"""Number of characters of a revision hash that are displayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class FoundVersion:
     line: str
     """Description of the version and of what an adoption does with it."""
     ledger: str = ""
-    """Id of the ledger that wrote the version's record; the version's folders may belong to it too."""
+    """Id of the ledger that wrote the version's record; the version's folders may belong to that ledger too."""
 
 
 class RegistryRebuild:
@@ -123,7 +123,6 @@ class RegistryRebuild:
         return None
 
     def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
-        """Return the row to register for a recorded version, and a description of how the version continues."""
         row = replace(row, recorded=record.count, active=row.external or bool(now and now.active))
         if row.external:
             return replace(row, state=State.RUNNING), "external table"
@@ -164,7 +163,6 @@ def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ..
 
 
 def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
-    """Copy withheld SQL and YAML from the ledger's row, if both have the same revision."""
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})

@@ -46,10 +46,7 @@ def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None
 
 
 def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
-    """Raise Refused if a failed run still has to swap a table in which a newer version serves by now.
-
-    That is a version which the run's plan does not replace.
-    """
+    """Raise Refused if a failed run still has to swap a table whose serving version its plan does not replace."""
     plan = _readable_plan(agent.ledger.plan(row.plan_hash))
     waiting = {step.n for step in row.steps if step.do == StepKind.SWAP and step.state not in SATISFIED}
     if plan is None or row.state != "failed":
@@ -64,7 +61,7 @@ def refuse_overtaken(agent: AgentContext, row: RunRow) -> None:
 
 
 def _readable_plan(kept: PlanRow | None) -> Plan | None:
-    """Return None if the plan is missing or unreadable, which the run itself reports."""
+    # The run itself reports a plan that is missing or unreadable.
     try:
         return plan_from_json(json.loads(kept.body)) if kept is not None else None
     except (HeadgateError, ValueError):

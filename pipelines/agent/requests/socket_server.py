@@ -168,7 +168,6 @@ class ConnectionSlots:
         return len(reserved) < RESERVED or self._give_way(reserved)
 
     def _give_way(self, slots: list[Slot]) -> bool:
-        """Close the connection that has been idle longest; return False if none is idle."""
         idle = next((slot for slot in slots if not slot.answering), None)
         if idle is None:
             return False
@@ -272,7 +271,6 @@ class SocketServer:
             raise
 
     def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
-        """The first byte must arrive within `idle_s` seconds, the rest within `FRAME_S`."""
         first = _exactly(connection, 1, time.monotonic() + idle_s)
         ends_at = time.monotonic() + FRAME_S
         size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
@@ -297,7 +295,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket) -> None:
-        """The caller uses the agent's version to decide which commands it may send."""
+        # The caller uses the agent's version to decide which commands it may send.
         message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
@@ -373,7 +371,6 @@ def _busy(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """Return the pid, uid and gid of the peer process."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, gid = struct.unpack("3i", credentials)
     return pid, uid, gid
@@ -386,7 +383,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Read the groups from /proc if they do not fit into the 1024-byte buffer."""
+    # Groups that do not fit into the 1024-byte buffer are read from /proc.
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
@@ -395,7 +392,7 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
 
 
 def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
-    """Return None if the process has ended, because its id may be reused."""
+    # The id of a process that has ended may be reused, so nothing is returned for it.
     try:
         process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
     except OSError:

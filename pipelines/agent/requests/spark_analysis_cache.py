@@ -28,7 +28,7 @@ The first question takes seconds, later ones much less.
 """
 
 LEAST_S = 0.5
-"""Least remaining time, in seconds, for which another question is asked."""
+"""Minimum remaining time, in seconds, to ask another question."""
 
 
 class SparkAnalysisCache:
@@ -71,7 +71,7 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
-        """Raise TryAgain after `seconds`; the analysis continues, and the next caller gets its answer."""
+        # After TryAgain, the analysis continues, and the next caller gets its answer.
         for side in (question.new, question.old):
             if side is not None:
                 _refuse_unsafe(side)
@@ -107,7 +107,7 @@ class SparkAnalysisCache:
         self._clear()
 
     def _clear(self) -> None:
-        """Tables that cannot be dropped now are dropped before the next analysis."""
+        # Tables that cannot be dropped now are dropped before the next analysis.
         try:
             pool = self._agent.pool.connection()
             pool.call(WRITE_CALL_S, pool.analysis.clear)
@@ -116,7 +116,6 @@ class SparkAnalysisCache:
 
 
 def _refuse_unsafe(side: AnalysedRevision) -> None:
-    """Raise EngineRefused if Spark's analysis of the statement could have side effects."""
     risk = unsafe_for_analysis(side.select)
     why = "" if risk is None else str(risk)
     for name, text in side.tables:

@@ -154,7 +154,7 @@ class SubmittedPlans:
     # The inputs of a plan.
 
     def _policy(self) -> Policy | None:
-        """None until a policy is recorded; plans use the declared policy in that case."""
+        # Plans use the declared policy until one is recorded.
         return self._agent.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
@@ -168,7 +168,6 @@ class SubmittedPlans:
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:
-        """Raise Refused if a table needs a connector that was added after the pool was started."""
         given = self._agent.connectors()
         for table in (project.tables[name] for name in plan.order if name in project.tables):
             format = table_format(table.parsed_ddl.format)
@@ -216,10 +215,6 @@ class SubmittedPlans:
     # A saved plan.
 
     def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
-        """Return the saved plan in the arguments, or None if they contain none.
-
-        Raises Refused if the plan was edited or belongs to another environment.
-        """
         if args.get("plan") is None:
             return None
         saved = plan_from_json(args["plan"])
@@ -235,7 +230,6 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Return the creation time of a saved plan; raise Refused if the plan was used or has expired."""
         made_at, now = args.get("created_at"), self._agent.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is not a time", remedy="plan again")

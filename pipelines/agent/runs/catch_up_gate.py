@@ -167,12 +167,11 @@ def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment)
 
 
 def _gone(measured: Measurement) -> str:
-    """Return the names of missing sources, without which the lag is unknown; empty if none is missing."""
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
 def _holds_all(mine: Measurement) -> bool:
-    """True if no input is pending; before the first batch, also requires that all sources are empty."""
+    # Before the first batch, a lag of 0 counts only if all sources are empty.
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 

@@ -70,7 +70,7 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
 
 
 def _not_distinct_yet(pair: VersionPair, expected: ExpectedDifferences) -> Iterator[RowEffect]:
-    """DISTINCT withholds rows until the watermark has passed them."""
+    # DISTINCT withholds rows until the watermark has passed them.
     for side, column in expected.withheld:
         passed = pair.at.green_watermark_ms if side is RowSide.NEW else pair.at.blue_watermark_ms
         other = RowSide.OLD if side is RowSide.NEW else RowSide.NEW
@@ -116,7 +116,6 @@ def of_release(
 
 
 def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> ExpectedDifferences:
-    """Return the differences expected if the static table `side` has changed since the old version was started."""
     found = agent.files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return ExpectedDifferences()
@@ -145,7 +144,6 @@ def _statement(deployment: Deployment) -> ComparedStatement:
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
-    """Return the differences due to rows that one version has not emitted yet, because its watermark is behind."""
     at = pair.at
     if at.same_watermarks:
         return ()

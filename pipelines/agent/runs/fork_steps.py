@@ -101,7 +101,6 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
-    """Return the DDL of a version's second table, which contains older rows with the previous version's columns."""
     name = run.agent.layout.before_name(made.table, made.version)
     return compile_before(origin.texts, made.table, name, place_before(made))
 

@@ -98,7 +98,7 @@ def _has_begun(run: RunContext, step: Step) -> bool:
 
 
 def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
-    """If the record cannot be written, move the pointers back and raise TryAgain."""
+    # If the record cannot be written, the pointers are moved back.
     try:
         return record_serving(run.agent, dict(targets), run.id)
     except (Busy, LedgerUnavailable, PoolUnreachable):
@@ -109,10 +109,7 @@ def _served(run: RunContext, targets: list[tuple[TableName, int]]) -> int:
 
 
 def _record(run: RunContext, targets: list[tuple[TableName, int]]) -> None:
-    """Rollbacks need these records.
-
-    Versions that cannot be recorded now are recorded by the next round of `RegistryRecords`.
-    """
+    # Rollbacks need these records. `RegistryRecords` later writes those that cannot be written now.
     for key in targets:
         try:
             keep_record(run.agent, *key)

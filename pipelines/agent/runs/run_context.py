@@ -172,7 +172,6 @@ class RunContext:
         return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _is_to_rest(self, found: Deployment) -> bool:
-        """True if a version is meant to stay stopped, even if the ledger does not record that stop yet."""
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 
@@ -204,7 +203,7 @@ class RunContext:
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, built: Deployment) -> dict[str, Any]:
-        """Return the note for table and checkpoint folders, with which restarts and adoptions need no catalog."""
+        """Return the note to store in table and checkpoint folders; with it, restarts and adoptions need no catalog."""
         return {
             "table": built.table,
             "version": built.version,

@@ -252,7 +252,6 @@ class RunDriver:
         return run
 
     def _waiting(self) -> tuple[RunCommandRow, ...]:
-        """Return the accepted commands that were not carried out yet, oldest first."""
         return self._agent.ledger.run_commands(self._row.id)
 
     def _wait(self) -> None:
@@ -294,7 +293,7 @@ class RunDriver:
         return self._retrying(partial(self._executor.leave, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        """If the pool or the ledger is unreachable, the gate stays as it is until the next check."""
+        # If the pool or the ledger is unreachable, the gate stays as it is until the next check.
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
@@ -394,7 +393,7 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
-    """Return an internal error as a failed step; if it ended the thread, the run would be resumed forever."""
+    # If the error ended the thread instead, the run would be resumed forever.
     log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
     return StepFailed(
         step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"

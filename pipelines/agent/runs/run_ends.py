@@ -94,7 +94,6 @@ def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Seque
 
 
 def _with_recorded_swap(agent: AgentContext, row: RunRow) -> tuple[StepRow, ...]:
-    """Mark a swap as done if the registry shows that the run has put the swap's versions into service."""
     steps = []
     for step in row.steps:
         found = agent.ledger.deployment(TableName(step.table), step.version) if step.do == StepKind.SWAP else None
@@ -131,7 +130,7 @@ def _after_cancel(step: StepRow, progress: StepProgress | None) -> StepRow:
 
 
 def _step(row: RunRow, step: StepRow) -> Step:
-    """The row of a swap contains only one table; its other tables are those with a catch-up gate."""
+    # The row of a swap contains only one table; its other tables are those with a catch-up gate.
     gates = {TableName(found.table) for found in row.steps if found.do == StepKind.CATCH_UP}
     tables = tuple(sorted({TableName(step.table), *gates})) if step.do == StepKind.SWAP else ()
     return Step(

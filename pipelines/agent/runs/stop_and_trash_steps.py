@@ -17,7 +17,7 @@ from pipelines.agent.tables.table_identities import forget, register_again
 
 
 def stop(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version, unless it serves or statements that should be running read it."""
+    """Stop a version, unless it serves or has readers that should be running."""
     deployment = run.deployed(step)
     if readers := run.running_readers(step):
         _stop_in(run, step, 0.0)
@@ -32,7 +32,6 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _left_there(run: RunContext, deployment: Deployment) -> str:
-    """Report how many rows a rolled-back version has emitted since its swap; empty for other stops."""
     if run.plan.request.verb != "rollback" or deployment.served_at is None:
         return ""
     try:
@@ -173,7 +172,7 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 
 
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
-    """Move the checkpoints that a version no longer uses after a seam or a rewrite to the trash.
+    """Move to the trash the checkpoints that a version no longer uses after a seam or a rewrite.
 
     They are moved to a subfolder of the version's trash folder that is named after its purge time.
     """

@@ -155,7 +155,6 @@ def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
 
 
 def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    """For each stream of a reader, describe the unread log version whose files a vacuum would delete."""
     _, checkpoint = places_of(agent, reader)
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
@@ -181,7 +180,6 @@ def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:
 
 
 def _all_done(run: RunContext, step: Step, deployment: Deployment, found: Upkeep | None) -> Upkeep | None:
-    """Return what the step did to the version's table and to its table of deleted keys; None if it did nothing."""
     deleted = _deleted_keys(run, deployment)
     beside = run.agent.files.upkeep(deleted, step.do.upper(), _tag(run, step)) if deleted else None
     return found + beside if found and beside else found or beside
@@ -193,7 +191,6 @@ def _deleted_keys(run: RunContext, deployment: Deployment) -> str:
 
 
 def _tag(run: RunContext, step: Step) -> str:
-    """The tag identifies a step's work in the pool and in the table's transaction log."""
     return f"headgate-{run.id}-{step.n}"
 
 

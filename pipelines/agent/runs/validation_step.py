@@ -111,7 +111,6 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
 def _no_position(
     run: RunContext, step: Step, versions: tuple[Deployment | None, Deployment], open_: OpenValidation, why: str
 ) -> RunEvidence:
-    """Keep waiting for a common position; after a time limit, fail the step, so that an operator decides."""
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
@@ -125,7 +124,6 @@ def _no_position(
 def _position(
     agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
 ) -> AlignedPair | Unaligned:
-    """Return the latest position that both versions have read, or why there is none yet or never will be."""
     if old is None or old.deleted:
         return Unaligned("there is no version to compare with", final=True)
     both: list[Version] = [(old.table, old.version), (new.table, new.version)]
@@ -185,7 +183,7 @@ def _begin(
     pair: AlignedPair | None,
     why: str,
 ) -> "Future[tuple[CheckResult, ...]]":
-    """Without a pair, only the project's checks run, and the comparison is recorded as skipped for the reason `why`."""
+    # Without a pair, only the project's checks run, and the comparison is recorded as skipped.
     work: Future[tuple[CheckResult, ...]] = Future()
     old, new = versions
 
@@ -201,7 +199,7 @@ def _begin(
 
 
 def _catalog_names(run: RunContext) -> dict[TableName, str]:
-    """A check reads the new versions of rebuilt tables, and the serving versions of all other tables."""
+    # A check reads the new versions of rebuilt tables, and the serving versions of all other tables.
     layout = run.agent.layout
     serving = {found.table: found.version for found in run.agent.ledger.deployments() if found.active}
     versions = serving | {table: node.version for table, node in run.nodes.items() if node.action is Action.REBUILD}

@@ -57,7 +57,7 @@ MOST_FILES = 20_000
 """Maximum number of files per version that a comparison reads."""
 
 ENDED_EVERY_S = 0.5
-"""Seconds between two checks whether a comparison was ended, and between two attempts to interrupt its query."""
+"""Seconds between two checks of whether a comparison was ended, and between two interrupts of its query."""
 
 INTERRUPTED_S = 5.0
 """Deadline, in seconds, of a call that interrupts a query."""
@@ -106,7 +106,7 @@ class VersionComparison:
             Thread(target=self._interrupt, name="end of a comparison", daemon=True).start()
 
     def _interrupt(self) -> None:
-        """Repeat until the comparison is over, because the query may not have started yet."""
+        # Interrupts are repeated, because the query may not have started yet.
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
@@ -249,7 +249,6 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        """Raise Refused if the files that the version's batches up to `upto` wrote are not exactly its rows."""
         name = query_name(deployment.table, deployment.version)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)

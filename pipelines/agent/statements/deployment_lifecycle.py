@@ -245,7 +245,7 @@ def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_clas
 
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
-    """Local pools use the agent's Python, so only external pools are checked."""
+    # Local pools use the agent's Python, so only external pools are checked.
     if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
@@ -268,8 +268,7 @@ def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Return the last committed batch; raise Refused unless the checkpoint belongs to the deployment and fits its
-    table.
+    """Return the last committed batch; raise Refused unless checkpoint, table and deployment belong together.
 
     With any other checkpoint, Spark would start over. The checkpoint's owner must be this ledger or one of `owners`.
     The sink is read before the checkpoint, because a running query writes the checkpoint last.
@@ -315,7 +314,6 @@ def query_of(agent: AgentContext, deployment: Deployment) -> str:
 
 
 def _refuse_other_environment(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise NotAdopted if a checkpoint belongs to another epoch or, unless the policy allows it, to another machine."""
     name, here = query_name(deployment.table, deployment.version), agent.files
     found = here.read(deployment.checkpoint)
     if found is None:
@@ -365,7 +363,7 @@ def refuse_other_age(name: str, planned: int | None, committed: int | None, sink
 
 
 def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
-    """Omit the pool settings of versions that were first started before Headgate recorded these settings."""
+    # Versions that were first started before Headgate recorded pool settings have none.
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
         pool = agent.pool.connection()

@@ -173,7 +173,6 @@ class StatementControl:
             ) from error
 
     def _written(self, write: Callable[[], object]) -> bool:
-        """Write to the ledger after a start; return False if that failed, which does not undo the start."""
         try:
             write()
         except LedgerUnavailable as error:
@@ -211,26 +210,23 @@ class StatementControl:
             yield deployment
 
     def _find(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the named versions, sinks before sources; a table name stands for its serving version."""
         deployments = self._registry()
         return _sinks_first(deployments, _named(names, deployments))
 
     def _stoppable(self, names: tuple[str, ...]) -> tuple[Deployment, ...]:
-        """Return the named versions, sinks before sources; a table name stands for all its versions that may run."""
         deployments = self._registry()
         found = _named(names, deployments)
         others = [d for d in deployments if d.table in names and d not in found and not d.deleted and _may_run(d)]
         return _sinks_first(deployments, [*found, *others])
 
     def _registry(self) -> tuple[Deployment, ...]:
-        """Return the cached registry if the ledger does not answer in time."""
+        # If the ledger does not answer in time, the cached rows are used.
         try:
             return tuple(call_deadlines.call(LEDGER_S, self._agent.ledger.deployments))
         except (LedgerUnavailable, PoolUnreachable):
             return self._remembered
 
     def _intend(self, names: tuple[str, ...], stamp: CommandStamp) -> Recorded:
-        """Record in the ledger, or else in the emergency journal, that tables or versions should no longer run."""
         try:
             call_deadlines.call(LEDGER_S, self._agent.ledger.stop_statements, names, stamp)
         except (LedgerUnavailable, PoolUnreachable) as error:
@@ -244,12 +240,11 @@ class StatementControl:
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
-        """Repetitions by the same caller are counted in one event."""
+        # Repetitions by the same caller are counted in one event.
         about = (deployment.table, deployment.version)
         self._agent.event(EventKind.STATE, words, about=about, fingerprint=words)
 
     def _stop_one(self, stamp: CommandStamp, deployment: Deployment, arrived: float) -> ActOutcome:
-        """If the version was locked, stop it again once its lock is released, within the deadline."""
         calls: list[float] = []
         key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
 
@@ -297,7 +292,7 @@ class StatementControl:
                 stop_within(max(0.0, ends_at - time.monotonic()))
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
-        """The reconciler later records stops that cannot be recorded in time."""
+        # The reconciler later records stops that cannot be recorded in time.
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
@@ -314,7 +309,7 @@ class StatementControl:
             log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
-        """Without a parent version, the statement would run without input and without an error."""
+        # Without a parent version, the statement would run without input and without an error.
         versions = {(d.table, d.version) for d in self._agent.ledger.deployments()}
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
@@ -394,7 +389,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 
 
 def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
-    """If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice."""
+    # If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
     for name in stop.names:
         table, _, version = name.partition("@v")
         about = (table, whole_number(version) or 0)

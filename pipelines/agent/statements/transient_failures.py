@@ -113,7 +113,6 @@ def has_space(deployment: Deployment) -> bool:
 
 
 def _spaces(deployment: Deployment) -> list[tuple[int, int, str]]:
-    """Return (free bytes, total bytes, folder) for each disk to which a statement writes."""
     found = [(*disk_space(folder), folder) for folder in (deployment.folder, deployment.checkpoint) if folder]
     return [(free, total, folder) for free, total, folder in found if free is not None and total is not None]
 

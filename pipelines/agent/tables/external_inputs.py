@@ -43,7 +43,7 @@ def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | 
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """The remedy for a registered input is different, because a plan cannot change its location."""
+    # The remedy for a registered input is different, because a plan cannot change its location.
     fault = fault_where_missing(agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     if fault is None or agent.ledger.deployment(deployment.table, 0) is None:
         return fault
@@ -85,7 +85,6 @@ def fault_of_inputs(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, column: str) -> bool:
-    """True if the statement may read the column, also if that is uncertain."""
     parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)

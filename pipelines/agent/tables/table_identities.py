@@ -197,7 +197,6 @@ def _lost_columns(agent: AgentContext, deployment: Deployment) -> list[str]:
 
 
 def _fault_of_static_side(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault if a static side has lost a column that the statement reads, or None if none has."""
     for binding in deployment.bindings:
         side = None if binding.streamed else agent.ledger.deployment(binding.parent, binding.version)
         if side is None or side.external or not (lost := _lost_columns(agent, side)):
@@ -228,7 +227,6 @@ def takes_changes(read: TableRead) -> bool:
 
 
 def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault | None:
-    """Return the fault of the first stream whose table is not the one that was read so far, or None."""
     parents = {}
     for binding in deployment.bindings:
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
