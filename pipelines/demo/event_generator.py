@@ -218,8 +218,7 @@ ROUND_MS = 10 * 60_000
 It exceeds watermark delay, window and join bound together.
 """
 MARGIN_MS = 60_000
-"""Time before a closing round, in ms, that the watermark must reach; longer than every watermark delay of the sample.
-"""
+"""Milliseconds by which the watermark may stay behind a closing round; exceeds every watermark delay of the sample."""
 ROUNDS = 4
 """Default number of closing rounds, which is the result of `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0
