@@ -32,6 +32,7 @@ from pipelines.spark_connect.declared_tables import (
     fault_where_missing,
     missing_log,
 )
+from pipelines.storage.postgres_tables import database_fault
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
@@ -114,6 +115,8 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
         try:
             if table_format(ddl.format).topics:
                 fault = fault_of_topics(files, ddl)
+            elif table_format(ddl.format).database:
+                fault = database_fault(ddl)
             else:
                 fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:

@@ -116,6 +116,8 @@ class SparkFailure(StrEnum):
     """The Python process that writes a keyed table did not start in time."""
     WRITTEN_MEANWHILE = "written meanwhile"
     """Another writer committed to the table while a batch was being written."""
+    DATABASE_LOST = "database lost"
+    """The connection to a database that a batch reads was refused or has ended."""
     EXCLUSIVE_OPTIONS = "exclusive options"
     """Asynchronous progress tracking was combined with a trigger that does not support it."""
 

@@ -84,6 +84,13 @@ class TableFormat:
     """
     topics: bool = False
     """Whether the rows are messages of topics of a broker instead of files; such a table can only be streamed."""
+    database: bool = False
+    """Whether the rows are in a database instead of files; such a table can only be read as a static side."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the rows are in files, rather than in another system that a view of the pool's session reads."""
+        return not (self.topics or self.database)
 
     def place_in(self, folder: str) -> str:
         """Return the folder of the table itself, given the folder of its version."""
@@ -124,6 +131,7 @@ _FORMATS = (
     TableFormat("orc", True),
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat("kafka", True, connector="kafka", topics=True, data_files="json"),
+    TableFormat("jdbc", True, connector="postgres", database=True, data_files="json"),
     TableFormat(
         "delta", True, written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, widening_property="delta.enableTypeWidening", columns_are_fixed=True,
@@ -135,6 +143,7 @@ _FORMATS = (
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}
 EXTERNAL_INPUTS = tuple(format.name for format in _FORMATS if format.external_input)
+WITHOUT_FILES = tuple(format.name for format in _FORMATS if not format.has_files)
 WRITTEN = tuple(format.name for format in _FORMATS if format.written)
 
 

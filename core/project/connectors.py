@@ -50,7 +50,13 @@ KAFKA = Connector(
     ),
 )  # fmt: skip
 
-CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA)}
+POSTGRES = Connector(
+    name="postgres",
+    coordinates=("org.postgresql:postgresql:42.7.8",),
+    exclude=("org.checkerframework:*",),
+)
+
+CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA, POSTGRES)}
 """Connectors that this version of Headgate knows, used if headgate.yml gives only a name."""
 
 

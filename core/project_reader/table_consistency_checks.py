@@ -8,6 +8,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.model import Table
+from core.sql.jdbc_tables import jdbc_fault
 from core.sql.kafka_topics import topic_fault
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
@@ -86,6 +87,8 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
         return f"is {ddl.format or 'without a format'}, which this version cannot read", formats
     if format.topics and (fault := topic_fault(ddl)) is not None:
         return str(fault), str(fault.remedy)
+    if format.database and (wrong := jdbc_fault(ddl)) is not None:
+        return str(wrong), str(wrong.remedy)
     if not place:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
         return "has no statement and no LOCATION", remedy
@@ -204,6 +207,11 @@ def _wrong_read(
         return (
             f"{table.name} reads {read.table} as a static side, but a topic can only be streamed",
             f"write STREAM {read.table}, or write the topic into a table and read that",
+        )
+    if parent is not None and read.streaming and table_format(parent.parsed_ddl.format).database:
+        return (
+            f"{table.name} streams {read.table}, but Spark cannot stream a table of a database",
+            f"remove STREAM before {read.table}: each batch then reads the table as it is at that time",
         )
     if parent is not None and not read.streaming and not parent.external:
         return (

@@ -12,6 +12,7 @@ from core.model.errors import BadName
 from core.model.names import parse_table_name
 from core.model.problems import Problem
 from core.model.table_formats import table_format
+from core.sql.jdbc_tables import jdbc_location
 from core.sql.kafka_topics import kafka_location
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
@@ -85,7 +86,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
         remedy = "add USING parquet (or its actual format) after the columns"
         raise SqlDiagnostic("the table has no format", remedy, tokens[end].start, subject=table)
     _take_path(clauses, tokens[0])
-    _take_topics(clauses, tokens[0])
+    _take_source(clauses, tokens[0])
     names = [column.name.lower() for column in columns]
     for name in clauses.partitioning:
         if name.lower() not in names:
@@ -236,13 +237,17 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
     clauses.options = tuple(pair for pair in clauses.options if pair[0].lower() != "path")
 
 
-def _take_topics(clauses: _Clauses, first: Token) -> None:
-    if not table_format(clauses.format).topics:
+def _take_source(clauses: _Clauses, first: Token) -> None:
+    """Derive the location of a table without files from its options; raise SqlDiagnostic for any other location."""
+    format, options = table_format(clauses.format), dict(clauses.options)
+    if format.has_files:
         return
-    derived = kafka_location(dict(clauses.options))
+    derived, what = kafka_location(options), "the brokers and the topics"
+    if format.database:
+        derived, what = jdbc_location(options), "the database and the table in it"
     if clauses.location not in ("", derived):
-        remedy = "remove LOCATION: OPTIONS name the brokers and the topics"
-        raise SqlDiagnostic("a table over topics has no LOCATION", remedy, first.start, subject="LOCATION")
+        remedy = f"remove LOCATION: OPTIONS name {what}"
+        raise SqlDiagnostic(f"a table USING {format.name} has no LOCATION", remedy, first.start, subject="LOCATION")
     clauses.location = derived
 
 

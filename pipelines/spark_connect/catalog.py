@@ -17,8 +17,9 @@ from typing import Any
 from pyspark.sql.connect.session import SparkSession
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.model.table_formats import is_wider, table_format
+from core.model.table_formats import WITHOUT_FILES, is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
+from core.sql.jdbc_tables import jdbc_columns, jdbc_options
 from core.sql.kafka_topics import row_expressions, source_options
 from core.sql.statement import TableDdl
 from core.text.escaping import backquoted, escape_glob, quoted_string_literal
@@ -39,6 +40,7 @@ _LOCATION = re.compile(r"\bLOCATION\b", re.IGNORECASE)
 _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
+_NO_CONNECTION = "FAILED_JDBC.CONNECTION"
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """Delta's error class for a table whose files no longer exist (Delta 4.4.0). Dropping it deletes nothing."""
 _WORD = re.compile(r"\w+")
@@ -67,8 +69,8 @@ class SparkTables:
         """
         if not _LOCATION.search(ddl):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
-        if _is_over_topics(ddl):
-            self._view_topics(name, read_declared(ddl))
+        if _has_no_files(ddl):
+            self._view(name, read_declared(ddl))
             return
         declared = read_declared(ddl) if exists or "PARTITIONED BY" in ddl else None
         placed = declared is not None and not table_format(declared.format).transaction_log
@@ -95,18 +97,33 @@ class SparkTables:
                 error_class=_OTHER_TABLE,
             )
 
-    def _view_topics(self, name: str, declared: TableDdl) -> None:
-        """Create or replace a temporary streaming view over Kafka topics, in the operating session.
+    def _view(self, name: str, declared: TableDdl) -> None:
+        """Create or replace a temporary view in the operating session over Kafka topics or a table of a database.
 
-        SQL cannot stream a table `USING kafka`, because the source accepts no schema; it can stream a temporary view of
-        a streaming DataFrame. The view lasts as long as the session (Spark 4.2.0).
+        SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
+        table `USING jdbc`. It can read a temporary view of a DataFrame, which lasts as long as the session (Spark
+        4.2.0). Spark asks a database for the columns, so this raises EngineRefused if it does not answer.
         """
-        parsed, columns = row_expressions(declared)
-        with spark_errors():
-            rows: Any = self._session.spark.readStream.format("kafka").options(**source_options(declared)).load()
+        spark = self._session.spark
+        if table_format(declared.format).database:
+            rows: Any = spark.read.format("jdbc").options(**jdbc_options(declared)).load()
+            columns = jdbc_columns(declared)
+        else:
+            parsed, columns = row_expressions(declared)
+            rows = spark.readStream.format("kafka").options(**source_options(declared)).load()
             for step in parsed:
                 rows = rows.selectExpr("*", step)
-            rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
+        try:
+            with spark_errors():
+                rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
+        except EngineRefused as error:
+            if error.error_class != _NO_CONNECTION:
+                raise
+            raise EngineRefused(
+                f"the database at {declared.location.partition('#')[0]} does not answer",
+                remedy="check that it runs, its address, user and dbname, and ~/.pgpass of the user who runs the pool",
+                error_class=_NO_CONNECTION,
+            ) from error
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables that need no comparison with the catalog, and return their names.
@@ -121,7 +138,7 @@ class SparkTables:
         """Return a CREATE TABLE that succeeds only if the table is as declared. Empty if none can guarantee that."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
-        made = "" if "PARTITIONED BY" in table.ddl or _is_over_topics(table.ddl) else table.ddl
+        made = "" if "PARTITIONED BY" in table.ddl or _has_no_files(table.ddl) else table.ddl
         if table.exists:
             made = ""
             # `create` reports a DDL that cannot be parsed.
@@ -376,8 +393,8 @@ class SparkTables:
         return Described(dict(lines[:end]), dict(lines[start + 1 :]))
 
 
-def _is_over_topics(ddl: str) -> bool:
-    return "USING kafka" in ddl and table_format(read_declared(ddl).format).topics
+def _has_no_files(ddl: str) -> bool:
+    return any(f"USING {name}" in ddl for name in WITHOUT_FILES) and read_declared(ddl).format in WITHOUT_FILES
 
 
 def _registration(name: str, declared: TableDdl) -> str:

@@ -60,6 +60,13 @@ _LOST_FILE = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
 )
 """Matches the error about a missing data file of a table (Spark 4.2.0)."""
+_DATABASE = re.compile(r"\borg\.postgresql\.util\.PSQLException: ([^\n]+)")
+"""Matches an error of a PostgreSQL database from which a batch reads (driver 42.7.8)."""
+_DATABASE_LOST = re.compile(
+    r"Connection to \S+ refused|The connection attempt failed|This connection has been closed|I/O error occurred"
+    r"|FATAL: (?:terminating connection|the database system is|sorry, too many clients)"
+)
+"""Matches such an error if a later attempt may succeed without any other change."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 _FAILURES = {
@@ -133,6 +140,8 @@ def error_class(text: str) -> str:
 
 def failure_of(text: str) -> SparkFailure | None:
     """Return the kind of failure that a Spark message reports; None for an unknown kind."""
+    if database := _DATABASE.search(text):
+        return SparkFailure.DATABASE_LOST if _DATABASE_LOST.search(database[1]) else None
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
@@ -148,6 +157,8 @@ def first_line(text: str) -> str:
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
     if full := _FULL.search(text):
         return full[1]
+    if database := _DATABASE.search(text):
+        return f"a database that it reads: {database[1]}"[:_LONGEST]
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words

@@ -152,7 +152,7 @@ class ScratchDatabases:
         if ddl is None:
             summary = problems[0].summary if problems else "it declares no table"
             raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
-        if table_format(ddl.format).topics:
+        if not table_format(ddl.format).has_files:
             ddl = replace(ddl, format=table_format(ddl.format).data_files, options=())
         self._spark.sql(compile_ddl(ddl, str(name), ""))
 

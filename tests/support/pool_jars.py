@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.model.errors import HeadgateError
-from core.project.connectors import DELTA, KAFKA, Connector
+from core.project.connectors import DELTA, KAFKA, POSTGRES, Connector
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import find_java, spark_home
 
@@ -22,6 +22,11 @@ def delta_jars() -> Path:
 def kafka_jars() -> Path:
     """Return the folder with the jars of Spark's Kafka source; skip the test like `delta_jars`."""
     return _jars_of(KAFKA)
+
+
+def postgres_jars() -> Path:
+    """Return the folder with the driver for PostgreSQL; skip the test like `delta_jars`."""
+    return _jars_of(POSTGRES)
 
 
 def _jars_of(connector: Connector) -> Path:

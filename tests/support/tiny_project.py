@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 from live_project import Driven, Impatient, alive, committed, until
-from pool_jars import delta_jars, kafka_jars
+from pool_jars import delta_jars, kafka_jars, postgres_jars
 
 from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 
@@ -98,14 +98,18 @@ class Tiny(Driven):
         jars = {"delta": delta_jars} if "delta" in (self.format, *self.formats.values()) else {}
         if any("USING kafka" in ddl for ddl in self.ddl.values()):
             jars["kafka"] = kafka_jars
+        if any("USING jdbc" in ddl for ddl in self.ddl.values()):
+            jars["postgres"] = postgres_jars
         found = ", ".join(f"{name}: {{jars: ['{of()}']}}" for name, of in jars.items())
         return f"connectors: {{{found}}}\n" if found else ""
 
 
 @contextmanager
-def tiny_that_runs(root: Path, *, landed: int, format: str = "parquet", **more: Any) -> Iterator[Tiny]:
+def tiny_that_runs(
+    root: Path, *, landed: int, format: str = "parquet", environ: Mapping[str, str] | None = None, **more: Any
+) -> Iterator[Tiny]:
     """Yield a project whose agent and pool are up, with nothing deployed; stop both afterwards."""
-    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"}, format=format, **more)
+    found = Tiny(root, {"HEADGATE_MEASURE_S": "1", **(environ or {})}, format=format, **more)
     found.write()
     if landed:
         found.land(landed)

@@ -71,13 +71,13 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that external tables with a transaction log match their declaration, and that declared topics exist."""
+    """Check that external tables are as declared, except those that are files without a transaction log."""
     from core.model.table_formats import table_format
 
     formats = (
         (t.ddl.path, table_format(t.parsed_ddl.format)) for t in declared().project.tables.values() if t.external
     )
-    paths = [path for path, format in formats if format.transaction_log or format.topics]
+    paths = [path for path, format in formats if format.transaction_log or not format.has_files]
     if not paths:
         return ()
     words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]

@@ -129,8 +129,8 @@ class TableStatisticsCollector:
         # becomes unknown, because table lists do not show how old a row count is.
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()
-        if table_format(deployment.format).topics:
-            # Nothing is stored for it; its readers measure it by offsets.
+        if not table_format(deployment.format).has_files:
+            # Nothing is stored for it; readers of topics measure them by offsets.
             return {}
         try:
             held = files.contents(deployment.folder, deployment.stored_as)

@@ -34,8 +34,10 @@ PENDING = "started, first batch pending"
 def register(run: RunContext, step: Step) -> RunEvidence:
     """Add an external table to the catalog and to the registry."""
     built = run.built(step)
-    pool, logs, id = run.agent.pool.connection(), None, ""
-    if table_format(built.format).transaction_log:
+    pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(built.format)
+    if format.database:
+        refuse_input_unlike(run.agent, built)
+    if format.transaction_log:
         # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
         refuse_input_unlike(run.agent, built)
         logs, id = run.agent.files, run.agent.files.identity(built.folder, built.stored_as)

@@ -1,8 +1,9 @@
 """Decides which statements ended for a transient reason and are restarted automatically.
 
-There are three reasons. The writing process in the pool died; another program changed the table during a batch, which
-was therefore not committed and succeeds when repeated (Delta 4.4.0); or a disk was full. For a full disk, Spark's error
-names only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the error.
+The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
+therefore not committed and succeeds when repeated (Delta 4.4.0); a database that the batch reads was restarted; a disk
+was full. For a full disk, Spark's error names only the table (Spark 4.2.0), so the folder, its free space and the next
+step are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ CLASSES = {
     SparkFailure.WORKER_DIED: "HEADGATE_WORKER_LOST",
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
+    SparkFailure.DATABASE_LOST: "HEADGATE_DATABASE_LOST",
 }
 """Failures after which a statement is restarted automatically, with the error class of the restart's event."""
 

@@ -19,6 +19,7 @@ from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
+from pipelines.storage.postgres_tables import database_fault
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
@@ -38,6 +39,8 @@ def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | 
     """Return how an input differs from its declared columns or properties, or None if it does not."""
     if table_format(deployment.format).topics:
         return fault_of_topics(agent.files, parsed_ddl(deployment))
+    if table_format(deployment.format).database:
+        return database_fault(parsed_ddl(deployment))
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 

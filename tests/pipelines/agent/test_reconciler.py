@@ -164,6 +164,7 @@ def test_a_query_that_ended_over_a_replaced_table_names_it_with_a_remedy(
         (SparkFailure.WORKER_DIED, "HEADGATE_WORKER_LOST"),
         (SparkFailure.WORKER_LATE, "HEADGATE_WORKER_LOST"),
         (SparkFailure.WRITTEN_MEANWHILE, "HEADGATE_WRITTEN_MEANWHILE"),
+        (SparkFailure.DATABASE_LOST, "HEADGATE_DATABASE_LOST"),
     ],
 )
 def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growing_pauses(

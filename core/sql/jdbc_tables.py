@@ -1,0 +1,130 @@
+"""Tables and views of a PostgreSQL database as external tables: the options of their DDL, their location, their rows.
+
+Every batch of a statement that joins such a table reads it again. SQL cannot declare the columns of a table `USING
+jdbc` (Spark 4.2.0), so the declared columns are cast from the columns of the same name in the database.
+"""
+
+import re
+from collections.abc import Mapping
+
+from core.sql.statement import TableDdl
+from core.text.escaping import quoted_name
+from core.text.sentence import Fact, FactKind
+
+DRIVER = "org.postgresql.Driver"
+_URL, _USER, _TABLE = "url", "user", "dbtable"
+_TLS = frozenset({"sslmode", "sslrootcert"})
+"""Parameters of a url that Spark's driver and PostgreSQL's own client library share."""
+
+_OPTIONS = {
+    name.lower(): name
+    for name in (
+        _URL, _USER, _TABLE, "fetchsize", "queryTimeout", "partitionColumn", "lowerBound", "upperBound",
+        "numPartitions", "pushDownPredicate", "preferTimestampNTZ",
+    )
+}  # fmt: skip
+"""Options of Spark's JDBC source that concern reading, by lower-case name (Spark 4.2 guide, "JDBC To Other
+Databases")."""
+_PORT = "5432"
+_SECRET = re.compile(r"password|keytab|secret|token", re.I)
+_ADDRESS = re.compile(
+    r"jdbc:postgresql://(?P<host>[\w.-]+|\[[\da-fA-F:]+\])(?::(?P<port>\d{1,5}))?/(?P<database>[\w-]+)(?:\?(?P<rest>.*))?\Z",
+    re.ASCII,
+)
+_NAME = re.compile(r"(?:[a-z_][a-z0-9_$]*\.)?[a-z_][a-z0-9_$]*\Z")
+
+
+class JdbcFault(FactKind):
+    """Why a table in a database cannot be read as it is declared."""
+
+    NO_URL = (
+        "names no database",
+        "write OPTIONS (url 'jdbc:postgresql://host:5432/database', user 'reader', dbtable 'public.products')",
+    )
+    BAD_URL = "has the url {url}", "write jdbc:postgresql://host:5432/database, with one host and no user"
+    NO_USER = "names no user of the database", "add user 'reader' to its OPTIONS, and the password to ~/.pgpass"
+    NO_TABLE = "names no table of the database", "add dbtable 'schema.table' to its OPTIONS; a view is fine too"
+    BAD_TABLE = (
+        "has dbtable {table}, which is not schema.table",
+        "write lower-case names; for a query, create a view in the database",
+    )
+    SECRET = (
+        "has the secret {option} in its OPTIONS, which the ledger would store",
+        "remove it, and put the password into ~/.pgpass of the user who runs the pool",
+    )
+    UNKNOWN_OPTION = "has the option {option}, which reads nothing", "remove it; options: {known}"
+    PARTITIONED = "is partitioned", "remove PARTITIONED BY: partitionColumn in OPTIONS splits the reading"
+
+
+def jdbc_location(options: Mapping[str, str]) -> str:
+    """Return the location of a table from its options, `jdbc:postgresql://host:port/database#schema.table`.
+
+    Empty if the url or the table is missing or malformed. Parameters of the connection are no part of it.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    address, name = _ADDRESS.match(given.get(_URL, "")), _NAME.match(given.get(_TABLE, ""))
+    if address is None or name is None:
+        return ""
+    server = f"{address['host'].lower()}:{address['port'] or _PORT}"
+    return f"jdbc:postgresql://{server}/{address['database']}#{_qualified(given[_TABLE])}"
+
+
+def connection_parameters(ddl: TableDdl) -> dict[str, str]:
+    """Return the connection parameters of a valid declaration, by libpq's names; there is no password among them."""
+    given = {key.lower(): value for key, value in ddl.options}
+    address = _ADDRESS.match(given[_URL])
+    assert address is not None
+    rest = (part.partition("=") for part in (address["rest"] or "").split("&"))
+    return {
+        "host": address["host"].strip("[]"),
+        "port": address["port"] or _PORT,
+        "dbname": address["database"],
+        "user": given[_USER],
+        **{name: value for name, _, value in rest if name in _TLS},
+    }
+
+
+def qualified_table(ddl: TableDdl) -> str:
+    """Return the name `schema.table` in the database of a valid declaration."""
+    return _qualified(next(value for key, value in ddl.options if key.lower() == _TABLE))
+
+
+def _qualified(table: str) -> str:
+    return table if "." in table else f"public.{table}"
+
+
+def jdbc_fault(ddl: TableDdl) -> Fact[JdbcFault] | None:
+    """Return the first fault in the declaration of a table in a database; None if it can be read."""
+    given = {key.lower(): value for key, value in ddl.options}
+    for name, _ in ddl.options:
+        if _SECRET.search(name):
+            return JdbcFault.SECRET.of(option=name)
+        if name.lower() not in _OPTIONS:
+            return JdbcFault.UNKNOWN_OPTION.of(option=name, known=tuple(_OPTIONS.values()))
+    if not given.get(_URL):
+        return JdbcFault.NO_URL.of()
+    address = _ADDRESS.match(given[_URL])
+    if address is None:
+        return JdbcFault.BAD_URL.of(url=re.sub(r"//[^/]*@", "//…@", given[_URL]).partition("?")[0])
+    if secret := next((part for part in (address["rest"] or "").split("&") if _SECRET.search(part)), ""):
+        return JdbcFault.SECRET.of(option=secret.partition("=")[0])
+    if not given.get(_USER):
+        return JdbcFault.NO_USER.of()
+    if not given.get(_TABLE):
+        return JdbcFault.NO_TABLE.of()
+    if not _NAME.match(given[_TABLE]):
+        return JdbcFault.BAD_TABLE.of(table=given[_TABLE])
+    return JdbcFault.PARTITIONED.of() if ddl.partitioning else None
+
+
+def jdbc_options(ddl: TableDdl) -> dict[str, str]:
+    """Return the options for Spark's JDBC source."""
+    return {_OPTIONS[key.lower()]: value for key, value in ddl.options} | {"driver": DRIVER}
+
+
+def jdbc_columns(ddl: TableDdl) -> tuple[str, ...]:
+    """Return the SQL expressions of the declared columns, each cast to its declared type.
+
+    Spark pushes filters through a cast to a wider type down to the database (Spark 4.2.0).
+    """
+    return tuple(f"CAST({quoted_name(c.name)} AS {c.type}) AS {quoted_name(c.name)}" for c in ddl.columns)

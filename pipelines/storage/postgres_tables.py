@@ -1,0 +1,68 @@
+"""Tables and views of a PostgreSQL database: whether a declared table can be read.
+
+The client library is an optional dependency and is imported at the first check. Like Spark's driver, it takes the
+password from ~/.pgpass.
+"""
+
+from typing import Any, LiteralString
+
+from core.model.errors import Refused, TryAgain
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
+from core.sql.jdbc_tables import connection_parameters, qualified_table
+from core.sql.statement import TableDdl
+
+ANSWER_S = 5
+"""Longest wait for a connection and for an answer, in seconds."""
+
+_COLUMNS: LiteralString = """
+SELECT attname::text, has_column_privilege(attrelid, attnum, 'SELECT') FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def database_fault(ddl: TableDdl) -> TableFault | None:
+    """Return why a table of a database cannot be read as declared; None if it can.
+
+    Types are not compared, because Spark casts them. Raises TryAgain if the database refuses the connection or does not
+    answer, and Refused if the client library is not installed.
+    """
+    name, readable = qualified_table(ddl), _columns(ddl)
+    if not readable:
+        remedy = "create it, or correct dbtable"
+        return TableFault(TableFaultKind.GONE, f"{ddl.table} reads {name}, and the database has no such table", remedy)
+    for column in ddl.columns:
+        may_read = readable.get(column.name.lower())
+        if may_read is None:
+            remedy = f"remove it from the DDL, or add it to {name}"
+            return TableFault(
+                TableFaultKind.COLUMNS_CHANGED, f"{ddl.table}: {name} has no column {column.name}", remedy
+            )
+        if not may_read:
+            user = connection_parameters(ddl)["user"]
+            why = f"{ddl.table}: {user} may not read {column.name} of {name}"
+            return TableFault(TableFaultKind.COLUMNS_CHANGED, why, f"GRANT SELECT ON {name} TO {user}")
+    return None
+
+
+def _columns(ddl: TableDdl) -> dict[str, bool]:
+    """Return the table's columns in lower case, each with whether the user may read it."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise Refused(
+            f"{ddl.table} cannot be checked: the package psycopg is not installed",
+            remedy="pip install 'headgate[postgres]', then headgate restart-agent",
+        ) from error
+    given: dict[str, Any] = {**connection_parameters(ddl), "connect_timeout": ANSWER_S}
+    given["options"] = f"-c statement_timeout={ANSWER_S}s -c default_transaction_read_only=on"
+    try:
+        with psycopg.connect(**given) as connection:
+            rows = connection.execute(_COLUMNS, (qualified_table(ddl),)).fetchall()
+    except psycopg.Error as error:
+        why = str(error).strip().partition("\n")[0] or "it gave no reason"
+        raise TryAgain(
+            f"{ddl.table}: the database does not answer: {why}",
+            remedy="check that it runs, its address, user and dbname, and ~/.pgpass",
+        ) from error
+    return {str(name).lower(): bool(may_read) for name, may_read in rows}

@@ -1,0 +1,101 @@
+"""A statement that joins a table of a real PostgreSQL server: what its batches read, and what faults look like."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow.parquet as parquet
+import pytest
+from postgres_server import PASSWORD, READER, PostgresServer, running_postgres
+from tiny_project import DDL, Tiny, committed, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+OPTIONS = f"url 'jdbc:postgresql://127.0.0.1:{{port}}/postgres', user '{READER}', dbtable '{{table}}'"
+COLUMNS = "id BIGINT, name STRING, price DECIMAL(8,2)"
+KEPT = f"CREATE TABLE kept ({COLUMNS}) USING parquet;"
+DML = "INSERT INTO kept SELECT l.id, p.name, p.price FROM STREAM landed AS l LEFT JOIN products AS p ON p.id = l.id;"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with running_postgres() as found:
+        found.run(
+            "CREATE TABLE products (id int PRIMARY KEY, name varchar(20), price numeric(6,2), note text)",
+            "INSERT INTO products SELECT n, 'p' || n, n * 1.5 FROM generate_series(1, 1000) n",
+            f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}'",
+            f"GRANT SELECT ON products TO {READER}",
+        )
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> Iterator[Tiny]:
+    root = tmp_path_factory.mktemp("tables")
+    options = {table: OPTIONS.format(port=server.port, table=table) for table in ("products", "absent")}
+    ddl = {
+        "landed": DDL["landed"],
+        "products": f"CREATE TABLE products ({COLUMNS}) USING jdbc OPTIONS ({options['products']});",
+        "lost": f"CREATE TABLE lost (id BIGINT) USING jdbc OPTIONS ({options['absent']});",
+        "kept": KEPT,
+        "never": "CREATE TABLE never (id BIGINT) USING parquet;",
+    }
+    dml = {"kept": DML, "never": "INSERT INTO never SELECT l.id FROM STREAM landed AS l JOIN lost ON lost.id = l.id;"}
+    environ = {"PGPASSFILE": str(server.password_file(root))}
+    with tiny_that_runs(root, landed=4, ddl=ddl, dml=dml, environ=environ) as found:
+        done = found.apply(found.plan("kept"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield found
+
+
+def names(tiny: Tiny) -> dict[int, str]:
+    """Return the name of each id that was written."""
+    files = committed(tiny.folder / "data/tables/kept__v1")
+    rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
+    assert len(rows) == len({row["id"] for row in rows})
+    return {row["id"]: row["name"] for row in rows}
+
+
+def test_each_batch_reads_the_table_as_it_is_then(tiny: Tiny, server: PostgresServer) -> None:
+    until(lambda: len(names(tiny)) == 4, 60, "the first rows are written")
+    server.run("UPDATE products SET name = 'new' WHERE id > 4")
+    tiny.land(2)
+    until(lambda: len(names(tiny)) == 6, 60, "the next rows are written")
+    assert names(tiny) == {1: "p1", 2: "p2", 3: "p3", 4: "p4", 5: "new", 6: "new"}
+
+
+def test_a_statement_survives_a_restart_of_the_database_and_of_the_pool(tiny: Tiny, server: PostgresServer) -> None:
+    server.kill()
+    before = tiny.landed
+    tiny.land(2)
+    until(lambda: "the database does not answer" in tiny.done("show", "products"), 60, "its table shows the fault")
+    server.start()
+    until(lambda: len(names(tiny)) == before + 2, 120, "the rows are written after the database has come back")
+    tiny.replace_pool()
+    tiny.land(2)
+    until(lambda: len(names(tiny)) == before + 4, 120, "the view was made again in the new pool")
+    until(lambda: "the database does not answer" not in tiny.done("show", "products"), 60, "the fault is gone")
+
+
+def test_a_pool_that_starts_while_the_database_is_down_goes_on_afterwards(tiny: Tiny, server: PostgresServer) -> None:
+    before = len(names(tiny))
+    server.kill()
+    tiny.replace_pool()
+    tiny.land(2)
+    waits = f"the database at jdbc:postgresql://127.0.0.1:{server.port}/postgres does not answer"
+    until(lambda: waits in tiny.done("show", "products"), 60, "its table shows the fault")
+    until(lambda: "it waits for products" in tiny.done("show", "kept"), 60, "its reader waits")
+    server.start()
+    until(lambda: len(names(tiny)) == before + 2, 180, "the rows are written after the database has come back")
+
+
+def test_a_table_that_the_database_lacks_is_named_before_the_start(tiny: Tiny, server: PostgresServer) -> None:
+    refused = tiny.apply(tiny.plan("never"))
+    assert refused.returncode == 1
+    assert "lost reads public.absent, and the database has no such table" in refused.stdout + refused.stderr, refused
+    checks = json.loads(tiny.run("doctor", "--json").stdout)["checks"]
+    assert [check["facts"]["table"] for check in checks if check["name"] == "inputs" and not check["ok"]] == ["lost"]
+
+
+def test_the_password_is_nowhere(tiny: Tiny) -> None:
+    until(lambda: len(names(tiny)) > 0, 60, "rows are written")
+    places = [place for place in tiny.root.rglob("*") if place.is_file() and place.name != "pgpass"]
+    assert places and not [place for place in places if PASSWORD.encode() in place.read_bytes()]

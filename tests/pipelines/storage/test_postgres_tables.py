@@ -1,0 +1,75 @@
+"""Tables of a real PostgreSQL server: which faults of a declared table are found."""
+
+from collections.abc import Iterator
+
+import pytest
+from kafka_broker import free_port
+from postgres_server import PASSWORD, READER, PostgresServer, running_postgres
+
+from core.model.errors import TryAgain
+from core.model.states import TableFaultKind
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement import TableDdl
+from pipelines.storage.postgres_tables import database_fault
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with running_postgres() as found:
+        found.run(
+            "CREATE TABLE products (id int, name varchar(20), cost numeric)",
+            "CREATE VIEW names AS SELECT id, name FROM products",
+            f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}'",
+            f"GRANT SELECT (id, name) ON products TO {READER}",
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PGPASSFILE", str(found.password_file(tmp_path_factory.mktemp("postgres"))))
+            yield found
+
+
+def declared(
+    server: PostgresServer, table: str = "products", *, user: str = READER, columns: str = "ID BIGINT, name STRING"
+) -> TableDdl:
+    options = f"url 'jdbc:postgresql://127.0.0.1:{server.port}/postgres', user '{user}', dbtable '{table}'"
+    ddl, problems = read_ddl(f"CREATE TABLE p ({columns}) USING jdbc OPTIONS ({options})", "ddl.p.sql")
+    assert ddl is not None, problems
+    return ddl
+
+
+def fault(ddl: TableDdl) -> tuple[TableFaultKind, str] | None:
+    found = database_fault(ddl)
+    return found and (found.kind, found.why)
+
+
+def test_a_table_whose_columns_may_be_read_has_no_fault(server: PostgresServer) -> None:
+    assert fault(declared(server)) is None
+
+
+def test_a_view_can_be_read_like_a_table(server: PostgresServer) -> None:
+    assert fault(declared(server, "public.names", user="postgres")) is None
+
+
+def test_a_missing_table_and_a_missing_column_are_named(server: PostgresServer) -> None:
+    gone = (TableFaultKind.GONE, "p reads public.absent, and the database has no such table")
+    assert fault(declared(server, "absent")) == gone
+    lacks = (TableFaultKind.COLUMNS_CHANGED, "p: public.products has no column size")
+    assert fault(declared(server, columns="id BIGINT, size INT")) == lacks
+
+
+def test_a_column_that_the_user_may_not_read_is_named_with_the_grant(server: PostgresServer) -> None:
+    found = database_fault(declared(server, columns="id BIGINT, cost DECIMAL(6,2)"))
+    assert found is not None and found.why == "p: reader may not read cost of public.products"
+    assert found.remedy == "GRANT SELECT ON public.products TO reader"
+
+
+def test_an_unknown_user_a_missing_password_and_a_server_that_is_down_are_tried_again(server: PostgresServer) -> None:
+    with pytest.raises(TryAgain, match='role "nobody" does not exist'):
+        database_fault(declared(server, user="nobody"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TryAgain, match="password") as failure:
+        patch.setenv("PGPASSFILE", "/dev/null")
+        database_fault(declared(server))
+    assert "pgpass" in str(failure.value.remedy)
+    closed = PostgresServer.__new__(PostgresServer)
+    closed.port = free_port()
+    with pytest.raises(TryAgain, match=r"p: the database does not answer: .*refused"):
+        database_fault(declared(closed))
