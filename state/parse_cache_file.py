@@ -50,7 +50,7 @@ class ParseCacheFile:
         """Return a parse cache that reads from the file, or an empty one if the file cannot be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
-        return ParseCache(look_up=_StoredFacts(self._path, self._version, self._heal))
+        return ParseCache(look_up=_StoredFacts(self._path, self._version, self._delete_damaged))
 
     def save(self, facts: ParseCache, *, whole: bool = True) -> bool:
         """Write the new results in `facts` to the file; return False if nothing was written.
@@ -73,7 +73,7 @@ class ParseCacheFile:
             finally:
                 database.close()
         except sqlite3.Error as error:
-            self._heal(error)
+            self._delete_damaged(error)
             return None
         return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
 
@@ -93,7 +93,7 @@ class ParseCacheFile:
                 return False
             self._write(write)
         except sqlite3.Error as error:
-            self._heal(error)
+            self._delete_damaged(error)
             return False
         except OSError:
             return False
@@ -133,7 +133,7 @@ class ParseCacheFile:
             gone = ((self._version, key) for key in keys if key not in used)
             database.executemany("DELETE FROM fact WHERE version = ? AND key = ?", gone)
 
-    def _heal(self, error: sqlite3.Error) -> None:
+    def _delete_damaged(self, error: sqlite3.Error) -> None:
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_CORRUPT", "SQLITE_NOTADB") and _is_ours(self._path):
             for ending in ("-journal", ""):
                 try:
@@ -148,10 +148,10 @@ class _StoredFacts:
     If the file cannot be read, nothing is found; if another process has locked it, nothing is found for `_PAUSE_S`.
     """
 
-    def __init__(self, path: str, version: str, heal: Callable[[sqlite3.Error], None]) -> None:
+    def __init__(self, path: str, version: str, delete_damaged: Callable[[sqlite3.Error], None]) -> None:
         self._path = path
         self._version = version
-        self._heal = heal
+        self._delete_damaged = delete_damaged
         self._asked = 0
         self._busy_until = 0.0
         self._database: sqlite3.Connection | None = None
@@ -171,7 +171,7 @@ class _StoredFacts:
                     self._busy_until = time.monotonic() + _PAUSE_S
                     return None
                 self._all = {}
-                self._heal(error)
+                self._delete_damaged(error)
             self._database = None
         return self._all.get(key)
 

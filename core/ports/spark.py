@@ -211,7 +211,7 @@ class Tables(Protocol):
         of each view immediately before the change.
         """
 
-    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+    def existing_pointers(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
         """Return the pointers whose view exists in the catalog with exactly the given tables and columns."""
 
     def unpoint(self, view: str) -> None: ...

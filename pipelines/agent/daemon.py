@@ -21,7 +21,7 @@ from core.text.wording import without_numbers
 from pipelines.agent.checked_clock import checked_now, forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.housekeeping import purge_trash, stop_soaked, tell_overdue
+from pipelines.agent.housekeeping import purge_trash, record_overdue_tickets, stop_soaked
 from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIdentity
 from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
@@ -109,7 +109,7 @@ class Agent:
             self._context, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
         )
         self._end_pool = False
-        self._has_arrived = False
+        self._is_announced = False
         self._answered = time.monotonic()
         self._seen: tuple[ReportedQuery, ...] = ()
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
@@ -127,7 +127,7 @@ class Agent:
         with suppress(LedgerUnavailable):
             # Whatever a killed agent recorded about the pool may no longer be true.
             self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
-            self._arrive()
+            self._announce_agent()
         with suppress(HeadgateError):
             # Before attaching to a pool. If the data folder is out of reach, the loop tries again.
             self._identity.keep()
@@ -158,7 +158,7 @@ class Agent:
         loops = [
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
-                ("beat", BEAT_S, self._beat),
+                ("beat", BEAT_S, self._write_heartbeat),
                 # Separate from the beat, because the data folder may be a network folder that hangs.
                 ("identity", MARK_S, self._identity.keep),
                 ("pool", ROUND_S, self._keeper.keep),
@@ -177,7 +177,7 @@ class Agent:
             partial(purge_trash, self._context),
             self._keeper.bound_log,
             partial(stop_soaked, self._context),
-            partial(tell_overdue, self._context),
+            partial(record_overdue_tickets, self._context),
             lambda: self._ledger.thin_samples(self._forgetting_time(SAMPLES_S)),
             lambda: self._ledger.forget_old(self._forgetting_time(FORGETS_S)),
             lambda: self._ledger.archive_audit(self._forgetting_time(FORGETS_S)),
@@ -219,16 +219,16 @@ class Agent:
             return said
         return ""
 
-    def _arrive(self) -> None:
+    def _announce_agent(self) -> None:
         self._ledger.put_agent(os.getpid(), self._context.clock())
         self._ledger.heartbeat(self._context.clock())
-        self._has_arrived = True
+        self._is_announced = True
 
-    def _beat(self) -> None:
-        if not self._has_arrived:
-            self._arrive()
+    def _write_heartbeat(self) -> None:
+        if not self._is_announced:
+            self._announce_agent()
         self._ledger.heartbeat(self._context.clock())
-        self._commands.tell_repeated()
+        self._commands.record_repeated()
 
     def _forgetting_time(self, kept_s: float) -> float:
         now = checked_now(self._context)
@@ -246,7 +246,7 @@ class Agent:
         try:
             pool = self._context.pool.connection()
             queries = pool.call(READ_CALL_S, pool.queries.active)
-            self._keeper.heard(None)
+            self._keeper.record_answer(None)
             self._answered = time.monotonic()
             self._seen = queries
             # An older ledger would stop what runs, and start what was stopped.
@@ -255,8 +255,8 @@ class Agent:
             self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
         except (PoolUnreachable, EngineRefused) as error:
-            self._keeper.heard(error)
-            is_late = time.monotonic() - self._answered > UNKNOWN_S and not self._keeper.settles
+            self._keeper.record_answer(error)
+            is_late = time.monotonic() - self._answered > UNKNOWN_S and not self._keeper.is_starting_statements
             if not self._keeper.up or is_late:
                 # The states of statements are unknown if their pool is gone or does not answer.
                 self._set_state(deployments, ALIVE, State.UNKNOWN)

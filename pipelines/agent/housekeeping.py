@@ -158,7 +158,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
     )
 
 
-def tell_overdue(agent: AgentContext) -> None:
+def record_overdue_tickets(agent: AgentContext) -> None:
     """Record one event for each overdue ticket: a reader that did not move to the new version before its deadline."""
     agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()

@@ -37,7 +37,7 @@ class StatementLocks:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
-        self._owed: dict[Version, set[Future[Any]]] = {}
+        self._unfinished_calls: dict[Version, set[Future[Any]]] = {}
         """Pool calls that missed their deadline but may still take effect, by version."""
         self._deleting: set[Version] = set()
         self._starting: set[Version] = set()
@@ -66,7 +66,7 @@ class StatementLocks:
                 yield
             except MissedDeadline as error:
                 if error.work is not None:
-                    self._owe(versions, error.work)
+                    self._block_until_done(versions, error.work)
                 raise
 
     @contextmanager
@@ -106,12 +106,12 @@ class StatementLocks:
     def is_starting(self, version: Version) -> bool:
         """True if a start is in progress that may have missed a stop, or if the outcome of a pool call is unknown."""
         with self._changed:
-            return version in self._starting or version in self._owed
+            return version in self._starting or version in self._unfinished_calls
 
     def held(self) -> frozenset[Version]:
         """Return the versions that are currently locked."""
         with self._changed:
-            return frozenset(self._holds) | self._owed.keys()
+            return frozenset(self._holds) | self._unfinished_calls.keys()
 
     def count_above(self, serial: int) -> None:
         """Make all future serial numbers higher than `serial`, the highest in the ledger or the emergency journal."""
@@ -207,21 +207,21 @@ class StatementLocks:
                 hold.depth += 1
 
     def _why_taken(self, version: Version, me: int) -> Sentence | None:
-        if version in self._owed:
+        if version in self._unfinished_calls:
             return Sentence("waits for the end of a call that the pool has not answered in time")
         hold = self._holds.get(version)
         return None if hold is None or hold.thread == me else Sentence(f"is held by {hold.by}")
 
-    def _owe(self, versions: Iterable[Version], work: Future[Any]) -> None:
+    def _block_until_done(self, versions: Iterable[Version], work: Future[Any]) -> None:
         with self._changed:
             for version in versions:
-                self._owed.setdefault(version, set()).add(work)
-        work.add_done_callback(partial(self._settled, frozenset(versions)))
+                self._unfinished_calls.setdefault(version, set()).add(work)
+        work.add_done_callback(partial(self._unblock, frozenset(versions)))
 
-    def _settled(self, versions: Iterable[Version], work: Future[Any]) -> None:
+    def _unblock(self, versions: Iterable[Version], work: Future[Any]) -> None:
         with self._changed:
-            left = {version: self._owed.pop(version, set()) - {work} for version in versions}
-            self._owed.update((version, works) for version, works in left.items() if works)
+            left = {version: self._unfinished_calls.pop(version, set()) - {work} for version in versions}
+            self._unfinished_calls.update((version, works) for version, works in left.items() if works)
             self._changed.notify_all()
 
     def _release(self, version: Version) -> None:

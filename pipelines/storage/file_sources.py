@@ -185,7 +185,7 @@ class FileSource:
                 self._forget()
             else:
                 self._position = chunk.newest
-                self._hear(chunk.entries)
+                self._apply_log_entries(chunk.entries)
         if self._position < 0:
             # Its readers subscribe again and read the log themselves.
             whole = whole_table_log(folder)
@@ -194,11 +194,11 @@ class FileSource:
             if whole.last is not None:
                 self._last_path = str(whole.last.get("path", ""))
                 self.newest_at = logged_file(whole.last).at
-            self._hear(whole.recent)
+            self._apply_log_entries(whole.recent)
         self._identity, self._sure = identity, True
         self._settled_ns = found.st_mtime_ns if settled else 0
 
-    def _hear(self, entries: Iterable[LogEntry]) -> None:
+    def _apply_log_entries(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:
             self._last_path = str(entry.get("path", ""))
             if entry.get("action", "add") == "add":

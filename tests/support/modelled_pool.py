@@ -172,7 +172,7 @@ class ModelledTables:
     def has(self, name: str) -> bool:
         return self._ask("look", "", lambda: name in self._server.tables)  # type: ignore[no-any-return]  # As above.
 
-    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+    def existing_pointers(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
         def found() -> frozenset[Pointer]:
             views = self._server.views
             return frozenset(each for each in pointers if each[0] in views and views[each[0]] == each[1][-1])

@@ -55,13 +55,13 @@ class MeasurementHistory:
     state_rows: int | None = None
     state_bytes: int | None = None
 
-    def take(self, judged: LagTrend, now: float) -> None:
+    def set_trend(self, judged: LagTrend, now: float) -> None:
         """Store the latest trend. The watermark of a starved statement does not age."""
         self.previous = judged.trend
         if judged.trend is Trend.STARVED and self.watermark_at is not None:
             self.watermark_at = now
 
-    def learn(self, progress: QueryProgress, now: float) -> None:
+    def add_progress(self, progress: QueryProgress, now: float) -> None:
         """Update the history from the query's latest progress event. Passing the same event again has no effect."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
@@ -149,7 +149,7 @@ class LagCollector:
         progress = query_progress_from_json(query.progress) if query and query.progress else None
         if progress:
             self.load.batch(key, progress, now)
-            history.learn(progress, now)
+            history.add_progress(progress, now)
         found = self._agent.files.read(deployment.checkpoint)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
         sample = SampleRow(
@@ -166,7 +166,7 @@ class LagCollector:
         )
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
-        history.take(judged, now)
+        history.set_trend(judged, now)
         self._judge_fault(deployment, lag, judged)
         return Measurement(
             table=deployment.table,
@@ -223,7 +223,7 @@ class LagCollector:
         sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
         history = self._history[deployment.table, deployment.version]
         history.fault = history.fault.updated(sign, self._agent.clock())
-        self._transitions.hear(deployment, lag.behind_s, bound_s)
+        self._transitions.record_transition(deployment, lag.behind_s, bound_s)
 
     def _judge(
         self,
@@ -324,7 +324,7 @@ class ObjectiveTransitions:
         self._agent = agent
         self._watches: dict[TableName, ObjectiveWatch] = {}
 
-    def hear(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
+    def record_transition(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
         """Record an event if a serving version has exceeded its lag objective or meets it again.
 
         Lag and objective are in seconds; `behind_s` is None if the lag is unknown. Statements that an operator has

@@ -108,10 +108,10 @@ class PointerCheck:
         after = sorted(table for table in every if table > self._from)[:TABLES]
         self._from = after[-1] if len(after) == TABLES else TableName("")
         found = {table: every[table] for table in after if (table, _serving(every[table])) not in self._said}
-        standing = self._standing(version for versions in found.values() for version in versions)
-        for table in (table for table, versions in found.items() if self._astray(versions, standing)):
+        existing = self._existing_pointers(version for versions in found.values() for version in versions)
+        for table in (table for table, versions in found.items() if self._is_wrong(versions, existing)):
             try:
-                self._put_right(table)
+                self._repair(table)
             except Busy:
                 continue
             except (PoolUnreachable, LedgerUnavailable):
@@ -119,12 +119,12 @@ class PointerCheck:
             except (EngineRefused, Refused, TryAgain) as error:
                 log.warning("the pointer of %s could not be corrected: %s", table, error.summary)
 
-    def _put_right(self, table: TableName) -> None:
+    def _repair(self, table: TableName) -> None:
         agent, pool, view = self._agent, self._agent.pool.connection(), self._agent.layout.pointer_name(table)
         versions = agent.ledger.versions(table)
         with agent.locks.holding(*((d.table, d.version) for d in versions), by="a comparison of pointers", wait_s=0):
             versions = agent.ledger.versions(table)
-            if self._is_being_deleted(table) or not self._astray(versions, self._standing(versions)):
+            if self._is_being_deleted(table) or not self._is_wrong(versions, self._existing_pointers(versions)):
                 return
             serving = next((d for d in versions if d.active), None)
             if serving is None:
@@ -133,7 +133,7 @@ class PointerCheck:
                 # A delete that failed halfway may have removed its table from the catalog.
                 register_if_missing(agent, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, serving))
-            if self._astray(versions, self._standing(versions)):
+            if self._is_wrong(versions, self._existing_pointers(versions)):
                 self._said.add((table, _serving(versions)))
                 return
             led = "its pointer existed although no version serves: it was dropped"
@@ -148,19 +148,19 @@ class PointerCheck:
         steps = (step for run in self._agent.ledger.open_runs() for step in run.steps)
         return any((step.do, step.table) == (StepKind.UNPOINT, table) for step in steps)
 
-    def _standing(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
+    def _existing_pointers(self, versions: Iterable[Deployment]) -> frozenset[Pointer]:
         pointers = tuple(pointer_of(self._agent.layout, version) for version in versions)
         pool = self._agent.pool.connection()
-        return pool.call(WRITE_CALL_S, pool.tables.standing, pointers) if pointers else frozenset()
+        return pool.call(WRITE_CALL_S, pool.tables.existing_pointers, pointers) if pointers else frozenset()
 
-    def _astray(self, versions: Iterable[Deployment], standing: frozenset[Pointer]) -> bool:
+    def _is_wrong(self, versions: Iterable[Deployment], existing: frozenset[Pointer]) -> bool:
         """True if a table's pointer does not lead to the serving version, or exists although no version serves.
 
         If no version serves, a view with the pointer's name is a pointer only if it leads to one of the versions.
         """
         pointers = {pointer_of(self._agent.layout, version): version.active for version in versions}
         serving = [pointer for pointer, active in pointers.items() if active]
-        return not standing.issuperset(serving) if serving else not standing.isdisjoint(pointers)
+        return not existing.issuperset(serving) if serving else not existing.isdisjoint(pointers)
 
 
 def _serving(versions: Iterable[Deployment]) -> int:

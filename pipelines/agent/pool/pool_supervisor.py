@@ -124,7 +124,7 @@ class PoolSupervisor:
                     f"the pool's server{self._local.named} ended; it is started again",
                     _sentence("", self._last_words),
                 )
-                self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
+                self._record_state("down", _sentence("its process ended; it is being restarted", self._last_words))
             self._run_test_statement()
             if self._open is None:
                 self._bring_up()
@@ -136,7 +136,7 @@ class PoolSupervisor:
         given_up = self._said[0] == GIVEN_UP
         if given_up:
             self._backoff.forget()
-            self._say("starting", "somebody asked for it again")
+            self._record_state("starting", "somebody asked for it again")
         return given_up
 
     def connectors(self) -> tuple[str, ...] | None:
@@ -149,7 +149,7 @@ class PoolSupervisor:
         return self._restored is not None
 
     @property
-    def settles(self) -> bool:
+    def is_starting_statements(self) -> bool:
         """True while statements are starting in a new session.
 
         A pool that does not answer during that time is not considered failed.
@@ -158,7 +158,7 @@ class PoolSupervisor:
             d.state == State.STARTING for d in self._ledger.deployments()
         )
 
-    def heard(self, error: HeadgateError | None) -> None:
+    def record_answer(self, error: HeadgateError | None) -> None:
         """Record the result of the latest call to the pool; `error` is None if the pool answered.
 
         An unresponsive pool is not restarted, because it may recover.
@@ -167,13 +167,13 @@ class PoolSupervisor:
             self._prove_at = self._monotonic()
         elif self._restored is not None and not self._stopped_proofs:
             if error is None:
-                self._say("up", "")
-                self._events.up()
-            elif self.settles:
-                self._say("starting", f"its statements are being started: {error.summary}")
+                self._record_state("up", "")
+                self._events.end_outage()
+            elif self.is_starting_statements:
+                self._record_state("starting", f"its statements are being started: {error.summary}")
             else:
-                self._say("silent", error.summary)
-                self._events.silent()
+                self._record_state("silent", error.summary)
+                self._events.record_silence()
 
     def bound_log(self) -> None:
         """Truncate the local pool's log file if it has grown large."""
@@ -185,7 +185,7 @@ class PoolSupervisor:
         self._drop()
         if self._local is not None:
             self._local.end()
-        self._say("off", "")
+        self._record_state("off", "")
 
     def _run_test_statement(self) -> None:
         """Test that the server can run a statement, and end a local server whose SparkContext has stopped.
@@ -219,13 +219,13 @@ class PoolSupervisor:
             self._drop()
             why = "its SparkContext has stopped"
             self._events.ended(f"the pool's server{self._local.named} is ended: {why}; it is started again")
-            self._say("down", f"{error.summary}; it is being restarted")
+            self._record_state("down", f"{error.summary}; it is being restarted")
             self._local.end()
             return
         if confirmed:
             self._restored = None
-            self._events.away(f"{error.summary}; {MANAGED}")
-        self._say("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
+            self._events.begin_outage(f"{error.summary}; {MANAGED}")
+        self._record_state("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
         raise error
 
     def _bring_up(self) -> None:
@@ -240,7 +240,7 @@ class PoolSupervisor:
             self._found_stopped(error)
         except HeadgateError as error:
             self._last_words = error.summary
-            self._say("down", error.sentence)
+            self._record_state("down", error.sentence)
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
     def _start(self, server: LocalPool) -> None:
@@ -248,7 +248,7 @@ class PoolSupervisor:
             last = f"; the last one: {self._last_words}" if self._last_words else ""
             why = f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}"
             self._events.ended(f"the pool's server is not started again until headgate up: {why}")
-            self._say(GIVEN_UP, why)
+            self._record_state(GIVEN_UP, why)
         if self._said[0] == GIVEN_UP:
             raise _Waits(
                 f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"
@@ -258,10 +258,10 @@ class PoolSupervisor:
         self._backoff.started()
         self._stopped_proofs = 0
         takes = "a Spark Connect server takes 6 to 10 s"
-        self._say("starting", takes)
-        server.start(lambda doing: self._say("starting", doing))
-        self._events.nothing_runs()
-        self._say("starting", takes)
+        self._record_state("starting", takes)
+        server.start(lambda doing: self._record_state("starting", doing))
+        self._events.record_new_session()
+        self._record_state("starting", takes)
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
@@ -287,10 +287,10 @@ class PoolSupervisor:
             if session.session_id != facts.session_id:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
                 self._settles_at = self._monotonic() + SETTLES_S
-                self._events.nothing_runs()
+                self._events.record_new_session()
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
-            self._say("starting", "attached; its catalog is being filled, statements can be stopped")
+            self._record_state("starting", "attached; its catalog is being filled, statements can be stopped")
         except BaseException:
             spark_connection.close(session)
             raise
@@ -310,18 +310,18 @@ class PoolSupervisor:
         except PoolUnreachable as error:
             if self._open is attached:
                 state = "starting" if self._monotonic() < self._settles_at else "silent"
-                self._say(state, f"{error.summary}; its catalog is not filled yet")
+                self._record_state(state, f"{error.summary}; its catalog is not filled yet")
             raise
         if self._open is attached:
             self._restored = attached
-            self._events.up()
-            self._say("up", "")
+            self._events.end_outage()
+            self._record_state("up", "")
 
     def _attached(self, session_id: str) -> "Session":
         from pipelines.agent.pool import spark_connection
 
         at = (str(self._pool.url), "") if self._local is None else (self._local.url, self._local.token)
-        return spark_connection.attached(*at, session_id, self._lost)
+        return spark_connection.attached(*at, session_id, self._on_session_lost)
 
     def _unreachable(self) -> PoolUnreachable:
         state = self._said[0] or "off"
@@ -337,10 +337,10 @@ class PoolSupervisor:
         with suppress(LedgerUnavailable):
             self._ledger.add_event(event)
 
-    def _lost(self, session: "Session") -> None:
+    def _on_session_lost(self, session: "Session") -> None:
         current = self._open
         if current is not None and session is current.session:
-            self._events.away(f"the session on the pool {self._pool.name} was closed; another one is opened")
+            self._events.begin_outage(f"the session on the pool {self._pool.name} was closed; another one is opened")
         self._drop(session)
 
     def _drop(self, session: "Session | None" = None) -> None:
@@ -349,7 +349,7 @@ class PoolSupervisor:
             self._open = self._restored = None
             current.close()
 
-    def _say(self, state: str, detail: str) -> None:
+    def _record_state(self, state: str, detail: str) -> None:
         # If the ledger is unavailable, the next call records the state.
         if (state, detail) != self._said or not self._is_recorded:
             self._said, self._is_recorded = (state, detail), False
@@ -431,21 +431,21 @@ class PoolEvents:
         self._silent_at: float | None = None
         self._lost_queries = False
         """True if the pool has a new server or session since it was last up, so that all queries are lost."""
-        self._untold: list[EventRow] = []
+        self._pending_events: list[EventRow] = []
         self._lock = threading.Lock()
 
     def ended(self, what: str, detail: str = "") -> None:
         """Record that the server has ended, even if an outage is already in progress."""
         with self._lock:
-            self._away(what, detail)
+            self._begin_outage(what, detail)
 
-    def away(self, what: str) -> None:
+    def begin_outage(self, what: str) -> None:
         """Record the start of an outage, unless one is already in progress."""
         with self._lock:
             if self._gone_at is None:
-                self._away(what, "")
+                self._begin_outage(what, "")
 
-    def silent(self) -> None:
+    def record_silence(self) -> None:
         """Record an unanswered call; also record an outage if the pool has been silent for longer than `UNKNOWN_S`."""
         with self._lock:
             now = self._monotonic()
@@ -453,14 +453,14 @@ class PoolEvents:
                 self._silent_at = now
             elif self._gone_at is None and now - self._silent_at > UNKNOWN_S:
                 since = f"has not answered for {UNKNOWN_S:.0f} s"
-                self._away(f"{self._whose} {since}: the states of its statements are unknown", "")
+                self._begin_outage(f"{self._whose} {since}: the states of its statements are unknown", "")
 
-    def nothing_runs(self) -> None:
+    def record_new_session(self) -> None:
         """Record that the server or session is new, so that all statements must be restarted."""
         with self._lock:
             self._lost_queries = True
 
-    def up(self) -> None:
+    def end_outage(self) -> None:
         """Record the end of the current outage, if any, with the number of statements being restarted."""
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
@@ -469,14 +469,14 @@ class PoolEvents:
                 self._add(f"{self._whose} {again} after {took}{self._started()}", "")
             self._gone_at = self._silent_at = None
             self._lost_queries = False
-            self._tell()
+            self._write_pending_events()
 
-    def _away(self, what: str, detail: str) -> None:
+    def _begin_outage(self, what: str, detail: str) -> None:
         if self._gone_at is None:
             self._gone_at = self._monotonic() if self._silent_at is None else self._silent_at
         self._add(what, detail)
         with suppress(LedgerUnavailable):
-            self._tell()
+            self._write_pending_events()
 
     def _started(self) -> str:
         if not self._lost_queries or self._ledger.facts().doubt:
@@ -490,9 +490,9 @@ class PoolEvents:
         return f"; {counted(many, 'statement')} {verb}" if many else ""
 
     def _add(self, what: str, detail: str) -> None:
-        self._untold.append(event_row(self._clock(), EventKind.POOL, what, detail=detail))
+        self._pending_events.append(event_row(self._clock(), EventKind.POOL, what, detail=detail))
 
-    def _tell(self) -> None:
-        while self._untold:
-            self._ledger.add_event(self._untold[0])
-            del self._untold[0]
+    def _write_pending_events(self) -> None:
+        while self._pending_events:
+            self._ledger.add_event(self._pending_events[0])
+            del self._pending_events[0]

@@ -87,7 +87,7 @@ class CommandHandler:
         adoption = Adoption(agent)
         self._analyses = SparkAnalysisCache(agent)
         self._log = CommandLog(agent)
-        self.tell_repeated = self._log.tell_repeated
+        self.record_repeated = self._log.record_repeated
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
             "stop": partial(self._act_on_statements, "stop", acts.stop),
@@ -208,7 +208,7 @@ class CommandHandler:
             journal_retry(self._agent, row, skipping=step if act == "skip" else 0, by=caller.name)
             self._runs.wake(row.id)
         else:
-            self._runs.tell(row.id, OperatorControl(act, step, caller.name))
+            self._runs.submit_command(row.id, OperatorControl(act, step, caller.name))
         return {"run": row.id, "act": act}
 
     def _close_ticket(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

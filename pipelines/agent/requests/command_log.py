@@ -170,7 +170,7 @@ class CommandLog:
             confirmation=cut(request.get("confirm") or "", 200),
         )
 
-    def tell_repeated(self) -> None:
+    def record_repeated(self) -> None:
         """Record commands that could not be recorded earlier, and the number of commands that were only counted."""
         while self._unwritten:
             try:

@@ -64,7 +64,7 @@ class CatchUpGate:
     """Unit and value of the lowest lag so far."""
     fell_at: float = 0.0
 
-    def look(self, agent: AgentContext, deployment: Deployment) -> GateReading:
+    def check(self, agent: AgentContext, deployment: Deployment) -> GateReading:
         """Check a version's latest measurement.
 
         Each measurement counts once, and only if it was made after the wait began.

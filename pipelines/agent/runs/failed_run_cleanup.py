@@ -113,10 +113,10 @@ def undo_cancelled(agent: AgentContext, run: Run) -> None:
     swapped = {table for step in cut_off if step.do is StepKind.SWAP for table in (step.tables or (step.table,))}
     unpointed = {p.step.table for p in run.steps if p.step.do is StepKind.UNPOINT and p.tries}
     serving = {found.table for found in agent.ledger.deployments() if found.active}
-    lead_to_serving(agent, run.id, swapped | (unpointed & serving))
+    point_to_serving_versions(agent, run.id, swapped | (unpointed & serving))
 
 
-def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
+def point_to_serving_versions(agent: AgentContext, run_id: str, tables: Iterable[TableName]) -> None:
     """Point tables to the versions that serve according to the ledger, and record these versions in the data folder.
 
     If the pool is unreachable, the reconciler corrects the pointers later.
@@ -129,7 +129,7 @@ def lead_to_serving(agent: AgentContext, run_id: str, tables: Iterable[TableName
         raise
     except HeadgateError as error:
         agent.adrift.update(names)
-        _tell(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
+        _report(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
     serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in names}
     try:
         agent.ledger.put_served(record_serving(agent, serving, run_id))
@@ -157,9 +157,9 @@ def _undo(
         if isinstance(error, TryAgain) and not isinstance(error, PoolUnreachable):
             raise
         # If the pool is unreachable, its next catalog is filled from the ledger, and the trash is purged anyway.
-        _tell(agent, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
+        _report(agent, f"{physical_name(*key)} is not back where it was before run {run.id} was cancelled", error)
 
 
-def _tell(agent: AgentContext, summary: str, error: HeadgateError) -> None:
+def _report(agent: AgentContext, summary: str, error: HeadgateError) -> None:
     log.warning("%s: %s", summary, error.summary)
     agent.event(EventKind.RUN, summary, detail=error.sentence)

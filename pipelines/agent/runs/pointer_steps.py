@@ -16,7 +16,7 @@ from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.identity.registry_records import keep_record, record_serving
 from pipelines.agent.pool.pointers import move_back, move_forward, put_back
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.failed_run_cleanup import lead_to_serving
+from pipelines.agent.runs.failed_run_cleanup import point_to_serving_versions
 from pipelines.agent.runs.run_context import RunContext, overtaken
 
 log = logging.getLogger(__name__)
@@ -70,13 +70,13 @@ def has_swapped(run: RunContext, step: Step) -> bool:
     return all(each is not None and each.active and each.served_by == run.id for each in found)
 
 
-def leave(run: RunContext, step: Step) -> None:
+def abandon_swap(run: RunContext, step: Step) -> None:
     """Abandon an interrupted swap: point its tables back to the versions that serve according to the ledger.
 
     If the pool is unreachable, the reconciler corrects the pointers later.
     """
     if _has_begun(run, step):
-        lead_to_serving(run.agent, run.id, (table for table, _ in run.versions(step)))
+        point_to_serving_versions(run.agent, run.id, (table for table, _ in run.versions(step)))
         run.half_moved[step.n] = False
 
 
@@ -140,7 +140,7 @@ def _not_servable(run: RunContext, step: Step, targets: list[tuple[TableName, in
         if run.stopped_by_operator(table, version):
             return StepFailed(step.n, f"no pointer has moved: {run.stopped_words(table, version)}")
         if deployment.wanted != WantedState.RUNNING:
-            return run.begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
+            return run.restart_stopped_version(step, table, version) or GateOpened(step.n, f"{name} was started again")
         if deployment.state == State.FAILED:
             why = f"{deployment.error_class} {deployment.error}".strip()
             when = "after it had caught up" if (table, version) in gates else "before it served"
@@ -168,12 +168,12 @@ def unpoint(run: RunContext, step: Step) -> RunEvidence:
 def hold(run: RunContext, step: Step) -> RunEvidence:
     """Start waiting for an operator's swap command. Versions that were stopped before a retry are restarted."""
     for table, version in run.versions(step):
-        if (failed := run.begun_again(step, table, version)) is not None:
+        if (failed := run.restart_stopped_version(step, table, version)) is not None:
             return failed
     return GateOpened(step.n, _waits(run))
 
 
-def look_at_held(run: RunContext, step: Step) -> RunEvidence:
+def check_held_versions(run: RunContext, step: Step) -> RunEvidence:
     """Keep waiting, or fail the step if a held version has failed, was stopped or is missing.
 
     The swap would leave such a version out.

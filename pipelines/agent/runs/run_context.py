@@ -85,7 +85,7 @@ class RunContext:
         """Whether an unfinished swap may have moved some of its pointers, by step number."""
         self.waits: dict[int, float] = {}
         """When each step began to wait for a matching batch, in seconds of `AgentContext.monotonic`, by step number."""
-        self._rested: dict[tuple[str, int], LatestCommandRow | None] = {}
+        self._before_start: dict[tuple[str, int], LatestCommandRow | None] = {}
         """The command that a start by this run replaced, by query name and serial number.
 
         It is restored if the start is refused.
@@ -113,7 +113,7 @@ class RunContext:
         retry, cancel = (f"headgate runs {verb} {self.id}" for verb in ("retry", "cancel"))
         return f"{table} was stopped by {who} during this run; {retry} starts it anyway, {cancel} leaves it"
 
-    def begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
+    def restart_stopped_version(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
         """Restart a version that was stopped before a retry, or whose start was interrupted by a kill.
 
         Returns None if the version was started or needs no start, or else the reason why it was not started. While the
@@ -142,9 +142,9 @@ class RunContext:
         """
         key, stamp = (step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
-        if self._is_to_rest(self.deployed(step)):
+        if self._should_stay_stopped(self.deployed(step)):
             # A second attempt of this start finds the version wanted running.
-            self._rested[name, stamp.serial] = self.agent.ledger.latest_command(name)
+            self._before_start[name, stamp.serial] = self.agent.ledger.latest_command(name)
         if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, stamp):
             return StepFailed(step.n, self.stopped_words(*key))
         try:
@@ -155,23 +155,23 @@ class RunContext:
             raise
         except NotRecorded:
             # It runs.
-            self._rested.pop((name, stamp.serial), None)
+            self._before_start.pop((name, stamp.serial), None)
             raise
-        self._rested.pop((name, stamp.serial), None)
+        self._before_start.pop((name, stamp.serial), None)
         self.agent.locks.started((name,), stamp.serial)
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
         """Undo a refused or abandoned start command, so that a version that was meant to stay stopped stays stopped."""
         name, stamp = query_name(step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
-        if (name, stamp.serial) in self._rested:
-            self.agent.ledger.take_back(step.table, step.version, stamp, self._rested[name, stamp.serial])
+        if (name, stamp.serial) in self._before_start:
+            self.agent.ledger.take_back(step.table, step.version, stamp, self._before_start[name, stamp.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
         """Restart a version that the step has stopped in vain, unless it was meant to stay stopped."""
-        return before if self._is_to_rest(before) else self.start_unless_stopped(step, after_stop=True)
+        return before if self._should_stay_stopped(before) else self.start_unless_stopped(step, after_stop=True)
 
-    def _is_to_rest(self, found: Deployment) -> bool:
+    def _should_stay_stopped(self, found: Deployment) -> bool:
         waits = self.agent.locks.has_unrecorded_stop((found.table, found.version))
         return waits or found.wanted == WantedState.STOPPED
 

@@ -82,7 +82,7 @@ class OpenRuns:
             if run_id not in self._woken:
                 self._begin(run_id, threading.Event())
 
-    def tell(self, run_id: str, command: OperatorControl) -> None:
+    def submit_command(self, run_id: str, command: OperatorControl) -> None:
         """Record an operator's command, then wake its run.
 
         If the command cannot be recorded, it has no effect, and the error is raised.
@@ -290,7 +290,7 @@ class RunDriver:
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
         """Abandon a step; return the evidence of its swap if the ledger records the swap as done, or else `found`."""
-        return self._retrying(partial(self._executor.leave, step)) or found
+        return self._retrying(partial(self._executor.abandon, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
         # If the pool or the ledger is unreachable, the gate stays as it is until the next check.

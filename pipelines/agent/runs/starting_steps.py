@@ -142,7 +142,7 @@ def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     # A retry, or a start of the serving version, has ended the stop without starting this version.
-    if (failed := run.begun_again(step, step.table, step.version)) is not None:
+    if (failed := run.restart_stopped_version(step, step.table, step.version)) is not None:
         return failed
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
     return GatePolled(step.n, f"{seam}{PENDING}{late}")

@@ -85,7 +85,7 @@ class StepExecutor:
             return self._open_gate(step)
         return self.recorded(step) or _EFFECTS[step.do](self._run, step)
 
-    def leave(self, step: Step) -> StepDone | None:
+    def abandon(self, step: Step) -> StepDone | None:
         """Abandon a step: undo a partial swap, or a start command that had no effect.
 
         If the ledger records the step's swap, return the evidence of the swap, which is done in spite of later
@@ -94,7 +94,7 @@ class StepExecutor:
         self._run.take_back(step)
         done = self.recorded(step)
         if done is None and step.do is StepKind.SWAP:
-            pointer_steps.leave(self._run, step)
+            pointer_steps.abandon_swap(self._run, step)
         return done
 
     def recorded(self, step: Step) -> StepDone | None:
@@ -116,7 +116,7 @@ class StepExecutor:
         ends_h = self._agent.layout.environment.gate_ends_h
         over = self._agent.monotonic() - since > ends_h * 3600
         try:
-            found = self._look(step)
+            found = self._check_gate(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:
             if not over:
                 raise
@@ -124,7 +124,7 @@ class StepExecutor:
         if isinstance(found, GatePolled) and over:
             closed = "no command was given" if step.do is StepKind.HOLD else "its gate did not open"
             ended = f"{closed} within {ends_h:g} hours; headgate runs retry waits again"
-            found = self.leave(step) or StepFailed(step.n, f"{found.note}; {ended}")
+            found = self.abandon(step) or StepFailed(step.n, f"{found.note}; {ended}")
         if not isinstance(found, GatePolled):
             del self._waiting[step.n]
         return found
@@ -139,14 +139,14 @@ class StepExecutor:
         validation_step.end_comparisons(self._run, waiting)
         upkeep_steps.end_upkeep(self._run, waiting)
 
-    def _look(self, step: Step) -> RunEvidence:
+    def _check_gate(self, step: Step) -> RunEvidence:
         match step.do:
             case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.REWRITE:
                 return starting_steps.look_for_proof(self._run, step)
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)
             case StepKind.HOLD:
-                return pointer_steps.look_at_held(self._run, step)
+                return pointer_steps.check_held_versions(self._run, step)
             case StepKind.OPTIMIZE | StepKind.VACUUM:
                 return upkeep_steps.poll_upkeep(self._run, step)
             case StepKind.SEAM if new_checkpoint_steps.has_moved(self._run, step):
@@ -163,10 +163,10 @@ class StepExecutor:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._run.stopped_by_operator(step.table, step.version):
             return StepFailed(step.n, self._run.stopped_words(step.table, step.version))
-        if (failed := self._run.begun_again(step, step.table, step.version)) is not None:
+        if (failed := self._run.restart_stopped_version(step, step.table, step.version)) is not None:
             return failed
         gate = self._gates[step.n]
-        look = gate.look(self._agent, deployment)
+        look = gate.check(self._agent, deployment)
         if look.failed:
             return StepFailed(step.n, f"{look.note}; headgate runs retry waits again")
         return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
@@ -174,7 +174,7 @@ class StepExecutor:
     def _open_gate(self, step: Step) -> RunEvidence:
         whole = (step.table, step.version) in self._joined
         self._gates[step.n] = CatchUpGate(opened_at=self._agent.monotonic(), whole=whole)
-        return self._run.begun_again(step, step.table, step.version) or GateOpened(
+        return self._run.restart_stopped_version(step, step.table, step.version) or GateOpened(
             step.n, "waiting for the first batch"
         )
 

@@ -73,7 +73,7 @@ def validate(run: RunContext, step: Step) -> RunEvidence:
     now = run.agent.monotonic()
     end_comparisons(run, run.validations.keys() - {step.n})
     run.validations[step.n] = OpenValidation(now, now)
-    return run.begun_again(step, step.table, step.version) or GateOpened(
+    return run.restart_stopped_version(step, step.table, step.version) or GateOpened(
         step.n, "waiting for a position that both versions have read"
     )
 

@@ -381,14 +381,14 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
                 continue
             agent.ledger.stop_statements(each.names, CommandStamp(each.serial, each.actor, each.at))
             agent.locks.recorded(each.names, each.serial)
-            _tell(agent, journal, each)
+            _record_journalled_stop(agent, journal, each)
             log.info("applied the stop of %s from the emergency journal", ", ".join(each.names))
         if unreadable:
             _set_aside(agent, journal, unreadable)
         journal.told.clear()
 
 
-def _tell(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
+def _record_journalled_stop(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
     # If the ledger fails halfway, the stops are applied again later, and nothing is recorded twice.
     for name in stop.names:
         table, _, version = name.partition("@v")

@@ -305,7 +305,7 @@ class _Tables:
             self.point(view, targets, columns)
         return 0.0
 
-    def standing(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
+    def existing_pointers(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
         return frozenset(found for found in pointers if self.pool.views.get(found[0]) == " + ".join(found[1]))
 
     def unpoint(self, view: str) -> None:

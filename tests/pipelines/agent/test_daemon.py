@@ -41,7 +41,7 @@ class Keeper:
     def call(self, seconds: float, act: Callable[[Any], Any]) -> Any:
         raise PoolUnreachable("the pool is off")
 
-    def heard(self, error: PoolUnreachable | None) -> None:
+    def record_answer(self, error: PoolUnreachable | None) -> None:
         return
 
     def bound_log(self) -> None:
@@ -90,7 +90,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
 class Answering(Keeper):
     """A pool that refuses to list its queries, and answers everything else."""
 
-    up, settles = True, False
+    up, is_starting_statements = True, False
     heard_of: HeadgateError | None = None
 
     def connection(self) -> Any:
@@ -99,7 +99,7 @@ class Answering(Keeper):
     def refuse(self, *_: Any) -> None:
         raise EngineRefused("the pool failed in this call and did not say why")
 
-    def heard(self, error: HeadgateError | None) -> None:
+    def record_answer(self, error: HeadgateError | None) -> None:
         Answering.heard_of = error
 
 

@@ -186,7 +186,7 @@ def test_a_gate_ends_when_an_operator_stops_what_it_waits_for(
             stop(agent, B)
         return GateReading(False, "lag 7 rows")
 
-    monkeypatch.setattr(OpenGate, "look", never_open)
+    monkeypatch.setattr(OpenGate, "check", never_open)
     changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     run_id = submit(agent, plan(agent, changed, PlanRequest(tables=(B,), rebuild=True)))
     assert drive(agent, run_id) == "failed"

@@ -7,11 +7,11 @@ from ledger_rows import deployment_row
 from core.model.names import TableName as T
 from core.run.records import MigrationTicket
 from pipelines.agent.context import AgentContext
-from pipelines.agent.housekeeping import tell_overdue
+from pipelines.agent.housekeeping import record_overdue_tickets
 
 
 def told(agent: AgentContext) -> list[str]:
-    tell_overdue(agent)
+    record_overdue_tickets(agent)
     return [event.summary for event in agent.ledger.events_of(T("a"), "ticket")]
 
 

@@ -153,7 +153,7 @@ def test_a_catalog_that_rewrites_view_texts_is_not_altered_every_round(
     tables = type(pool.connection().tables)
     pointed: list[str] = []
     real = tables.point
-    monkeypatch.setattr(tables, "standing", lambda self, pointers: frozenset())
+    monkeypatch.setattr(tables, "existing_pointers", lambda self, pointers: frozenset())
     monkeypatch.setattr(tables, "point", lambda self, view, *more: (pointed.append(view), real(self, view, *more)))
     rounds = PointerCheck(agent)
     for _ in range(3):
@@ -166,7 +166,7 @@ def test_a_pointer_with_a_rewritten_text_is_compared_again_once_another_version_
 ) -> None:
     run_id, rounds = begun(agent, pool), PointerCheck(agent)
     with monkeypatch.context() as other_words:
-        other_words.setattr(type(pool.connection().tables), "standing", lambda self, pointers: frozenset())
+        other_words.setattr(type(pool.connection().tables), "existing_pointers", lambda self, pointers: frozenset())
         rounds.round()
     assert lane.drive(agent, run_id) == "done"
     pool.views |= BEFORE

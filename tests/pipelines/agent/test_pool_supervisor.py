@@ -278,8 +278,8 @@ def test_the_end_of_the_log_of_a_dead_pool_is_shown(supervise: Any, machine: Mac
     machine.running, machine.last_words = False, "ERROR: there is no memory"
     machine.fails["start"] = PoolUnreachable("no Java")
     said: list[str] = []
-    real = keeper._say
-    keeper._say = lambda state, detail: (said.append(detail), real(state, detail))
+    real = keeper._record_state
+    keeper._record_state = lambda state, detail: (said.append(detail), real(state, detail))
     with pytest.raises(PoolUnreachable, match="no Java"):
         keeper.keep()
     assert said[0] == "its process ended; it is being restarted; its log ends: ERROR: there is no memory"
@@ -417,15 +417,15 @@ def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise()
-    keeper.heard(PoolUnreachable("off"))
+    keeper.record_answer(PoolUnreachable("off"))
     assert ledger.facts().pool_state == "off", "nothing is silent that was never up"
     keeper.keep()
     machine.did.clear()
-    keeper.heard(PoolUnreachable("no answer within 5 s"))
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
     assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("silent", "no answer within 5 s")
     keeper.keep()
     assert machine.did == [] and keeper.up
-    keeper.heard(None)
+    keeper.record_answer(None)
     assert ledger.facts().pool_state == "up"
 
 
@@ -437,13 +437,13 @@ def test_a_new_pool_that_does_not_answer_while_statements_start_is_starting_and_
     keeper.keep()
     for _ in range(100):
         machine.now += 1.0
-        keeper.heard(PoolUnreachable("no answer within 5 s"))
-    assert ledger.facts().pool_state == "starting" and keeper.settles
+        keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    assert ledger.facts().pool_state == "starting" and keeper.is_starting_statements
     assert ledger.facts().pool_detail == "its statements are being started: no answer within 5 s"
     assert told(ledger) == []
     machine.now += 60.0
-    keeper.heard(PoolUnreachable("no answer within 5 s"))
-    assert ledger.facts().pool_state == "silent" and not keeper.settles
+    keeper.record_answer(PoolUnreachable("no answer within 5 s"))
+    assert ledger.facts().pool_state == "silent" and not keeper.is_starting_statements
 
 
 STOPPED = MaybeStopped("Cannot call methods on a stopped SparkContext.")
@@ -468,14 +468,14 @@ def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
     machine.fails.update({"prove": STOPPED, "list": STOPPED})
     with pytest.raises(EngineStopped) as raised:
         called(keeper, machine.act, "list")
-    keeper.heard(raised.value)
+    keeper.record_answer(raised.value)
     assert not kept(keeper)
     facts = ledger.facts()
     assert (facts.pool_state, facts.pool_detail) == (
         "down",
         "the pool answers but cannot run anything: its SparkContext has stopped",
     )
-    keeper.heard(None)
+    keeper.record_answer(None)
     assert ledger.facts().pool_state == "down", "a list of idle queries that is answered proves nothing"
     assert machine.running and "end" not in machine.did, "one look confirms nothing"
     real = machine.act
@@ -492,7 +492,7 @@ def test_a_stopped_pool_is_found_while_every_other_call_is_answered(supervise: A
     machine.fails["prove"] = STOPPED
     found = 0.0
     while "end" not in machine.did:
-        keeper.heard(None)
+        keeper.record_answer(None)
         kept(keeper)
         machine.now += 1.0
         found = machine.now
@@ -534,7 +534,7 @@ def test_a_look_that_succeeds_takes_back_the_one_before(supervise: Any, machine:
         assert not kept(keeper) and ledger.facts().pool_state == "down"
         machine.fails.clear()
         assert kept(keeper)
-        keeper.heard(None)
+        keeper.record_answer(None)
         assert ledger.facts().pool_state == "up"
     assert "end" not in machine.did
 
@@ -607,9 +607,9 @@ def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
         real(self, **known)
 
     monkeypatch.setattr(type(ledger), "put_pool", put_pool)
-    keeper.heard(PoolUnreachable("no answer"))
+    keeper.record_answer(PoolUnreachable("no answer"))
     assert ledger.facts().pool_state == "up"
-    keeper.heard(PoolUnreachable("no answer"))
+    keeper.record_answer(PoolUnreachable("no answer"))
     assert ledger.facts().pool_state == "silent"
 
 
@@ -628,7 +628,7 @@ def test_a_killed_server_is_reported_once_and_again_when_it_is_up(
         ledger.put_deployment(deployment_row(table, state=state, wanted=wanted, query_id="q"))
     keeper = supervise()
     keeper.keep()
-    keeper.heard(None)
+    keeper.record_answer(None)
     assert told(ledger) == [], "a first start is ordinary"
     machine.running, machine.last_words = False, "Killed"
     machine.fails["attach"] = PoolUnreachable("not yet")
@@ -638,7 +638,7 @@ def test_a_killed_server_is_reported_once_and_again_when_it_is_up(
     machine.fails.clear()
     machine.now += 31.0
     assert kept(keeper) and kept(keeper)
-    keeper.heard(None)
+    keeper.record_answer(None)
     assert told(ledger)[1:] == [UP_AGAIN]
     keeper.end()
     assert len(told(ledger)) == 2, "an end that was asked for is ordinary"
@@ -701,9 +701,9 @@ def test_a_lost_remote_pool_is_reported_once_it_was_silent_for_long(
     keeper.keep()
     for seconds in (10, 40):
         for _ in range(seconds):
-            keeper.heard(PoolUnreachable("no answer"))
+            keeper.record_answer(PoolUnreachable("no answer"))
             machine.now += 1.0
-        keeper.heard(None)
+        keeper.record_answer(None)
     assert told(ledger) == [
         "the pool shared has not answered for 15 s: the states of its statements are unknown",
         "the pool shared answers again after 40s",

@@ -44,7 +44,7 @@ class ToldRuns:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def tell(self, run_id: str, control: Any) -> None:
+    def submit_command(self, run_id: str, control: Any) -> None:
         self.told.append(control.act)
 
     def wake(self, run_id: str) -> None:

@@ -146,7 +146,7 @@ def test_versions_that_a_cancelled_run_was_to_resume_do_not_start_afterwards(
     undeleting: tuple[OpenRuns, str], deployed: AgentContext, pool: Any
 ) -> None:
     runs, run_id = undeleting
-    runs.tell(run_id, OperatorControl("cancel", by="ana"))
+    runs.submit_command(run_id, OperatorControl("cancel", by="ana"))
     wait_until(lambda: not runs._woken, 10)
     assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
     assert running_readers(deployed, TableName("a"), 1) == "b@v1"
@@ -202,7 +202,7 @@ def cancel_a_restart_that_a_silent_pool_has_cut_off(
         silent.setattr(deployment_lifecycle, "_started", away)
         runs.drive(run_id)
         wait_until(lambda: not pool.reachable)
-        runs.tell(run_id, OperatorControl("cancel", by="ana"))
+        runs.submit_command(run_id, OperatorControl("cancel", by="ana"))
         wait_until(lambda: not runs._woken, 10)
     row = agent.ledger.run(run_id)
     assert row is not None and row.state == "cancelled"

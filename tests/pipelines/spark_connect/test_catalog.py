@@ -185,7 +185,7 @@ def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None
     ground.tables.point(*both)
     gone = (f"none_{ground.mark}", (second,), ("a",))
     others = ((view, (first,), ("a", "b")), (view, (second,), ("a",)), (view, (second, first), ("a", "b")), gone)
-    assert ground.tables.standing((stands, both, *others)) == {stands, both}
+    assert ground.tables.existing_pointers((stands, both, *others)) == {stands, both}
 
 
 def test_a_pointer_that_another_client_made_or_dropped_is_set_nevertheless(ground: Any) -> None:

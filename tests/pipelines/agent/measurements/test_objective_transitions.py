@@ -23,7 +23,7 @@ def measured(agent: AgentContext) -> AgentContext:
 def measure(agent: AgentContext, judge: ObjectiveTransitions, *behind: float | None, of: Deployment = OWN) -> None:
     """Measure once per value, five seconds apart, against an objective of a minute."""
     for seconds in behind:
-        judge.hear(of, seconds, 60.0)
+        judge.record_transition(of, seconds, 60.0)
         agent.clock = partial(float, agent.clock() + 5.0)
 
 

@@ -90,7 +90,7 @@ def test_a_pause_that_was_answered_holds_in_the_next_agent(release: str, agent: 
     wait_until(lambda: state_of(agent, release) == "paused")
     wait_until(lambda: not agent.ledger.run_commands(release))
     assert (pool.starts, pool.views) == (starts, SERVING)
-    driven.tell(release, OperatorControl("resume"))
+    driven.submit_command(release, OperatorControl("resume"))
     wait_until(lambda: not driven._woken)
     assert (state_of(agent, release), pool.views) == ("done", SWAPPED)
 

@@ -89,11 +89,11 @@ def test_ten_refusals_in_a_minute_are_stored_and_of_the_rest_the_number(
     for _ in range(500):
         refused(handler, op="apply", args={"hash": "none"})
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
-    handler.tell_repeated()
+    handler.record_repeated()
     assert len(agent.ledger.commands(1000)) == STORED + 1, "the stop is stored, whatever is counted"
     now[0] = WINDOW_S + 1
-    handler.tell_repeated()
-    handler.tell_repeated()
+    handler.record_repeated()
+    handler.record_repeated()
     told, *_ = agent.ledger.audits(1000)
     assert (told.action, told.subject, told.outcome) == ("apply", "490 more within a minute", "failed")
     assert len(agent.ledger.audits(1000)) == STORED + 2
@@ -114,12 +114,12 @@ def test_actions_that_a_full_ledger_did_not_record_are_recorded_once_possible(
 
     monkeypatch.setattr(type(agent.ledger), write, put)
     handler.handle(CALLER, {"op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
-    handler.tell_repeated()
+    handler.record_repeated()
     assert agent.ledger.audits() == ()
     is_full.clear()
     acted_at = agent.clock()
     for _ in range(2):
-        handler.tell_repeated()
+        handler.record_repeated()
     (command,), (audit,) = agent.ledger.commands(), agent.ledger.audits()
     assert (command.op, audit.action, audit.actor) == ("stop", "stop", CALLER.name)
     assert command.at == audit.at < acted_at
@@ -148,7 +148,7 @@ def test_ten_commands_without_effect_are_stored_per_minute(
     for _ in range(300):
         handler.handle(CALLER, request_)
     now[0] = WINDOW_S + 1
-    handler.tell_repeated()
+    handler.record_repeated()
     commands, audits = agent.ledger.commands(1000), agent.ledger.audits(1000)
     assert len(commands) == len(audits) == STORED + 1
     assert (audits[0].subject, audits[0].outcome) == ("290 more within a minute", audits[1].outcome)
@@ -160,7 +160,7 @@ def test_a_repeated_command_to_a_run_is_counted_and_a_different_one_stored(
 ) -> None:
     create_run(agent.ledger, run_row("h", id="7f3a-1"))
     told: list[str] = []
-    monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: told.append(word.act)))
+    monkeypatch.setattr(handler, "_runs", SimpleNamespace(submit_command=lambda run, word: told.append(word.act)))
     for _ in range(100):
         handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause"}})
     handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "cancel"}, "confirm": "7f3a"})
@@ -197,7 +197,7 @@ def test_an_act_is_recorded_whatever_else_its_arguments_hold(
     wrong: dict[str, Any], handler: CommandHandler, agent: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_run(agent.ledger, run_row("h", id="7f3a-1"))
-    monkeypatch.setattr(handler, "_runs", SimpleNamespace(tell=lambda run, word: None))
+    monkeypatch.setattr(handler, "_runs", SimpleNamespace(submit_command=lambda run, word: None))
     answer = handler.handle(CALLER, {"op": "run", "args": {"id": "7f3a-1", "act": "pause", **wrong}})
     assert answer == {"run": "7f3a-1", "act": "pause"}
     assert [row.outcome for row in agent.ledger.commands()] == ["accepted"]

@@ -25,7 +25,7 @@ RUN = "7f3a-1"
 def told(desk: Desk) -> list[OperatorControl]:
     found: list[OperatorControl] = []
     runs: Any = desk.runs
-    runs.tell = lambda run, word: found.append(word)
+    runs.submit_command = lambda run, word: found.append(word)
     runs.wake = lambda run: found.extend(map(control_of, desk.agent.ledger.run_commands(run)))
     return found
 

@@ -20,7 +20,7 @@ HELD_A = replace(REBUILD_A, hold=True)
 @pytest.fixture
 def told(desk: Desk) -> list[tuple[str, OperatorControl]]:
     found: list[tuple[str, OperatorControl]] = []
-    desk.runs.tell = lambda run, word: found.append((run, word))  # type: ignore[attr-defined]  # Of a run lane.
+    desk.runs.submit_command = lambda run, word: found.append((run, word))  # type: ignore[attr-defined]  # Of a run lane.
     return found
 
 

@@ -49,7 +49,7 @@ def failed(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> s
     """A release in which a gate and a version have failed."""
     run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
-        patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+        patch.setattr(lane.OpenGate, "check", lambda *_: GateReading(False, "lost rows", failed=True))
         assert lane.drive(agent, run_id) == "failed"
     agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
     pool.running.pop("b@v2")

@@ -16,7 +16,7 @@ def test_the_start_of_an_id_and_no_id_name_no_run(id: str | None, act: str, desk
     for number in "12":
         create_run(desk.agent.ledger, run_row(id=f"7f3a-{number}", state="failed", ended_at=NOW))
     told: list[Any] = []
-    desk.runs.tell = lambda *word: told.append(word)  # type: ignore[attr-defined]  # Of a run lane.
+    desk.runs.submit_command = lambda *word: told.append(word)  # type: ignore[attr-defined]  # Of a run lane.
     with pytest.raises(UsageError, match="there is no run"):
         desk.commands.handle(BOB, {"op": "run", "args": {"id": id, "act": act}, "confirm": "7f3a"})
     assert told == []

@@ -81,7 +81,7 @@ def test_a_delete_cancelled_while_the_ledger_rejects_its_tombstone_is_reverted(
     lane = OpenRuns(agent)
     lane.drive(run_id)
     wait_until(lambda: bool(tried))
-    lane.tell(run_id, CANCEL)
+    lane.submit_command(run_id, CANCEL)
     wait_until(lambda: state_of(agent, run_id) == "cancelled")
     assert at_rest(agent, pool) == before
 
@@ -108,7 +108,7 @@ def test_a_pending_revert_keeps_a_cancelled_run_open(
     lane = OpenRuns(agent)
     with monkeypatch.context() as patched:
         patched.setattr(type(agent.files), "put_back" if verb == "delete" else "set_aside", away)
-        lane.tell(run_id, CANCEL)
+        lane.submit_command(run_id, CANCEL)
         wait_until(lambda: len(tried) > 1)
         assert state_of(agent, run_id) != "cancelled"
     wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
@@ -131,7 +131,7 @@ def test_a_delete_moves_nothing_while_the_ledger_is_not_writable(
     lane.drive(run_id)
     wait_until(lambda: bool(tried))
     assert agent.files.aside == {} and "c__v1" in pool.tables  # type: ignore[attr-defined]  # Scripted.
-    lane.tell(run_id, CANCEL)
+    lane.submit_command(run_id, CANCEL)
     wait_until(lambda: state_of(agent, run_id) == "cancelled")
 
 
@@ -151,7 +151,7 @@ def test_a_delete_cancelled_after_a_kill_is_reverted(
     if plan_is == "missing":
         monkeypatch.setattr(Ledger, "plan", lambda *_: None)
     lane = OpenRuns(agent)
-    lane.tell(run_id, CANCEL)
+    lane.submit_command(run_id, CANCEL)
     wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
     assert at_rest(agent, pool) == before
 
@@ -276,13 +276,13 @@ def test_a_swap_that_is_paused_before_the_ledger_has_it_leaves_pointers_and_reco
 
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "activate", refused)
-        lane = OpenRuns(at(agent, "swap commit", lambda: lane.tell(run_id, OperatorControl("pause"))))
+        lane = OpenRuns(at(agent, "swap commit", lambda: lane.submit_command(run_id, OperatorControl("pause"))))
         lane.drive(run_id)
         wait_until(lambda: state_of(agent, run_id) == "paused")
         assert step_of(agent, run_id, "swap").state == "waits"
     found = read_record(agent.layout.data, SERVING_FILE)
     assert pool.views == SERVING and found is not None and found.row == {"a": 1, "b": 1, "c": 1}
-    lane.tell(run_id, OperatorControl("resume"))
+    lane.submit_command(run_id, OperatorControl("resume"))
     wait_until(lambda: state_of(agent, run_id) == "done")
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 
@@ -346,6 +346,6 @@ def test_a_run_whose_plan_cannot_be_read_puts_back_what_its_swap_has_moved(agent
             agent.ledger.put_step(run_id, replace(step, state="running", tries=1))
     pool.tables.update({f"{table}__v2": "" for table in "abc"})
     pool.views.update(a="a__v2", b="b__v2")
-    lane.tell(run_id, CANCEL)
+    lane.submit_command(run_id, CANCEL)
     wait_until(lambda: state_of(agent, run_id) == "cancelled" and not lane._woken)
     assert pool.views == SERVING

@@ -72,7 +72,7 @@ class FakeAgent:
         self.measured[number] = Measurement(T, number, self.wall, **({"batch": 7, "lag_files": 0} | figures))
 
     def look(self) -> GateReading:
-        return self.gate.look(self, self.green)  # type: ignore[arg-type]  # What a gate needs of the agent's context.
+        return self.gate.check(self, self.green)  # type: ignore[arg-type]  # What a gate needs of the agent's context.
 
     def looks(self, times: int, **figures: Any) -> GateReading:
         """Measure and look `times` times, five seconds apart."""

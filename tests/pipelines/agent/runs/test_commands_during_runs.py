@@ -84,14 +84,14 @@ def test_a_pause_holds_while_a_swap_waits_for_the_pool(agent: AgentContext, pool
     lane = OpenRuns(at(agent, "after swap running", lambda: setattr(pool, "reachable", False)))
     lane.drive(run_id)
     wait_until(lambda: not pool.reachable)
-    lane.tell(run_id, OperatorControl("pause"))
+    lane.submit_command(run_id, OperatorControl("pause"))
     wait_until(lambda: state_of(agent, run_id) == "paused", 10)
     assert step_of(agent, run_id, "swap").state == "waits"
     pool.reachable = True
-    lane.tell(run_id, OperatorControl("pause"))
+    lane.submit_command(run_id, OperatorControl("pause"))
     wait_until(lambda: not agent.ledger.run_commands(run_id))
     assert pool.views == SERVING
-    lane.tell(run_id, OperatorControl("resume"))
+    lane.submit_command(run_id, OperatorControl("resume"))
     wait_until(lambda: state_of(agent, run_id) == "done")
     assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v2"}
 
@@ -119,10 +119,10 @@ def test_commands_given_while_a_run_polls_its_gates_keep_their_order(
     def told(gate: OpenGate, *given: Any) -> GateReading:
         gate.looks += 1
         for act in ("pause", "resume") if gate.looks == 3 else ():
-            lane.tell(run_id, OperatorControl(act))
+            lane.submit_command(run_id, OperatorControl(act))
         return GateReading(gate.looks > 5, "lag 0")
 
-    monkeypatch.setattr(OpenGate, "look", told)
+    monkeypatch.setattr(OpenGate, "check", told)
     lane.drive(run_id)
     wait_until(lambda: state_of(agent, run_id) == "done", 10)
 
@@ -133,17 +133,17 @@ def test_a_paused_run_starts_no_version_whose_stop_was_ended(
     deploy(agent, pool, small_project.texts())
     run_id = submit(agent, plan(agent, small_project.texts(), PlanRequest(tables=(TableName("c"),), rebuild=True)))
     lane, opens = OpenRuns(agent), threading.Event()
-    monkeypatch.setattr(OpenGate, "look", lambda gate, *given: GateReading(opens.is_set(), "lag 3"))
+    monkeypatch.setattr(OpenGate, "check", lambda gate, *given: GateReading(opens.is_set(), "lag 3"))
     lane.drive(run_id)
     wait_until(lambda: step_of(agent, run_id, "catch_up").note == "lag 3", 10)
-    lane.tell(run_id, OperatorControl("pause"))
+    lane.submit_command(run_id, OperatorControl("pause"))
     wait_until(lambda: state_of(agent, run_id) == "paused", 10)
     # An operator has stopped the table, and restarted the serving version.
     pool.running.pop("c@v2")
     agent.ledger.update_deployment(TableName("c"), 2, wanted="stopped", state="stopped")
     wait_until(lambda: step_of(agent, run_id, "catch_up").note == "c@v2 is stopped: it starts once the run is resumed")
     assert "c@v2" not in pool.running
-    lane.tell(run_id, OperatorControl("resume"))
+    lane.submit_command(run_id, OperatorControl("resume"))
     wait_until(lambda: "c@v2" in pool.running, 10)
     opens.set()
     wait_until(lambda: state_of(agent, run_id) == "done", 10)
@@ -258,7 +258,7 @@ def test_a_command_that_hits_a_bug_resumes_a_run_once(
     monkeypatch.setattr(run_driver, "advance_run", broken)
     monkeypatch.setattr(run_driver, "end_unexecutable", broken)
     lane = OpenRuns(agent)
-    lane.tell(run_id, OperatorControl("pause"))
+    lane.submit_command(run_id, OperatorControl("pause"))
     wait_until(lambda: len(met) > 1 and not lane._woken)
     assert len(met) == 2
 
@@ -281,7 +281,7 @@ def test_a_run_that_hits_a_bug_is_resumed_by_a_new_command_only(
             lane.resume_open()
             wait_until(lambda: not lane._woken)
         assert len(met) == 2
-    lane.tell(run_id, OperatorControl("resume"))
+    lane.submit_command(run_id, OperatorControl("resume"))
     wait_until(lambda: not lane._woken)
     assert state_of(agent, run_id) == "done"
 
@@ -293,7 +293,7 @@ def test_a_command_given_while_a_run_hits_a_bug_resumes_the_run(
     lane, drivers = OpenRuns(agent), [None, RunDriver]
 
     def tell_and_break(*_: Any) -> None:
-        lane.tell(run_id, OperatorControl("cancel"))
+        lane.submit_command(run_id, OperatorControl("cancel"))
         raise KeyError("nothing")
 
     monkeypatch.setattr(run_driver, "RunDriver", lambda *given: drivers.pop(0)(*given))  # type: ignore[misc]  # A bug.

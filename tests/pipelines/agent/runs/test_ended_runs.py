@@ -78,7 +78,7 @@ def test_an_ended_run_can_be_cancelled_by_a_command_accepted_meanwhile(agent: Ag
 
     def end_and_tell() -> None:
         end(agent, run_id)
-        lane.tell(run_id, OperatorControl("cancel"))
+        lane.submit_command(run_id, OperatorControl("cancel"))
 
     lane = OpenRuns(at(agent, "before swap running", end_and_tell))
     lane.drive(run_id)

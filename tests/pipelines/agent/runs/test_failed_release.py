@@ -41,11 +41,11 @@ def failing(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def losing(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+    patch.setattr(lane.OpenGate, "check", lambda *_: GateReading(False, "lost rows", failed=True))
 
 
 def behind(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lag 7 rows"))
+    patch.setattr(lane.OpenGate, "check", lambda *_: GateReading(False, "lag 7 rows"))
 
 
 def behind_at_the_swap(agent: AgentContext, pool: Any, patch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ class Closed:
     why: Callable[[], str]
     looks: int = 0
 
-    def look(self, *_: Any) -> GateReading:
+    def check(self, *_: Any) -> GateReading:
         why = self.still()
         return GateReading(not why, why)
 
@@ -62,7 +62,7 @@ def rebuild(agent: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.
     """Begin a rebuild whose gate stays closed, and return its run once it has ended."""
     deploy(agent, pool, small_project.texts())
     made = plan(agent, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
-    what = staticmethod(closed.still) if gate == "why_closed" else closed.look
+    what = staticmethod(closed.still) if gate == "why_closed" else closed.check
     monkeypatch.setattr(OpenGate, gate, what)
     perform = StepExecutor.perform
 
@@ -86,7 +86,7 @@ def failure(agent: AgentContext, run_id: str, do: str) -> str:
 
 @pytest.mark.parametrize(
     ("gate", "do", "waits"),
-    [("look", "catch_up", "lag 7 rows"), ("why_closed", "swap", "c@v2 is behind again: lag 7 rows")],
+    [("check", "catch_up", "lag 7 rows"), ("why_closed", "swap", "c@v2 is behind again: lag 7 rows")],
 )
 def test_a_gate_that_never_opens_ends_with_a_remedy(
     gate: str, do: str, waits: str, agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
@@ -104,7 +104,7 @@ def test_a_gate_that_cannot_be_measured_ends_too(
     def unreachable() -> str:
         raise error
 
-    run_id = rebuild(agent, pool, Closed(unreachable), monkeypatch, "look")
+    run_id = rebuild(agent, pool, Closed(unreachable), monkeypatch, "check")
     assert failure(agent, run_id, "catch_up") == f"{error}; {ENDED}"
 
 
@@ -132,7 +132,7 @@ def test_a_swap_whose_wait_ends_while_the_pool_is_silent_leaves_no_pointer_moved
 
 def test_a_retry_waits_the_full_time_again(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = Closed(lambda: "lag 7 rows")
-    run_id = rebuild(agent, pool, closed, monkeypatch, "look")
+    run_id = rebuild(agent, pool, closed, monkeypatch, "check")
     before = closed.looks
     agent.ledger.put_run_state(run_id, "failed")
     assert drive(agent, run_id, OperatorControl("retry")) == "failed"
@@ -141,5 +141,5 @@ def test_a_retry_waits_the_full_time_again(agent: AgentContext, pool: Any, monke
 
 def test_the_environment_says_how_long(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     agent.layout = replace(agent.layout, environment=replace(agent.layout.environment, gate_ends_h=100.0))
-    run_id = rebuild(agent, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
+    run_id = rebuild(agent, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "check")
     assert "within 100 hours" in failure(agent, run_id, "catch_up")

@@ -90,7 +90,7 @@ def test_nothing_is_swapped_before_the_confirmation_and_everything_after_it(agen
     assert [(pair.table, pair.serves, pair.new.runs) for pair in held.pairs] == [(name, 1, True) for name in "abc"]
     ends = f"nothing has been swapped yet; headgate runs cancel {run_id} ends it"
     assert (held.rollback, held.blocked) == ("", ends)
-    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    driven.submit_command(run_id, OperatorControl("swap", by="bob"))
     assert ended(agent, run_id) == "done"
     assert set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
     (step,) = [step for step in row_of(agent, run_id).steps if step.do == "hold"]
@@ -113,7 +113,7 @@ def test_a_stopped_new_version_is_not_shown_as_held_after_a_start_of_the_serving
     retry = f"headgate runs retry {run_id} starts it again"
     assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
     agent.ledger.retry_run(run_id, serial=agent.locks.start())
-    driven.tell(run_id, OperatorControl("retry"))
+    driven.submit_command(run_id, OperatorControl("retry"))
     wait_until(lambda: hold_of(agent, run_id) == "gate")
     found = agent.ledger.deployment(T("a"), 2)
     assert found is not None and found.wanted == "running"
@@ -121,7 +121,7 @@ def test_a_stopped_new_version_is_not_shown_as_held_after_a_start_of_the_serving
 
 def test_a_cancel_while_it_is_held_leaves_what_serves_alone(agent: AgentContext, pool: Any) -> None:
     made, run_id, driven = begun(agent)
-    driven.tell(run_id, OperatorControl("cancel"))
+    driven.submit_command(run_id, OperatorControl("cancel"))
     assert ended(agent, run_id) == "cancelled"
     wait_until(lambda: sorted(pool.running) == ["a@v1", "b@v1", "c@v1"])
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
@@ -140,17 +140,17 @@ def test_a_version_that_fails_while_it_is_held_ends_the_hold(agent: AgentContext
 def test_a_swap_confirmation_during_a_failing_hold_is_reported_as_not_carried_out(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, look = lane.submit(agent, lane.plan(agent, A_REBUILD[0], HELD)), pointer_steps.look_at_held
+    run_id, look = lane.submit(agent, lane.plan(agent, A_REBUILD[0], HELD)), pointer_steps.check_held_versions
 
     def look_and_be_told(*given: Any) -> Any:
         agent.ledger.update_deployment(T("b"), 2, state="failed", error_class="OOM", error="no memory")
         found = look(*given)
-        monkeypatch.setattr(pointer_steps, "look_at_held", look)
+        monkeypatch.setattr(pointer_steps, "check_held_versions", look)
         assert hold_of(agent, run_id) == "gate"
         agent.ledger.put_run_command(run_id, OperatorControl("swap", by="bob"), at=1.0)
         return found
 
-    monkeypatch.setattr(pointer_steps, "look_at_held", look_and_be_told)
+    monkeypatch.setattr(pointer_steps, "check_held_versions", look_and_be_told)
     assert lane.drive(agent, run_id) == "failed"
     (told,) = (e for e in agent.ledger.events() if e.summary.startswith("the command to swap"))
     assert told.summary == f"the command to swap run {run_id} was not carried out: nothing was held any more"
@@ -171,9 +171,9 @@ def test_a_hold_has_an_end_and_a_retry_waits_again(agent: AgentContext) -> None:
     (step,) = [step for step in row_of(agent, run_id).steps if step.state == "failed"]
     assert step.note.endswith("no command was given within 24 hours; headgate runs retry waits again")
     agent.ledger.put_run_state(run_id, "running")
-    driven.tell(run_id, OperatorControl("retry"))
+    driven.submit_command(run_id, OperatorControl("retry"))
     wait_until(lambda: hold_of(agent, run_id) == "gate")
-    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    driven.submit_command(run_id, OperatorControl("swap", by="bob"))
     assert ended(agent, run_id) == "done"
 
 
@@ -181,14 +181,14 @@ def test_a_hold_cannot_be_skipped_and_an_earlier_confirmation_does_not_count(age
     made = lane.plan(agent, A_REBUILD[0], HELD)
     run_id = lane.submit(agent, made)
     driven = OpenRuns(agent)
-    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    driven.submit_command(run_id, OperatorControl("swap", by="bob"))
     wait_until(lambda: hold_of(agent, run_id) == "gate")
     number = next(step.n for step in made.steps if step.do == "hold")
-    driven.tell(run_id, OperatorControl("skip", number))
-    driven.tell(run_id, OperatorControl("pause"))
+    driven.submit_command(run_id, OperatorControl("skip", number))
+    driven.submit_command(run_id, OperatorControl("pause"))
     wait_until(lambda: row_of(agent, run_id).state == "paused")
     assert hold_of(agent, run_id) == "gate" and set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
-    driven.tell(run_id, OperatorControl("cancel"))
+    driven.submit_command(run_id, OperatorControl("cancel"))
     assert ended(agent, run_id) == "cancelled"
 
 
@@ -207,7 +207,7 @@ def test_confirming_a_swap_needs_a_held_run_its_text_and_no_freeze(agent: AgentC
     waiting = replace(row, steps=tuple(replace(s, state="waits") if s.do == "hold" else s for s in row.steps))
     with pytest.raises(Refused, match="have not caught up, or are not compared yet"):
         check_word(agent, CALLER, waiting, text)
-    driven.tell(run_id, OperatorControl("cancel"))
+    driven.submit_command(run_id, OperatorControl("cancel"))
     ended(agent, run_id)
     with pytest.raises(Refused, match="is not waiting for a swap command"):
         check_word(agent, CALLER, row_of(agent, run_id), text)
@@ -229,7 +229,7 @@ def test_a_release_that_needed_an_approval_is_confirmed_by_another_login(
     with pytest.raises(Refused, match="its plan needed an approval") if refused else nullcontext():
         check_word(agent, CALLER, row_of(agent, run_id), f"dev {run_id[:4]}")
     monkeypatch.undo()
-    driven.tell(run_id, OperatorControl("cancel"))
+    driven.submit_command(run_id, OperatorControl("cancel"))
     ended(agent, run_id)
 
 
@@ -239,7 +239,7 @@ def test_a_command_given_before_a_new_agent_resumes_the_run_is_carried_out(agent
     wait_until(lambda: not driven._woken)
     agent.stopping.clear()
     check_word(agent, CALLER, row_of(agent, run_id), f"dev {run_id[:4]}")
-    OpenRuns(agent).tell(run_id, OperatorControl("swap", by="bob"))
+    OpenRuns(agent).submit_command(run_id, OperatorControl("swap", by="bob"))
     assert ended(agent, run_id) == "done" and set(pool.views.values()) == {"a__v2", "b__v2", "c__v2"}
 
 
@@ -254,7 +254,7 @@ def test_a_new_agent_holds_again_but_needs_no_second_confirmation(agent: AgentCo
     wait_until(lambda: run_id in again._woken)
     assert hold_of(agent, run_id) == "gate"
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"} and pool.starts == starts
-    again.tell(run_id, OperatorControl("swap", by="bob"))
+    again.submit_command(run_id, OperatorControl("swap", by="bob"))
     wait_until(lambda: hold_of(agent, run_id) == "done")
     agent.stopping.set()
     wait_until(lambda: not again._woken)

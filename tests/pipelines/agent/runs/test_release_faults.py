@@ -82,7 +82,7 @@ def test_pointers_that_a_silent_pool_did_not_move_back_move_when_it_answers(
 def test_a_version_that_failed_after_it_was_started_is_started_again_by_a_retry(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_id, real, gate = begun(agent, pool), lane.OpenGate.look, CatchUpGate(0.0)
+    run_id, real, gate = begun(agent, pool), lane.OpenGate.check, CatchUpGate(0.0)
     fails = ["b"]
 
     def look(asked: Any, agent: AgentContext, deployment: Any) -> GateReading:
@@ -98,7 +98,7 @@ def test_a_version_that_failed_after_it_was_started_is_started_again_by_a_retry(
         why = gate._why_cannot_catch_up(now, agent.monotonic())
         return GateReading(False, why, failed=True) if why else real(asked, agent, now)
 
-    monkeypatch.setattr(lane.OpenGate, "look", look)
+    monkeypatch.setattr(lane.OpenGate, "check", look)
     assert lane.drive(agent, run_id) == "failed"
     assert lane.drive(agent, run_id, OperatorControl("retry")) == "done" and "b@v2" in pool.running
 
@@ -108,7 +108,7 @@ def test_a_failed_release_does_not_swap_over_a_newer_one(
 ) -> None:
     run_id = begun(agent, pool)
     with monkeypatch.context() as patch:
-        patch.setattr(lane.OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+        patch.setattr(lane.OpenGate, "check", lambda *_: GateReading(False, "lost rows", failed=True))
         assert lane.drive(agent, run_id) == "failed"
     other = small_project.texts(a="SELECT id, lower(kind) AS kind FROM STREAM landed")
     assert lane.drive(agent, lane.submit(agent, lane.plan(agent, other, REBUILD))) == "done"
@@ -130,7 +130,7 @@ def test_a_version_that_caught_up_a_day_ago_is_measured_again_before_the_swap(
 
     measured(86_400)
     lane.settle(agent, pool)
-    driven.tell(run_id, OperatorControl("swap", by="bob"))
+    driven.submit_command(run_id, OperatorControl("swap", by="bob"))
     wait_until(lambda: hold_of(agent, run_id) == "done" and "measured" in swap_note(agent, run_id))
     assert set(pool.views.values()) == {"a__v1", "b__v1", "c__v1"}
     measured(0)

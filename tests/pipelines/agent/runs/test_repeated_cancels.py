@@ -101,7 +101,7 @@ def test_a_cancel_stops_starts_accepted_before_it_and_recorded_after_it(
         ana = CommandStamp(agent.locks.start(), "ana", 1.0)
         with monkeypatch.context() as unheard:
             unheard.setattr(OpenRuns, "wake", lambda *_: None)
-            OpenRuns(agent).tell(run_id, OperatorControl("cancel", by="bob"))
+            OpenRuns(agent).submit_command(run_id, OperatorControl("cancel", by="bob"))
         assert agent.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0))
 
     cancelled(at(agent, "before swap running", cancel_while_a_start_waits_for_its_version), run_id)

@@ -244,7 +244,7 @@ def test_a_run_that_hits_a_bug_is_reported_as_halted_once_each_time(
     ((summary, detail),) = told(agent, "is stuck")
     assert summary == f"run {release} is stuck: the agent failed unexpectedly on it (KeyError)"
     assert f"headgate runs cancel {release}" in detail
-    lane.tell(release, OperatorControl("cancel", by="ana"))
+    lane.submit_command(release, OperatorControl("cancel", by="ana"))
     wait_until(lambda: not lane._woken)
     assert state_of(agent, release) == "cancelled"
 

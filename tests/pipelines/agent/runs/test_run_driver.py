@@ -59,7 +59,7 @@ class OpenGate:
     whole: bool = False
     looks: int = 0
 
-    def look(self, agent: AgentContext, deployment: Any) -> GateReading:
+    def check(self, agent: AgentContext, deployment: Any) -> GateReading:
         self.looks += 1
         if deployment.state == State.FAILED or deployment.deleted or deployment.wanted == WantedState.STOPPED:
             return GateReading(False, f"it is {deployment.state}, wanted {deployment.wanted}", failed=True)
@@ -179,7 +179,7 @@ def test_a_stop_that_overtakes_a_start_wins(agent: AgentContext, pool: Any) -> N
 def test_cancel_leaves_what_serves_as_it_was(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(agent, pool, small_project.texts())
     before = dict(pool.views)
-    monkeypatch.setattr(OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+    monkeypatch.setattr(OpenGate, "check", lambda *_: GateReading(False, "lost rows", failed=True))
     changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     run_id = submit(agent, plan(agent, changed, PlanRequest(tables=(TableName("b"),), rebuild=True)))
     assert drive(agent, run_id) == "failed"
@@ -398,9 +398,9 @@ def test_a_skip_before_a_new_agent_repeats_the_start_is_carried_out(
 ) -> None:
     run_id, n = taken_up_after_a_kill(agent, monkeypatch)
     lane = OpenRuns(agent)
-    lane.tell(run_id, OperatorControl("skip", n, "ana"))
+    lane.submit_command(run_id, OperatorControl("skip", n, "ana"))
     wait_until(lambda: start_of(agent, run_id).state == "skipped")
-    lane.tell(run_id, OperatorControl("cancel"))
+    lane.submit_command(run_id, OperatorControl("cancel"))
     wait_until(lambda: not lane._woken)
 
 
@@ -442,7 +442,7 @@ def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
     agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(agent, pool, small_project.texts())
-    looked = OpenGate.look
+    looked = OpenGate.check
 
     def locked(gate: OpenGate, *given: Any) -> GateReading:
         if gate.looks == 1:
@@ -450,7 +450,7 @@ def test_a_gate_that_cannot_be_measured_for_a_moment_keeps_its_count(
             raise LedgerUnavailable("the ledger is locked by another program")
         return looked(gate, *given)
 
-    monkeypatch.setattr(OpenGate, "look", locked)
+    monkeypatch.setattr(OpenGate, "check", locked)
     assert deploy(agent, pool, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)) == "done"
     assert pool.starts.count("b@v2") == 1
 
@@ -530,7 +530,7 @@ def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, agent: A
     run_id, lane = unreadable(agent, pool, plan_is)
     lane.resume_open()
     ended(agent, run_id)
-    lane.tell(run_id, OperatorControl("cancel"))
+    lane.submit_command(run_id, OperatorControl("cancel"))
     row = ended(agent, run_id)
     assert row.state == "cancelled" and row.ended_at is not None
     assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"], "what serves goes on, what the run started does not"
@@ -547,7 +547,7 @@ def test_a_run_with_an_unreadable_plan_has_swapped_what_the_registry_records(
     swap = next(step for step in row.steps if step.do == "swap")
     agent.ledger.put_step(run_id, replace(swap, state="running", tries=1))
     agent.ledger.activate({TableName(name): 2 for name in "abc"}, by=run_id, at=agent.clock())
-    lane.resume_open() if word is None else lane.tell(run_id, word)
+    lane.resume_open() if word is None else lane.submit_command(run_id, word)
     row = ended(agent, run_id)
     assert next(step for step in row.steps if step.do == "swap").state == "done"
     assert {"a@v2", "b@v2", "c@v2"} <= pool.running.keys()

@@ -297,7 +297,7 @@ def test_a_cancelled_run_ends_its_upkeep(lake: AgentContext, pool: Any) -> None:
     runs = OpenRuns(lake)
     runs.drive(run_id)
     wait_until(lambda: bool(pool.looked_after))
-    runs.tell(run_id, OperatorControl("cancel"))
+    runs.submit_command(run_id, OperatorControl("cancel"))
     wait_until(lambda: bool(pool.ended_reads))
     until.set()
     wait_until(lambda: (row := lake.ledger.run(run_id)) is not None and row.state == "cancelled")
@@ -319,7 +319,7 @@ def test_upkeep_cancelled_during_its_check_of_readers_does_not_begin_on_the_pool
     runs = OpenRuns(lake)
     runs.drive(run_id)
     assert looked.wait(20)
-    runs.tell(run_id, OperatorControl("cancel"))
+    runs.submit_command(run_id, OperatorControl("cancel"))
     wait_until(lambda: (row := lake.ledger.run(run_id)) is not None and row.state == "cancelled")
     until.set()
     with upkeep_steps._one_at_a_time:
