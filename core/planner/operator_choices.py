@@ -17,7 +17,14 @@ from core.planner.allowed_strategies import REBUILDS, StrategyCase, forgotten_se
 from core.planner.decision_model import DeployWalk, TableDecision, recreated_parents
 from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
-from core.planner.start_positions import event_time_of, is_log_start, is_time, log_starts, not_partial, why_not_kept
+from core.planner.start_positions import (
+    event_time_of,
+    is_log_start,
+    is_time,
+    log_starts,
+    why_log_incomplete,
+    why_not_partial,
+)
 from core.planner.strategy_refusal_kinds import Refusal, StrategyRefusal
 from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
@@ -131,7 +138,7 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
         return _begun(
             decision, declared, (Notice.BEGINS_NOW.of() if now else Notice.BEGINS_AT_POSITION.of(at=decision.at))
         )
-    if not_partial(walk.context.declared.tables, declared, decision.at):
+    if why_not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
     if is_log_start(decision.at):
         return _begun_in_log(decision, declared)
@@ -229,8 +236,8 @@ def _wrong_position(
     """Return why a strategy cannot start at the chosen position, or that it needs one; None if neither applies."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
-        wrong = not_partial(walk.context.declared.tables, declared, at)
-        return wrong or (_why_not_in_log(walk, declared, at) if is_log_start(at) else None)
+        wrong = why_not_partial(walk.context.declared.tables, declared, at)
+        return wrong or (_why_not_from_log(walk, declared, at) if is_log_start(at) else None)
     if choice.strategy == Strategy.SEEDED and whole_number(at) is not None:
         return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
     if choice.strategy == Strategy.SEEDED and at != NOW:
@@ -239,12 +246,12 @@ def _wrong_position(
     return StrategyRefusal.NO_START_AT.of(at=at) if at and not takes_position else None
 
 
-def _why_not_in_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
+def _why_not_from_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
     if forgets := forgotten_sequences(walk.context, declared):
         return forgets
-    return why_not_kept(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
+    return why_log_incomplete(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
 
 def _refuse_other_tables(walk: DeployWalk) -> None:

@@ -177,7 +177,7 @@ def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
     )
 
 
-def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
+def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
     """Return why a statement cannot start at a version or commit time; None if it can."""
     streamed = _streamed(table)
     for name in streamed:
@@ -195,7 +195,7 @@ def why_not_in_log(tables: Mapping[TableName, Table], table: Table, at: str) -> 
     return None
 
 
-def why_not_kept(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
+def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
     """Return why a log does not cover the start position: later commits are missing, or the log ends before it.
 
     None if neither applies, or if the log is unknown.
@@ -288,12 +288,12 @@ def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 
-def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
+def why_not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
     """Return why a statement cannot start at the position `at`; None if it can."""
     if not at:
         return StrategyRefusal.NO_START_POSITION.of()
     if is_log_start(at):
-        return why_not_in_log(tables, table, at)
+        return why_no_log_start(tables, table, at)
     if is_time(at):
         if event_time_of(table, tables) is not None:
             return None
