@@ -13,7 +13,7 @@ from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
 from core.planner.context import PlanningContext
 from core.planner.decision_model import TableDecision, recreated_parents
-from core.planner.rewrite_in_place import columns_of, not_keyed, rows_that_stay
+from core.planner.rewrite_in_place import columns_of, rows_that_stay, why_not_rewritten_by_key
 from core.planner.scope import PlanScope
 from core.planner.start_positions import begins_by_rows, partial_notes
 from core.planner.strategy_refusal_kinds import Refusal, StrategyNote, StrategyRefusal
@@ -64,7 +64,7 @@ def strategies_of(
     if declared is None or declared.parsed is None:
         return {}
     case = StrategyCase(context, scope, decisions, declared, decisions[table].default)
-    return {strategy: note for strategy, note in case.offers() if case.not_positioned(strategy) is None}
+    return {strategy: note for strategy, note in case.offers() if case.why_not_seeded(strategy) is None}
 
 
 def why_not(
@@ -83,7 +83,7 @@ def why_not(
     return StrategyCase(context, scope, decisions, declared, decision).why_not(strategy)
 
 
-def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
+def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
     """Return the refusal to start a new version that does not know the latest sequence of each key.
 
     Such a version would accept outdated rows. None if the table does not upsert by sequence or is not deployed.
@@ -100,7 +100,7 @@ def forgotten_sequences(context: PlanningContext, table: Table) -> Fact[Strategy
 class StrategyCase:
     """Decides which strategies are allowed for one statement, given all decisions of the plan.
 
-    Each `not_…` method returns why a strategy is not allowed, or None if it is allowed.
+    Each `why_not_…` method returns None if the strategy is allowed.
     """
 
     context: PlanningContext
@@ -112,7 +112,7 @@ class StrategyCase:
     def offers(self) -> Iterator[Offer]:
         """Yield the candidate strategies for the decision's action, the default first, each with an optional note.
 
-        Callers must filter out strategies that `not_positioned` rules out.
+        Callers must filter out strategies that `why_not_seeded` rules out.
         """
         match self.decision.action:
             case Action.START:
@@ -128,29 +128,29 @@ class StrategyCase:
                 yield Strategy.EARLIEST, None
                 yield from self._started_later()
                 yield from self._from_the_old_version()
-                if self.not_chained() is None:
+                if self.why_not_chained() is None:
                     yield Strategy.CHAIN, StrategyNote.UNION_OF_BOTH.of()
                 yield from self._rewritten()
-                if self.not_seamed() is None:
+                if self.why_not_seamed() is None:
                     yield Strategy.SEAM, StrategyNote.FROM_COMMON_BATCH.of()
                 yield from self._in_place()
 
     def _started_later(self) -> Iterator[Offer]:
         tables = self.context.declared.tables
-        if forgotten_sequences(self.context, self.table) is None or begins_by_rows(tables, self.table):
+        if why_sequence_would_be_forgotten(self.context, self.table) is None or begins_by_rows(tables, self.table):
             yield from partial_notes(tables, self.table)
         if not self._recreated:
             yield Strategy.SEEDED, StrategyNote.OPEN_WINDOWS.of() if self._stateful else None
 
     def _from_the_old_version(self) -> Iterator[Offer]:
-        if self.not_forked() is None:
+        if self.why_not_forked() is None:
             clones = table_format(self.table.parsed_ddl.format).clones
             yield Strategy.FORK, (StrategyNote.CLONES_OLD if clones else StrategyNote.SAME_AS_OLD).of()
-        if self.not_carried_over() is None:
+        if self.why_not_carried_over() is None:
             yield Strategy.CARRY_OVER, StrategyNote.NO_ROWS_BEFORE.of()
 
     def _rewritten(self) -> Iterator[Offer]:
-        if self.not_keyed() is None:
+        if self.why_not_keyed() is None:
             yield Strategy.KEYED, StrategyNote.SEES_BOTH.of(rows=rows_that_stay(self.context, self.table))
 
     def _in_place(self) -> Iterator[Offer]:
@@ -158,29 +158,29 @@ class StrategyCase:
         if asked and self._own.action is Action.RESTART and not self._recreated:
             if not self.scope.request.rebuild:
                 yield Strategy.IN_PLACE, None
-        elif self.not_in_place() is None:
+        elif self.why_not_in_place() is None:
             yield Strategy.IN_PLACE, StrategyNote.MIXED.of()
 
     def why_not(self, strategy: str) -> Refusal | None:
         """Return why a strategy is not allowed; None if it is allowed or no specific reason is known."""
-        if why := self.not_positioned(strategy):
+        if why := self.why_not_seeded(strategy):
             return why
         starts = self.decision.action is Action.START
         match strategy:
             case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if self._recreated:
                 return StrategyRefusal.OFFSETS_MEANINGLESS.of(parents=self._recreated)
             case Strategy.CHAIN:
-                return self.not_chained()
+                return self.why_not_chained()
             case Strategy.KEYED:
-                return self.not_keyed()
+                return self.why_not_keyed()
             case Strategy.SEAM:
-                return self.not_seamed()
+                return self.why_not_seamed()
             case Strategy.IN_PLACE if self.decision.action is Action.REBUILD:
-                return self.not_in_place()
+                return self.why_not_in_place()
             case Strategy.CARRY_OVER if not starts:
-                return self.not_carried_over()
+                return self.why_not_carried_over()
             case Strategy.FORK if not starts:
-                return self.not_forked()
+                return self.why_not_forked()
             case _:
                 return None
 
@@ -201,7 +201,7 @@ class StrategyCase:
     def _recreated(self) -> tuple[TableName, ...]:
         return recreated_parents(self.table, self.decisions)
 
-    def not_positioned(self, strategy: str) -> Fact[StrategyRefusal] | None:
+    def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
         """Return why a SEEDED start (new rows only) is impossible; None if it is possible, and for other strategies."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
@@ -212,17 +212,17 @@ class StrategyCase:
         unread = tuple(f"{n} ({format.name})" for n, format in formats.items() if not format.read_before_first_batch)
         if unread:
             return StrategyRefusal.STATE_BEFORE_FIRST_BATCH.of(sources=unread)
-        return forgotten_sequences(self.context, self.table)
+        return why_sequence_would_be_forgotten(self.context, self.table)
 
-    def not_carried_over(self) -> Fact[StrategyRefusal] | None:
+    def why_not_carried_over(self) -> Fact[StrategyRefusal] | None:
         """Return why a new version cannot start with an empty table at the old version's offsets; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:
-            return forgotten_sequences(self.context, self.table) or StrategyRefusal.UPSERTS.of()
-        return self._other_positions()
+            return why_sequence_would_be_forgotten(self.context, self.table) or StrategyRefusal.UPSERTS.of()
+        return self._why_offsets_do_not_apply()
 
-    def not_forked(self) -> Fact[StrategyRefusal] | None:
+    def why_not_forked(self) -> Fact[StrategyRefusal] | None:
         """Return why a new version cannot take over the old version's rows, offsets and state; None if it can."""
         settings = self.table.settings
         if settings.upserts:
@@ -232,17 +232,17 @@ class StrategyCase:
         # A clone costs nothing, so a version without state may start with the old rows as well.
         clones = not self._stateful and definition.leaves_seam and table_format(self.table.parsed_ddl.format).clones
         if not definition.state_may_be_copied and not clones:
-            return self._other_positions() or self._why_no_fork().of()
+            return self._why_offsets_do_not_apply() or self._why_no_fork().of()
         if self.context.observed.deployment(self.table.name).rows_before:
             return StrategyRefusal.ROWS_BEFORE.of()
-        return self._other_positions()
+        return self._why_offsets_do_not_apply()
 
     def _why_no_fork(self) -> StrategyRefusal:
         if self.decision.change.kind in _SAME_QUERY:
             return StrategyRefusal.SAME_QUERY
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
-    def _other_positions(self) -> Fact[StrategyRefusal] | None:
+    def _why_offsets_do_not_apply(self) -> Fact[StrategyRefusal] | None:
         """Return why the old version's offsets do not apply to a new version; None if they do."""
         context, name = self.context, self.table.name
         if lost := self._lost():
@@ -264,11 +264,11 @@ class StrategyCase:
         lost = self.context.observed.deployment(self.table.name).why_lost
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
-    def not_keyed(self) -> Fact[StrategyRefusal] | None:
+    def why_not_keyed(self) -> Fact[StrategyRefusal] | None:
         """Return why the statement cannot rewrite all rows of its existing table by key; None if it can."""
-        return not_keyed(self.context, self.table, self.decision, self.decisions)
+        return why_not_rewritten_by_key(self.context, self.table, self.decision, self.decisions)
 
-    def not_chained(self) -> Fact[StrategyRefusal] | None:
+    def why_not_chained(self) -> Fact[StrategyRefusal] | None:
         """Return why the pointer cannot serve the union of the old version and a new one; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
@@ -289,15 +289,15 @@ class StrategyCase:
                 return StrategyRefusal.READER_LEFT_BEHIND.of(reader=reader)
             if any(b.parent == name and not b.streamed for b in context.bindings.of(reader)):
                 return StrategyRefusal.READER_LACKS_ROWS.of(reader=reader)
-            if why := replace(self, table=declared)._not_moved():
+            if why := replace(self, table=declared)._why_not_moved():
                 return StrategyRefusal.READER_CANNOT_MOVE.of(reader=reader, why=why)
-        return self._other_positions()
+        return self._why_offsets_do_not_apply()
 
-    def not_in_place(self) -> Refusal | None:
+    def why_not_in_place(self) -> Refusal | None:
         """Return why the statement cannot continue from its checkpoint instead of being rebuilt; None if it can."""
-        return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.not_restarted()
+        return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.why_not_restarted()
 
-    def not_restarted(self) -> Refusal | None:
+    def why_not_restarted(self) -> Refusal | None:
         """Return why a restart from the checkpoint cannot replace the rebuild; None if it can.
 
         Parents that the plan re-creates are ignored.
@@ -314,15 +314,15 @@ class StrategyCase:
         refused = why_state_not_taken(*pair)
         return refused.of() if refused is not None else None
 
-    def not_seamed(self) -> Fact[StrategyRefusal] | None:
+    def why_not_seamed(self) -> Fact[StrategyRefusal] | None:
         """Return why the statement cannot keep its table and continue with a re-created parent; None if it can."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:
             return StrategyRefusal.NO_PARENT_RECREATED.of()
-        return self._not_moved()
+        return self._why_not_moved()
 
-    def _not_moved(self) -> Fact[StrategyRefusal] | None:
+    def _why_not_moved(self) -> Fact[StrategyRefusal] | None:
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:

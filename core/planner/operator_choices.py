@@ -13,7 +13,13 @@ from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
 from core.observed.table_statistics import history_of
 from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
-from core.planner.allowed_strategies import REBUILDS, StrategyCase, forgotten_sequences, strategies_of, why_not
+from core.planner.allowed_strategies import (
+    REBUILDS,
+    StrategyCase,
+    strategies_of,
+    why_not,
+    why_sequence_would_be_forgotten,
+)
 from core.planner.decision_model import DeployWalk, TableDecision, recreated_parents
 from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
@@ -74,7 +80,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     case = _case(walk, declared, decision)
-    if (case.not_seamed() if strategy == Strategy.SEAM else case.not_in_place()) is not None:
+    if (case.why_not_seamed() if strategy == Strategy.SEAM else case.why_not_in_place()) is not None:
         return decision
     change = replace(decision.change, action=Action.RESTART)
     return replace(
@@ -92,8 +98,8 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
         return False
     case = _case(walk, declared, decision)
     if strategy == Strategy.CHAIN:
-        return case.not_chained() is None
-    return strategy != Strategy.KEYED or case.not_keyed() is None
+        return case.why_not_chained() is None
+    return strategy != Strategy.KEYED or case.why_not_keyed() is None
 
 
 def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> StrategyCase:
@@ -249,7 +255,7 @@ def _wrong_position(
 def _why_not_from_log(walk: DeployWalk, declared: Table, at: str) -> Fact[StrategyRefusal] | None:
     if recreated := recreated_parents(declared, walk.found.by_table):
         return StrategyRefusal.LOG_OF_NEW_VERSION.of(parents=recreated)
-    if forgets := forgotten_sequences(walk.context, declared):
+    if forgets := why_sequence_would_be_forgotten(walk.context, declared):
         return forgets
     return why_log_incomplete(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
@@ -263,7 +269,7 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             # The parent itself is refused.
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
-            why = _case(walk, walk.context.declared.tables[table], decision).not_restarted()
+            why = _case(walk, walk.context.declared.tables[table], decision).why_not_restarted()
             walk.found.refuse(table, PlanRefusalKind.CANNOT_KEEP_TABLE.of(why=why or StrategyRefusal.NOT_HERE.of()))
         elif decision.makes_version:
             walk.found.refuse(table, PlanRefusalKind.NO_TABLE_TO_KEEP.of())

@@ -24,7 +24,7 @@ COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """YAML tags: `compatible` allows upserting the table's rows again; `tolerant` marks a reader that accepts that."""
 
 
-def not_keyed(
+def why_not_rewritten_by_key(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
     """Return why a table cannot be rewritten in place by upserting all of its rows again; None if it can."""
