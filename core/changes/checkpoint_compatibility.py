@@ -16,7 +16,7 @@ from core.sql.statement import Operator, ParsedStatement
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 
 
-def why_state_not_taken(old: Revision, new: Revision) -> CheckpointRefusal | None:
+def why_not_from_checkpoint(old: Revision, new: Revision) -> CheckpointRefusal | None:
     """Return why the statement cannot restart from its old checkpoint; None if nothing rules it out.
 
     Spark might reject the checkpoint, or the table would be stored differently.

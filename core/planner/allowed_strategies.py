@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from core.changes.checkpoint_compatibility import why_state_not_taken
+from core.changes.checkpoint_compatibility import why_not_from_checkpoint
 from core.changes.classification import Change, kinds_between
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
@@ -311,7 +311,7 @@ class StrategyCase:
             return lost
         if pair is None or not change.classified:
             return StrategyRefusal.CHANGE_UNKNOWN.of()
-        refused = why_state_not_taken(*pair)
+        refused = why_not_from_checkpoint(*pair)
         return refused.of() if refused is not None else None
 
     def why_not_seamed(self) -> Fact[StrategyRefusal] | None:

@@ -85,7 +85,7 @@ class TableDecision:
         return self.action in (Action.START, Action.REBUILD) and self.strategy != Strategy.KEYED
 
     @property
-    def moves(self) -> bool:
+    def rebinds_streams(self) -> bool:
         """True if the decision binds the table to the latest versions of its streamed parents."""
         return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 

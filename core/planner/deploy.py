@@ -284,7 +284,7 @@ def _bindings_then(
     then = {
         _binding_after_plan(binding, versions) for binding in context.bindings.bind(context.revisions.declared(table))
     }
-    if decision.action is Action.RESTART and not decision.moves:
+    if decision.action is Action.RESTART and not decision.rebinds_streams:
         streamed = {b.parent: b.version for b in context.bindings.of(table) if b.streamed}
         then = {replace(b, version=streamed.get(b.parent, b.version)) if b.streamed else b for b in then}
     return tuple(sorted(then, key=by_parent))

@@ -13,7 +13,7 @@ from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
 from core.planner.column_widening import notice_of_ended_readers, refuse_unfit_reader
 from core.planner.decision_model import DeployWalk, DownstreamOutcome, TableDecision
-from core.planner.requested_tables import is_at_rest, stale_bindings, would_end
+from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale_bindings
 from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
@@ -114,7 +114,9 @@ def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> 
     for reader in walk.context.bindings.readers(table):
         known = walk.found.by_table.get(reader)
         bound = [b.version for b in walk.context.bindings.of(reader) if b.parent == table]
-        if gone := [version for version in bound if version not in existing and (known is None or not known.moves)]:
+        if gone := [
+            version for version in bound if version not in existing and (known is None or not known.rebinds_streams)
+        ]:
             names = tuple(physical_name(table, version) for version in gone)
             walk.found.warn(reader, PlanWarningKind.READS_DELETED.of(versions=names))
 
@@ -157,7 +159,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
         _refuse_unfit_star(walk, reader, table)
     elif takes_all and not begins:
         walk.found.warn(reader, PlanWarningKind.STAR_WRITES.of(parent=table))
-    elif known is None and would_end(walk, reader, table):
+    elif known is None and alter_ends_query_of(walk, reader, table):
         walk.found.warn(reader, PlanWarningKind.STOPS_FOR_CHANGE.of(end=notice_of_ended_readers(walk.context, table)))
 
 
@@ -198,7 +200,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
         if left.depth == 1:
             stays.setdefault(TableName(left.through), {})[left.table] = left.reads
     decisions = walk.found.by_table
-    meant = {table for table, known in decisions.items() if known.moves or table in walk.scope.requested}
+    meant = {table for table, known in decisions.items() if known.rebinds_streams or table in walk.scope.requested}
     readers = _readers_above(walk, meant) if stays else {}
     facts: dict[TableName, list[Fact[PlanWarningKind]]] = {}
     for parent, versions in sorted(stays.items()):
@@ -268,7 +270,7 @@ def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
     if known is None:
         return False
     static = any(read.parent == parent and not read.streamed for read in walk.context.bindings.of(child))
-    return known.moves or (known.action is Action.RESTART and static)
+    return known.rebinds_streams or (known.action is Action.RESTART and static)
 
 
 _NO_DUPLICATES = re.compile(
@@ -297,11 +299,11 @@ def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
         joined = walk.context.declared.tables.get(TableName(found.table))
         keys = tuple(_declared_keys(joined)) if joined is not None else ()
         if not any(key <= found.equated for key in keys):
-            cause = _what_decides(found.table, found.equated, keys) or JoinCause.OF_EDIT.of(outcome=found.outcome)
+            cause = _join_cause(found.table, found.equated, keys) or JoinCause.OF_EDIT.of(outcome=found.outcome)
             walk.found.warn(table, kind.of(edit=edit, cause=cause), multiplies_rows=True)
 
 
-def _what_decides(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
+def _join_cause(table: str, equated: frozenset[str], keys: tuple[frozenset[str], ...]) -> Fact[JoinCause] | None:
     if not table:
         return None
     if keys:

@@ -43,10 +43,10 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
     known = walk.found.by_table.get(child)
     if known is None:
         return False
-    return known.moves or (depth == 1 and _restarts_beside(walk, known, child, parent))
+    return known.rebinds_streams or (depth == 1 and _restarts_with_static_parent(walk, known, child, parent))
 
 
-def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
+def _restarts_with_static_parent(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
     # Static sides are bound again at each start.
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams

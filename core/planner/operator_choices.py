@@ -199,7 +199,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
             if decision is not None and decision.chosen_strategy and table not in walk.choices:
                 _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.chosen_strategy, decision.at))
     if walk.scope.request.keep_table:
-        _refuse_other_tables(walk)
+        _refuse_despite_keep_table(walk)
     for table, decision in walk.found.by_table.items() if walk.scope.holds else ():
         if decision.strategy == Strategy.KEYED:
             _report_unheld_rewrite(walk, table)
@@ -260,7 +260,7 @@ def _why_not_from_log(walk: DeployWalk, declared: Table, at: str) -> Fact[Strate
     return why_log_incomplete(declared, at, lambda table: history_of(walk.context.observed.statistics(table).log))
 
 
-def _refuse_other_tables(walk: DeployWalk) -> None:
+def _refuse_despite_keep_table(walk: DeployWalk) -> None:
     """Refuse every table that the plan would create, rebuild or alter despite `--keep-table`."""
     for table, decision in walk.found.by_table.items():
         if walk.context.observed.is_external(table):

@@ -67,7 +67,7 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
 
-def would_end(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
+def alter_ends_query_of(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
     """True if Spark ends the running query of a reader when the parent is altered.
 
     An added column ends queries that stream the table; a wider type also ends queries that join it as a static side.

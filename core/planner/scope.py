@@ -99,7 +99,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
         products=_accepted(request, found - above - excluded, tables),
         refusals=tuple(refusals),
         warnings=(
-            *_warnings_of(request, found, context),
+            *_warnings_of_exclusions(request, found, context),
             *_warnings_of_gone(request, context.declared, context.observed),
             *_warnings_of_settings(request, context.declared.environment.name),
             *_warnings_of_undo(request),
@@ -199,7 +199,9 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
     return own if request.children in CHILDREN else own | frozenset(request.children.split(","))
 
 
-def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of_exclusions(
+    request: PlanRequest, found: set[TableName], context: PlanningContext
+) -> Iterator[PlanWarning]:
     if not request.exclude:
         return
     graph = _graph(context)

@@ -19,6 +19,7 @@ from core.planner.column_widening import notice_of_ended_readers, use_of_wider_t
 from core.planner.decision_model import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.operator_choices import with_chosen_strategy
 from core.planner.requested_tables import (
+    alter_ends_query_of,
     checkpoint_lost_change,
     decide_external,
     decide_table,
@@ -28,7 +29,6 @@ from core.planner.requested_tables import (
     rebuild_reason,
     resume_safely,
     start_anew,
-    would_end,
 )
 from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.sql.statement import selects_star
@@ -132,20 +132,20 @@ def _of_altered(
         return TableDecision(Action.REBUILD, Reason.COLUMNS_IN_STATE, state), Notice.STATE_WOULD_HOLD.of(use=star)
     use = None if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
     if use is not None:
-        return _of_grown(walk, child, stateful=stateful), use
+        return _decide_user_of_changed_column(walk, child, stateful=stateful), use
     use = use_of_wider_types(walk, child, parent)
     if use is not None and stateful:
         change = walk.context.changes.of(child)
         state = replace(change, kind=ChangeKind.STATE_CHANGED, action=Action.REBUILD)
         return TableDecision(Action.REBUILD, Reason.TYPES_IN_STATE, state), Notice.STATE_HOLDS_OLD_TYPE.of(use=use)
     if use is not None and walk.context.changes.of(child).action in (Action.RESTART, Action.REBUILD):
-        return _of_grown(walk, child, stateful=stateful), use
-    if would_end(walk, child, parent):
+        return _decide_user_of_changed_column(walk, child, stateful=stateful), use
+    if alter_ends_query_of(walk, child, parent):
         return _paused(walk, child, parent), notice_of_ended_readers(walk.context, parent)
     return None, None
 
 
-def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
+def _decide_user_of_changed_column(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
     change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
         safe = walk.context.observed.deployment(child).checkpoint_ok
