@@ -21,7 +21,7 @@ from state.runs import insert_run
 from state.transactions import LedgerReads, LedgerWrites, upsert
 
 if TYPE_CHECKING:
-    from core.plan.preconditions import TableWords
+    from core.plan.preconditions import TableEffect
 
 _ACT_SINCE = """FROM plan_table t JOIN table_act a ON a."table" = t."table" AND a.serial > t.serial
   WHERE t.plan_hash = plan.hash ORDER BY a.at DESC, a."table" LIMIT 1"""
@@ -45,7 +45,7 @@ _OTHERWISE = """(SELECT group_concat("table", ', ') FROM (SELECT older."table" F
   AND older.acts AND newer.says NOT IN ('', older.says) ORDER BY older."table" LIMIT 3))"""
 """SQL for up to three tables that a newer plan handles differently from an older plan; NULL if there are none."""
 
-NO_WORDS: "Mapping[TableName, TableWords]" = MappingProxyType({})
+NO_EFFECTS: "Mapping[TableName, TableEffect]" = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
@@ -91,7 +91,7 @@ class PlanWrites(PlanReads, LedgerWrites):
     """Methods that write plans, approvals and staged tables."""
 
     def put_plan(
-        self, plan: PlanRow, words: "Mapping[TableName, TableWords]" = NO_WORDS, *, saved: bool = False
+        self, plan: PlanRow, effects: "Mapping[TableName, TableEffect]" = NO_EFFECTS, *, saved: bool = False
     ) -> None:
         """Write a submitted plan, and supersede open plans that contradict it.
 
@@ -99,7 +99,7 @@ class PlanWrites(PlanReads, LedgerWrites):
         was `saved`. A plan that was applied is left unchanged. A plan that had expired or was superseded is replaced,
         and loses its approvals.
 
-        `words` is the plan's effect on each table; open plans with a different effect on one of these tables are
+        `effects` is the plan's effect on each table; open plans with a different effect on one of these tables are
         superseded. A submitted plan is treated as newer than all others, whatever their times, because a clock may have
         been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a different
         effect on one of its tables.
@@ -125,21 +125,23 @@ class PlanWrites(PlanReads, LedgerWrites):
                 connection.execute("UPDATE plan SET body = ? WHERE hash = ?", (plan.body, plan.hash))
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
+                [(plan.hash, table, effect.serial, effect.acts, effect.says) for table, effect in effects.items()],
             )
             if saved:
                 _refuse_older(connection, plan)
             _supersede(connection, plan, saved=saved)
 
-    def supersede_others(self, plan: PlanRow, words: "Mapping[TableName, TableWords]", *, saved: bool = False) -> None:
+    def supersede_others(
+        self, plan: PlanRow, effects: "Mapping[TableName, TableEffect]", *, saved: bool = False
+    ) -> None:
         """Supersede the open plans that contradict a plan without actions, which itself is not stored.
 
-        `words` is the plan's effect on each table; a plan with a different effect on one of them contradicts it.
+        `effects` is the plan's effect on each table; a plan with a different effect on one of them contradicts it.
         """
         with self._transaction() as connection:
             connection.executemany(
                 "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
-                [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
+                [(plan.hash, table, effect.serial, effect.acts, effect.says) for table, effect in effects.items()],
             )
             _supersede(connection, plan, saved=saved)
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))

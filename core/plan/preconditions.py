@@ -121,7 +121,7 @@ def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TableWords:
+class TableEffect:
     """The effect of a plan on one table."""
 
     serial: int
@@ -132,7 +132,7 @@ class TableWords:
     """The action on the table and the hash of its SQL and YAML; empty if the table is kept and was not requested."""
 
 
-def scope_words(plan: Plan) -> dict[TableName, TableWords]:
+def effects_by_table(plan: Plan) -> dict[TableName, TableEffect]:
     """Return a plan's effect on each table; open plans with different effects on a table are contradictory."""
     found = {}
     for node in plan.nodes:
@@ -140,5 +140,5 @@ def scope_words(plan: Plan) -> dict[TableName, TableWords]:
         asked = acts or node.table in plan.request.tables
         says = f"{node.action} {node.strategy} {node.at} {node.revision}" if asked else ""
         serial = plan.preconditions.get(node.table, {}).get(SERIAL, "0")
-        found[node.table] = TableWords(int(serial), acts, says)
+        found[node.table] = TableEffect(int(serial), acts, says)
     return found

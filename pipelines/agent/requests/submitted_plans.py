@@ -17,7 +17,7 @@ from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_h
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
 from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
-from core.plan.preconditions import moved_since, scope_words
+from core.plan.preconditions import effects_by_table, moved_since
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.planner.scope import normal_request
@@ -269,9 +269,9 @@ class SubmittedPlans:
             folder=folder,
         )
         if plan.empty:
-            self._agent.ledger.supersede_others(new, scope_words(plan), saved=saved)
+            self._agent.ledger.supersede_others(new, effects_by_table(plan), saved=saved)
         else:
-            self._agent.ledger.put_plan(new, scope_words(plan), saved=saved)
+            self._agent.ledger.put_plan(new, effects_by_table(plan), saved=saved)
         row = self._agent.ledger.plan(plan.hash) or new
         needed = confirmation_for_plan(plan)
         return {
