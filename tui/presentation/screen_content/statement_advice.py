@@ -43,6 +43,8 @@ def advise(
         return words, Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
+    if statement.state is State.DEGRADED and statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN):
+        return f"It does not run as wanted: {statement.line.error or 'see its events'}.", Tone.BAD
     late = ""
     if statement.line.fault_word == Fault.BEHIND and not statement.starting:
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""

@@ -42,6 +42,12 @@ def test_a_statement_behind_its_objective_never_keeps_up() -> None:
     assert "keeps up" not in words and tone is Tone.BAD
 
 
+def test_a_statement_that_cannot_be_started_is_not_said_to_keep_up() -> None:
+    for trend in ("steady", "idle", "unknown"):
+        words, tone = verdict(state="degraded", trend=trend, error="it waits for products")
+        assert words == "It does not run as wanted: it waits for products." and tone is Tone.BAD
+
+
 def test_a_statement_without_a_batch_since_its_start_is_not_said_to_keep_up() -> None:
     started = {
         "state": "starting",
