@@ -16,7 +16,7 @@ from core.plan.model import Plan, PlanNode, Step
 from core.plan.predictions import step_ends
 from core.run.model import SATISFIED, RunState, StepState
 from core.run.records import MigrationTicket, RunRow, StepRow, open_tickets
-from core.run.stopped_tables import left_running, left_running_words
+from core.run.stopped_statement_sentences import left_running, left_running_words
 from core.text.sentence import Sentence, sentence_of
 from core.text.wording import counted
 

@@ -20,7 +20,7 @@ BOUND_MS = 1000.0
 ROUNDS = 15
 
 
-def first_picture(terminal: Terminal) -> None:
+def first_frame(terminal: Terminal) -> None:
     """Wait until something is shown, while Textual is still loading."""
     terminal.wait(lambda text: "product_000" in text)
 
@@ -45,7 +45,7 @@ def dialog(terminal: Terminal) -> None:
 
 
 MOMENTS: dict[str, Callable[[Terminal], None]] = {
-    "at the first picture": first_picture,
+    "at the first frame": first_frame,
     "at rest": still,
     "400 keys not answered": keys_waiting,
     "a dialog is open": dialog,

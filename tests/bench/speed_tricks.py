@@ -27,7 +27,7 @@ USUAL_COLLECTION = (
     "import gc; from tui.project_folder import parsing_performance as p; p._SELDOM = gc.get_threshold(); "
 )
 NO_COPY = "from state.parse_cache_file import ParseCacheFile as c; c.load_project = c.save_project = lambda *_: None; "
-NO_PICTURE = "from tui.terminal.first_picture import FirstPicture as f; f.draw = lambda *_: None; "
+NO_PICTURE = "from tui.terminal.first_frame import FirstFrame as f; f.draw = lambda *_: None; "
 TELL = (
     "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
     "for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)), file=sys.stderr)); "
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _rows(folder: Path, runs: int) -> Iterator[str]:
-    yield from _first_pictures(folder, runs)
+    yield from _first_frames(folder, runs)
     for tables in (1_000, 3_000):
         yield from _plans(folder, tables, runs, "two processes")
     for trick in ("rare collection", "project copy"):
@@ -60,7 +60,7 @@ def _rows(folder: Path, runs: int) -> Iterator[str]:
             yield from _plans(folder, tables, runs, trick)
 
 
-def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
+def _first_frames(folder: Path, runs: int) -> Iterator[str]:
     home = folder / "console"
     home.mkdir()
     with make(home, 1_000):
@@ -71,7 +71,7 @@ def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
                     terminal.pump(0.005)
                 return time.monotonic() - terminal.began
 
-        yield _row("first picture", "first content of the console, 1,000 statements", "wall", NO_PICTURE, start, runs)
+        yield _row("first frame", "first content of the console, 1,000 statements", "wall", NO_PICTURE, start, runs)
 
 
 def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ SIZES = pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 10_000),
 
 
 def ready(terminal: Terminal) -> None:
-    """Wait for the first picture, and until the application behind it is ready."""
+    """Wait for the first frame, and until the application behind it is ready."""
     terminal.wait(lambda text: "? keys" in text)
     terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
     terminal.quiet()

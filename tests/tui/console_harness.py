@@ -109,7 +109,7 @@ def in_console(
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             console = Console(asked, app, pilot, clocks)
-            await console.until(lambda: "keys" in console.text(), "a first picture")
+            await console.until(lambda: "keys" in console.text(), "a first frame")
             await console.until(lambda: bool(console.screen.table.ids) or bool(asked.current.problem), "the rows")
             if not folded and isinstance(console.screen, HomeScreen):
                 console.screen.folding.mode = FoldingMode.NONE

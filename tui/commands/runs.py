@@ -13,7 +13,7 @@ from core.plan.model import Step
 from core.run.model import SATISFIED
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
-from core.run.stopped_tables import stopped_serving, stopped_serving_words
+from core.run.stopped_statement_sentences import stopped_serving, stopped_serving_words
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext

@@ -64,7 +64,7 @@ def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
 
 def _side_effects(context: CommandContext, deployed: tuple[Deployment, ...] | None, tables: list[str]) -> Iterable[str]:
     # A stop must work even if the ledger cannot be read.
-    from core.run.stopped_tables import stop_words
+    from core.run.stopped_statement_sentences import stop_words
 
     try:
         return stop_words(deployed, context.operations.reader.open_runs(), tables) if deployed else ()

@@ -32,7 +32,7 @@ from tui.screens.poller import POLL_S, LedgerRead, Poller, ReadFailure, ReloadFi
 from tui.screens.statement_actions import StatementActionsScreen
 from tui.terminal.cell_diff import ShadowScreen
 from tui.terminal.driver import ConsoleDriver
-from tui.terminal.first_picture import FirstPicture
+from tui.terminal.first_frame import FirstFrame
 from tui.widgets.textual_strips import StripPainter, put_update
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         *,
         environ: Mapping[str, str],
         first: LedgerView | None = None,
-        opening: FirstPicture | None = None,
+        opening: FirstFrame | None = None,
         read_only: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -137,7 +137,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._fetched: ScreenDataRead | None = None
         """Data read for a screen but not shown yet, for example while the display is frozen."""
         self._holding = opening is not None and opening.shadow is not None
-        """True while the first picture stays on screen, which is until Home has drawn its rows."""
+        """True while the first frame stays on screen, which is until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
         self._poller = Poller(backend, self.state.view, self.post_message)
         self._reloading: StatusMessage | None = None

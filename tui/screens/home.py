@@ -8,7 +8,7 @@ from textual.widget import Widget
 from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
-from tui.presentation.screen_content.home_picture import tree_page
+from tui.presentation.screen_content.home import tree_page
 from tui.presentation.screen_content.statement_rows import NARROW_TREE_COLUMNS, columns_for, statement_row, tree_row
 from tui.presentation.styling.styled_text import Line, Tone
 from tui.presentation.styling.table_layout import TableColumn, header

@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from core.run.records import RunRow
 from core.run.release import ReleaseState
-from core.run.stopped_tables import stopped_serving, stopped_serving_words
+from core.run.stopped_statement_sentences import stopped_serving, stopped_serving_words
 from core.text.sentence import Sentence
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run

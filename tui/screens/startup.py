@@ -36,10 +36,10 @@ def run_console(
         print(f"headgate: {refused}", file=sys.stderr)
         return 2
     from tui.presentation.view.ledger_view import make_ledger_view
-    from tui.terminal.first_picture import FirstPicture
+    from tui.terminal.first_frame import FirstFrame
 
     view = make_ledger_view(read_ledger(None))
-    with FirstPicture(environ) as opening:
+    with FirstFrame(environ) as opening:
         opening.draw(identity, view)
         from tui.screens.application import STOP_ALL, ConsoleApp
 

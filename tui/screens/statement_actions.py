@@ -5,7 +5,7 @@ from functools import partial, partialmethod
 
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
-from core.run.stopped_tables import stop_words
+from core.run.stopped_statement_sentences import stop_words
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_stage, dialog_for_statements

@@ -20,7 +20,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.keys import Keys
 from textual.message import Message
 
-from tui.terminal.first_picture import FirstPicture
+from tui.terminal.first_frame import FirstFrame
 
 ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
@@ -206,7 +206,7 @@ def end_at_once(*_: object) -> None:
 class ConsoleDriver(LinuxDriver):
     """A driver that reads keys with `KeyParser`, and ends the process at end of file on the terminal."""
 
-    opening: ClassVar[FirstPicture | None] = None
+    opening: ClassVar[FirstFrame | None] = None
     """The first frame, if drawn. The alternate screen is then active, and entering it again would clear it."""
 
     def start_application_mode(self) -> None:

@@ -33,7 +33,7 @@ from core.run.state_machine import (
     is_early,
     recover_run,
 )
-from core.run.stopped_tables import staying_words
+from core.run.stopped_statement_sentences import staying_words
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, stop_failed, undo_cancelled

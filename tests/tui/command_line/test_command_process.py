@@ -149,7 +149,7 @@ def test_json_carries_the_error_and_nothing_else(folder: Path, capsys: pytest.Ca
 def test_an_unexpected_error_is_one_sentence_and_a_file(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tui.commands import ls
+    from tui.commands import ls_lag_wait_health_peek as ls
 
     monkeypatch.setattr(ls, "ls", lambda context: 1 / 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -161,7 +161,7 @@ def test_an_unexpected_error_is_one_sentence_and_a_file(
 
 
 def test_an_interrupt_ends_with_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tui.commands import ls
+    from tui.commands import ls_lag_wait_health_peek as ls
 
     def interrupt(context: object) -> int:
         raise KeyboardInterrupt

@@ -11,7 +11,7 @@ import yaml
 from command_line import written
 
 from tui.command_line import exit_codes
-from tui.commands.inventory import MOST_LEVELS
+from tui.commands.inventory_report import MOST_LEVELS
 
 SAMPLE = Path(__file__).parents[3] / "pipelines/samples/pizzeria"
 

@@ -19,7 +19,7 @@ from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.interaction.filters import completions, parse_filter
 from tui.presentation.interaction.input_line import InputLine
 from tui.presentation.screen_content.changes import merge, row, summary
-from tui.presentation.screen_content.home_picture import first_picture_lines
+from tui.presentation.screen_content.home import first_frame_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
 from tui.presentation.screen_content.runs import step_row
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, nothing_lines, standing_message
@@ -175,9 +175,9 @@ def test_rows_and_headings_have_the_width_they_were_given(width: int, wide: bool
 
 
 @pytest.mark.parametrize("width", [80, 200])
-def test_the_first_picture_fills_the_terminal_exactly(width: int) -> None:
+def test_the_first_frame_fills_the_terminal_exactly(width: int) -> None:
     place = ConsoleIdentity("pizzeria", "prod", True, "alice")
-    rows = first_picture_lines(place, VIEW, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
+    rows = first_frame_lines(place, VIEW, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
     assert len(rows) == (24 if width == 80 else 60)
     assert {line_width(one.line) for one in rows} == {width}
     assert "PROD protected" in plain(rows[0].line)

@@ -200,11 +200,11 @@ def test_a_table_staged_as_held_makes_the_plan_hold(
         assert answers.submit("ana") == "7f3a" and requests == [asked]
 
 
-def test_nothing_that_only_later_screens_need_is_imported_before_the_first_picture() -> None:
+def test_nothing_that_only_later_screens_need_is_imported_before_the_first_frame() -> None:
     program = (
         "import sys\n"
         "import tui.commands.console_up_down, tui.screens.startup, tui.presentation.view.ledger_view\n"
-        "import state.ledger_snapshot, tui.terminal.first_picture\n"
+        "import state.ledger_snapshot, tui.terminal.first_frame\n"
         "print(sorted({'textual', 'tui.screens.backend', 'tui.services.teardown', 'sqlglot'} & sys.modules.keys()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from core.observed.versions import Measurement
 from core.run.model import StepState
 from core.run.records import MigrationTicket, overdue_tickets
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
-from core.run.stopped_tables import stopped_serving_words
+from core.run.stopped_statement_sentences import stopped_serving_words
 from core.text.wording import counted, duration_range, first_sentence
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, line, wrap

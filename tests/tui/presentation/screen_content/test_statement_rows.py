@@ -2,7 +2,7 @@
 
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
-from tui.presentation.screen_content.home_picture import first_picture_lines
+from tui.presentation.screen_content.home import first_frame_lines
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
 from tui.presentation.styling.styled_text import Tone, plain
@@ -56,7 +56,7 @@ def test_figures_of_another_time_are_dimmed() -> None:
         assert next(span.tone for span in spans if span.text.strip() == "77") is tone
 
 
-def test_the_first_picture_says_how_many_rows_are_below_it() -> None:
+def test_the_first_frame_says_how_many_rows_are_below_it() -> None:
     backend = FakeBackend()
     for line in backend.current.statements:
         backend.change(line.table, fault="behind")
@@ -65,7 +65,7 @@ def test_the_first_picture_says_how_many_rows_are_below_it() -> None:
     rows = len(by_product(view, folded_to_fit(view, 19), None, force_open=False))
     assert rows > 19
     for height in (24, 60):
-        lines = first_picture_lines(identity, view, width=80, height=height, glyphs=UNICODE, now=NOW)
+        lines = first_frame_lines(identity, view, width=80, height=height, glyphs=UNICODE, now=NOW)
         assert (f"{rows - 19} more rows below" in plain(lines[1].line)) == (height == 24)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from tui.presentation.screen_content.home_picture import first_picture_lines
+from tui.presentation.screen_content.home import first_frame_lines
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.presentation.styling.theme import choose_glyphs, choose_palette
 from tui.presentation.view.ledger_view import LedgerView
@@ -19,7 +19,7 @@ ENTER = "\x1b[?1049h\x1b[?25l"
 LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
-class FirstPicture:
+class FirstFrame:
     """Draws the first frame and owns the terminal until Textual takes over. Restores it if Textual never does."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class FirstPicture:
         palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
         shadow = ShadowScreen(width, height)
         for y, row in enumerate(
-            first_picture_lines(identity, view, width=width, height=height, glyphs=glyphs, now=time.time())
+            first_frame_lines(identity, view, width=width, height=height, glyphs=glyphs, now=time.time())
         ):
             put_line(shadow, palette, y, row.line, chosen=row.chosen, band=row.band)
         self._be_quiet()

@@ -40,7 +40,7 @@ TREE, INSPECTOR, LOWER = 56, 58, 12
 """Width of tree and inspector, in cells, and height of the lower panes, in lines, as in console.tcss."""
 
 
-class PictureLine(NamedTuple):
+class FrameLine(NamedTuple):
     """A line of the home screen, and whether it has the background of the cursor's row or of a band."""
 
     line: Line
@@ -48,12 +48,12 @@ class PictureLine(NamedTuple):
     band: bool = False
 
 
-def first_picture_lines(
+def first_frame_lines(
     identity: ConsoleIdentity, view: LedgerView, *, width: int, height: int, glyphs: Glyphs, now: float
-) -> tuple[PictureLine, ...]:
+) -> tuple[FrameLine, ...]:
     """Render the home screen as it first appears, with the cursor on the first row."""
     if width < 80 or height < 24:
-        return (PictureLine(fit(too_small(width, height, 80, 24), width)),)
+        return (FrameLine(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(view.snapshot, now)
     look = RowContext(glyphs, now, stale=fresh.stale)
     entries = by_product(view, folded_to_fit(view, tree_page(width, height)), None, force_open=False)
@@ -64,23 +64,23 @@ def first_picture_lines(
     counts = counted(len(view.statements), "table")
     if len(entries) > page:
         counts += f", {counted(len(entries) - page, 'more row')} below"
-    rows: list[PictureLine] = [
-        PictureLine(fit(banner_line(identity, view, fresh, width), width), band=True),
-        PictureLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
+    rows: list[FrameLine] = [
+        FrameLine(fit(banner_line(identity, view, fresh, width), width), band=True),
+        FrameLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
     ]
     if width >= WIDE:
-        rows.extend(PictureLine(content) for content in _wide(entries, view, look, width, body))
+        rows.extend(FrameLine(content) for content in _wide(entries, view, look, width, body))
     else:
         columns = columns_for(width, wide=False)
-        rows.append(PictureLine(fit(header(columns, width), width)))
+        rows.append(FrameLine(fit(header(columns, width), width)))
         for index in range(body - 1):
             entry = entries[index] if index < len(entries) else None
             content = tree_row(entry, columns, width, look, view) if entry else EMPTY
             if not entries:
                 content = _at(nothing_lines(view, identity, "", width), index)
-            rows.append(PictureLine(fit(content, width), chosen=index == 0 and entry is not None))
-    rows.extend(PictureLine(content) for content in said)
-    rows.append(PictureLine(hints(first_hints(view, fresh, entries[0] if entries else None, identity.user), width)))
+            rows.append(FrameLine(fit(content, width), chosen=index == 0 and entry is not None))
+    rows.extend(FrameLine(content) for content in said)
+    rows.append(FrameLine(hints(first_hints(view, fresh, entries[0] if entries else None, identity.user), width)))
     return tuple(rows)
 
 
