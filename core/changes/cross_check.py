@@ -128,7 +128,9 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     if old is not None and old.parsed is not None and answer.old is not None:
         deployed = disagreements(old.parsed, answer.old, old.texts.dml)
         found += [Notice.SPARK_DISAGREES_ON_DEPLOYED.of(reading=each) for each in deployed]
-        found += [Notice.SPARK_DISAGREES.of(reading=each) for each in _retyped(old, new, answer.old, answer.new)]
+        found += [
+            Notice.SPARK_DISAGREES.of(reading=each) for each in _written_type_changes(old, new, answer.old, answer.new)
+        ]
     if found:
         action = change.action if change.action is Action.START else Action.REBUILD
         return Change(ChangeKind.STATE_CHANGED, action, (*found, *change.evidence), classified=False, confirmed=False)
@@ -141,7 +143,7 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     return replace(change, evidence=(*evidence, *same), confirmed=True)
 
 
-def _retyped(
+def _written_type_changes(
     old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement
 ) -> Iterator[Fact[Notice]]:
     """Yield a notice for each column whose written type changes although its declared type does not.

@@ -154,11 +154,11 @@ def _type_findings(
     for column in new.columns:
         name, now = column.name.lower(), column.expression
         was = before.get(name, now)
-        if was != now and (edit := _retyped(was, now, types.get(name, ""))) is not None:
+        if was != now and (edit := _type_edit(was, now, types.get(name, ""))) is not None:
             yield ChangeKind.COLUMNS_CHANGED, replace(edit, columns=(name,))
 
 
-def _retyped(was: str, now: str, into: str) -> Edit | None:
+def _type_edit(was: str, now: str, into: str) -> Edit | None:
     """Return an edit if a new expression may write a type other than `into` (empty without DDL), otherwise None."""
     from core.sql.expression_properties import expression_type
 
