@@ -38,7 +38,9 @@ def release_of_run(reader: LedgerReader, run: RunRow, plan: Plan, now: float) ->
     figures = [found for found in measured if found is not None]
     back = next((one.id for one in reader.open_runs() if one.id != run.id and _brings_back(one, old)), "")
     tickets, uncompared = reader.tickets(run.id), reader.uncompared_tables(run.id)
-    return release_of(plan, run, versions, figures, now=now, tickets=tickets, taken_back_by=back, uncompared=uncompared)
+    return release_of(
+        plan, run, versions, figures, now=now, tickets=tickets, rolled_back_by=back, uncompared=uncompared
+    )
 
 
 def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
-from core.run.model import HEARD_IN, OperatorControl, RunState, skipped_note
+from core.run.model import ACCEPTED_IN, OperatorControl, RunState, skipped_note
 from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from state.audit_log import put_audit
 from state.measurements import put_event
@@ -73,7 +73,7 @@ def control_of(command: RunCommandRow) -> OperatorControl:
 
 def refuse_impossible_action(run_id: str, state: str, act: str) -> None:
     """Raise UsageError if an operator action is not possible in the run's state."""
-    if RunState(state) in HEARD_IN[act]:
+    if RunState(state) in ACCEPTED_IN[act]:
         return
     remedy = f"headgate runs retry {run_id} goes on with it" if state == RunState.FAILED else "make a new plan"
     raise UsageError(f"run {run_id} is {state}: there is nothing to {act}", remedy=remedy)
@@ -380,7 +380,7 @@ def _put_step(connection: sqlite3.Connection, run_id: str, step: StepRow) -> Non
 
 def _drop_commands(connection: sqlite3.Connection, run_id: str, state: str) -> tuple[RunCommandRow, ...]:
     """Delete and return a run's pending operator actions in order, except a cancel that `state` still allows."""
-    kept = "cancel" if RunState(state) in HEARD_IN["cancel"] else ""
+    kept = "cancel" if RunState(state) in ACCEPTED_IN["cancel"] else ""
     sql = "DELETE FROM run_word WHERE run_id = ? AND act <> ? RETURNING serial, act, step, actor, at, statement_serial"
     return tuple(RunCommandRow(*values) for values in sorted(connection.execute(sql, (run_id, kept))))
 

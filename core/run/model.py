@@ -88,7 +88,7 @@ RUN_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 
 _OPEN = frozenset({RunState.RUNNING, RunState.PAUSED})
 
-HEARD_IN: dict[str, frozenset[RunState]] = {
+ACCEPTED_IN: dict[str, frozenset[RunState]] = {
     "pause": _OPEN,
     "resume": _OPEN,
     "swap": _OPEN,

@@ -162,12 +162,12 @@ def release_of(
     *,
     now: float,
     tickets: Iterable[MigrationTicket] = (),
-    taken_back_by: str = "",
+    rolled_back_by: str = "",
     uncompared: Collection[TableName] = (),
 ) -> Release | None:
     """Return the release that a run carries out; None if the run replaces no version.
 
-    `taken_back_by` is the open run that rolls the release back; `uncompared` are tables whose comparison was skipped.
+    `rolled_back_by` is the open run that rolls the release back; `uncompared` are tables whose comparison was skipped.
     """
     nodes = replaced_nodes(plan)
     if not nodes:
@@ -210,7 +210,7 @@ def release_of(
         left=time_left(plan.steps, run.steps, now) if run.state == RunState.RUNNING else None,
         serves=serves,
         note=note,
-        blocked=_why_no_rollback(plan, run, pairs, serves if swapped else None, taken_back_by),
+        blocked=_why_no_rollback(plan, run, pairs, serves if swapped else None, rolled_back_by),
         old_until=min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tickets=tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )
@@ -267,11 +267,11 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 
 
 def _why_no_rollback(
-    plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, taken_back_by: str
+    plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, rolled_back_by: str
 ) -> Sentence | None:
     """Explain why a release cannot be rolled back, or None; `serves` is None before the swap."""
-    if taken_back_by:
-        return Sentence(f"run {taken_back_by} is rolling it back")
+    if rolled_back_by:
+        return Sentence(f"run {rolled_back_by} is rolling it back")
     if serves is None:
         begun = any(step.do == StepKind.SWAP and step.tries and step.state in _BEGUN for step in run.steps)
         if begun or run.ended_at is not None:

@@ -203,7 +203,7 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
     return Sentence(f"later steps rely on a {do} step")
 
 
-def is_early(run: Run, control: OperatorControl) -> bool:
+def skip_must_wait(run: Run, control: OperatorControl) -> bool:
     """True if a command to skip a step that starts a query must wait until the step's gate is polled.
 
     A new agent starts interrupted steps again before it polls them. A finished run starts nothing, and accepts every

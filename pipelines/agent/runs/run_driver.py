@@ -30,8 +30,8 @@ from core.run.state_machine import (
     StepFailed,
     StepPutOff,
     advance_run,
-    is_early,
     recover_run,
+    skip_must_wait,
 )
 from core.run.stopped_statement_sentences import staying_words
 from core.text.wording import without_numbers
@@ -187,7 +187,7 @@ class RunDriver:
             self._woken.clear()
             waiting = self._retrying(self._waiting)
             # The others are kept until they can be carried out.
-            heard = tuple(command for command in waiting if not is_early(self._run, control_of(command)))
+            heard = tuple(command for command in waiting if not skip_must_wait(self._run, control_of(command)))
             if any(command.act == "retry" for command in heard):
                 self._retrying(partial(stop_failed, self._agent, self._row))
             run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])

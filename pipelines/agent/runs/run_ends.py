@@ -12,7 +12,7 @@ from core.model.events import EventCause, EventKind
 from core.model.names import TableName
 from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import FINISHED, HEARD_IN, Run, RunState, StepProgress, StepState
+from core.run.model import ACCEPTED_IN, FINISHED, Run, RunState, StepProgress, StepState
 from core.run.records import RunRow, StepRow
 from core.run.state_machine import AbortVersions, advance_run, recover_run
 from core.text.sentence import Sentence
@@ -45,7 +45,7 @@ def late_command_events(before: Run, after: Run, commands: Iterable[RunCommandRo
                 why = "it waits" if found.state is StepState.WAITS else f"it is {found.state}"
                 summary = f"step {command.step} of run {after.id}, {what}, was not skipped: {why}"
                 told.append(event_row(at, EventKind.RUN, summary, detail=f"asked for by {command.actor}"))
-        elif before.state not in HEARD_IN[command.act]:
+        elif before.state not in ACCEPTED_IN[command.act]:
             told.append(dropped_command_event(after.id, after.state, command, at))
         elif command.act == "swap" and not _has_ended_a_hold(before, after):
             summary = f"the command to swap run {after.id} was not carried out: nothing was held any more"
@@ -70,7 +70,7 @@ def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Seque
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):
         row = agent.ledger.run(row.id) or row
-        heard = [command for command in commands if command.act == "cancel" and row.state in HEARD_IN["cancel"]]
+        heard = [command for command in commands if command.act == "cancel" and row.state in ACCEPTED_IN["cancel"]]
         if heard:
             steps, state, why = _cancelled(agent, row, heard[0]), RunState.CANCELLED, ""
         elif row.ended_at is None:

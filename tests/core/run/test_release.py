@@ -239,7 +239,7 @@ def _turned(node: PlanNode) -> PlanNode:
 def test_a_release_that_is_being_taken_back_offers_no_second_rollback() -> None:
     swapped = run(state="done", **AFTER)
     assert told(swapped, versions(serves=2)).rollback == "headgate rollback 7f3a-1"
-    found = told(swapped, versions(serves=2), taken_back_by="9c0d-1")
+    found = told(swapped, versions(serves=2), rolled_back_by="9c0d-1")
     assert (found.rollback, found.blocked) == ("", "run 9c0d-1 is rolling it back")
 
 

@@ -10,7 +10,7 @@ import small_project
 from agent_scenarios import fast_lane, wait_until
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused, UsageError
-from core.run.model import HEARD_IN, OperatorControl
+from core.run.model import ACCEPTED_IN, OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
@@ -262,13 +262,13 @@ def test_a_retry_or_skip_is_refused_if_its_run_was_cancelled_during_its_check(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
-@pytest.mark.parametrize("act", sorted(HEARD_IN))
+@pytest.mark.parametrize("act", sorted(ACCEPTED_IN))
 def test_a_command_without_meaning_for_an_ended_run_is_refused_with_its_state(
     act: str, state: str, release: str, agent: AgentContext
 ) -> None:
     ends: Callable[..., bool] = agent.ledger.advance_run
     assert ends(release, was="running", state=state, ended_at=2.0, steps=())
-    if state in HEARD_IN[act]:
+    if state in ACCEPTED_IN[act]:
         return
     with pytest.raises(UsageError, match=f"run {release} is {state}: there is nothing to {act}") as refused:
         asked(agent, release, act)

@@ -172,7 +172,7 @@ def test_a_run_that_ends_with_an_unread_command_waits_between_its_polls(
     assert agent.ledger.advance_run(run_id, was="running", state="failed", ended_at=2.0, steps=())
     accept(agent, run_id, "cancel")
     waits: list[bool] = []
-    monkeypatch.setattr(run_driver, "is_early", lambda *_: not waits)
+    monkeypatch.setattr(run_driver, "skip_must_wait", lambda *_: not waits)
     monkeypatch.setattr(RunDriver, "_wait", lambda _: waits.append(True))
     let_words_be_read(agent, monkeypatch, times=5)
     assert drive(agent, run_id) == "cancelled" and len(waits) == 1
