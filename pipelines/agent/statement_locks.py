@@ -123,7 +123,7 @@ class StatementLocks:
         with self._changed:
             return self._serial
 
-    def stop(self, names: Iterable[str]) -> int:
+    def announce_stop(self, names: Iterable[str]) -> int:
         """Announce an operator's request to stop tables or versions, and return its serial number.
 
         This is called before the request is recorded. Starts check for announced requests.
@@ -138,12 +138,12 @@ class StatementLocks:
         with self._changed:
             self._stops.update({name: max(serial, self._stops.get(name, 0)) for name in names})
 
-    def recorded(self, names: Iterable[str], serial: int) -> None:
+    def mark_stop_recorded(self, names: Iterable[str], serial: int) -> None:
         """Mark an announced stop request as recorded in the ledger."""
         with self._changed:
             self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
 
-    def start(self) -> int:
+    def announce_start(self) -> int:
         """Return a new serial number for a command that makes statements run: a start, a restart, a run or a retry."""
         with self._changed:
             self._serial += 1
@@ -155,7 +155,7 @@ class StatementLocks:
         with self._changed:
             return self._newest_start
 
-    def started(self, names: Iterable[str], serial: int) -> None:
+    def mark_started(self, names: Iterable[str], serial: int) -> None:
         """Record that a start command for versions or whole tables was carried out.
 
         The start of a table ends the table's stop request.

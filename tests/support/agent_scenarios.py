@@ -79,7 +79,7 @@ def fast_lane(agent: AgentContext) -> StatementControl:
 
 def stop_in_ledger(agent: AgentContext, *names: str) -> None:
     """Record an operator's stop in the ledger without carrying it out."""
-    agent.ledger.stop_statements(names, CommandStamp(agent.locks.stop(names), "bob", 1.0))
+    agent.ledger.stop_statements(names, CommandStamp(agent.locks.announce_stop(names), "bob", 1.0))
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:

@@ -32,7 +32,7 @@ def journal_retry(agent: AgentContext, row: RunRow, *, skipping: int = 0, by: st
     begun to serve one of the tables.
     """
     refuse_overtaken(agent, row)
-    agent.ledger.retry_run(row.id, serial=agent.locks.start(), skipping=skipping, by=by, at=agent.clock())
+    agent.ledger.retry_run(row.id, serial=agent.locks.announce_start(), skipping=skipping, by=by, at=agent.clock())
 
 
 def why_not_skipped(agent: AgentContext, row: RunRow, n: int) -> Sentence | None:

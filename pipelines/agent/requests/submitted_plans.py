@@ -125,7 +125,7 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
         # Before comparing anything: every stop after this point counts as one during the run.
-        serial = self._agent.locks.start()
+        serial = self._agent.locks.announce_start()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
         return self._begin(caller, plan, now, serial)

@@ -158,7 +158,7 @@ class RunContext:
             self._before_start.pop((name, stamp.serial), None)
             raise
         self._before_start.pop((name, stamp.serial), None)
-        self.agent.locks.started((name,), stamp.serial)
+        self.agent.locks.mark_started((name,), stamp.serial)
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:

@@ -89,7 +89,7 @@ class StatementControl:
         request, in seconds.
         """
         found = self._stoppable(names)
-        stamp = CommandStamp(self._agent.locks.stop(names), by, self._agent.clock())
+        stamp = CommandStamp(self._agent.locks.announce_stop(names), by, self._agent.clock())
         recorded = self._intend(names, stamp)
         outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, stamp, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
@@ -115,7 +115,7 @@ class StatementControl:
     def _each(
         self, names: tuple[str, ...], found: tuple[Deployment, ...], done: ActResult, arrived: float, by: str
     ) -> tuple[ActOutcome, ...]:
-        stamp = CommandStamp(self._agent.locks.start(), by, self._agent.clock())
+        stamp = CommandStamp(self._agent.locks.announce_start(), by, self._agent.clock())
         outcomes: list[ActOutcome] = []
         for deployment in found:
             try:
@@ -154,7 +154,7 @@ class StatementControl:
                     self._take_back(key, stamp, before, error)
                 raise
             recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, stamp))
-            agent.locks.started((name, found.table) if whole and recorded else (name,), stamp.serial)
+            agent.locks.mark_started((name, found.table) if whole and recorded else (name,), stamp.serial)
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was already running: start by {stamp.actor}"))
             return ActOutcome(*key, ActResult.RAN, None, 0.0, recorded)
@@ -236,7 +236,7 @@ class StatementControl:
             entry = JournalledStop(stamp.serial, stamp.actor, stamp.at, names)
             on_disk = self._emergency.append(entry, after=self._agent.locks.newest_start())
             return Recorded.JOURNAL if on_disk else Recorded.NOWHERE
-        self._agent.locks.recorded(names, stamp.serial)
+        self._agent.locks.mark_stop_recorded(names, stamp.serial)
         return Recorded.LEDGER
 
     def _say_unchanged(self, deployment: Deployment, words: str) -> None:
@@ -380,7 +380,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
                 unreadable += (each.as_line(),)
                 continue
             agent.ledger.stop_statements(each.names, CommandStamp(each.serial, each.actor, each.at))
-            agent.locks.recorded(each.names, each.serial)
+            agent.locks.mark_stop_recorded(each.names, each.serial)
             _record_journalled_stop(agent, journal, each)
             log.info("applied the stop of %s from the emergency journal", ", ".join(each.names))
         if unreadable:

@@ -169,7 +169,7 @@ def test_a_retry_overrules_an_earlier_command(before_step: str, agent: AgentCont
     step = next(step for step in made.steps if step.do.value == before_step)
     run_id, state = drive_while(agent, made, f"effect {step.n} {before_step}", lambda: stop(agent, A))
     assert state == "failed"
-    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.announce_start())
     assert drive(agent, run_id, OperatorControl("retry")) == "done"
     assert "a@v2" in pool.running and pool.views["a"] == "a__v2"
 

@@ -230,7 +230,7 @@ def test_a_query_that_is_wanted_stopped_is_stopped_again(
 
 
 def journal_stop(agent: AgentContext, reconciler: Reconciler, name: str) -> None:
-    reconciler.emergency.append(JournalledStop(agent.locks.stop([name]), "alice", 1.0, (name,)), after=0)
+    reconciler.emergency.append(JournalledStop(agent.locks.announce_stop([name]), "alice", 1.0, (name,)), after=0)
 
 
 def test_a_stop_in_the_emergency_journal_is_taken_first(agent: AgentContext, pool: Any, reconciler: Reconciler) -> None:

@@ -259,7 +259,7 @@ def test_a_start_that_a_run_has_recorded_is_called_off_once_the_run_has_ended_an
     assert (version(deployed).wanted, version(deployed).state) == ("stopped", "stopped")
     assert deployed.ledger.events()[0].summary == "stays stopped: the run that was to start it has ended"
     assert running_readers(deployed, TableName("a"), 1) == "b@v1"
-    deployed.ledger.retry_run(left, serial=deployed.locks.start(), by="bob", at=3.0)
+    deployed.ledger.retry_run(left, serial=deployed.locks.announce_start(), by="bob", at=3.0)
     assert lane.drive(deployed, left) == "done"
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
 
@@ -372,7 +372,7 @@ def test_a_restart_that_is_refused_after_a_retry_leaves_running_what_an_operator
         starting_steps.restart(run, made.steps[0])
     fast_lane(deployed).start((C,), time.monotonic(), by="bob")
     with deployed.ledger._transaction() as retried:
-        retried.execute("UPDATE run SET serial = ? WHERE id = ?", (deployed.locks.start(), run.id))
+        retried.execute("UPDATE run SET serial = ? WHERE id = ?", (deployed.locks.announce_start(), run.id))
     with pytest.raises(Refused):
         starting_steps.restart(run, made.steps[0])
     assert (version(deployed).wanted, "c@v1" in pool.running) == ("running", True)
@@ -417,7 +417,7 @@ def test_a_held_version_whose_start_was_interrupted_is_started_before_the_confir
     deployed.stopping.clear()
     fast_lane(deployed).stop(("c@v2",), time.monotonic(), by="bob")
     assert lane.drive(deployed, held) == "failed"
-    deployed.ledger.retry_run(held, serial=deployed.locks.start(), by="bob", at=1.0)
+    deployed.ledger.retry_run(held, serial=deployed.locks.announce_start(), by="bob", at=1.0)
     with monkeypatch.context() as killed:
         killed.setattr(run_context, "start", die)
         with pytest.raises(Killed):

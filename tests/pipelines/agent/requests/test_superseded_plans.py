@@ -21,10 +21,10 @@ WORSE = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 2")
 def act(desk: Desk, verb: str, table: str = "a") -> None:
     ledger, locks = desk.agent.ledger, desk.agent.locks
     if verb == "stop":
-        ledger.stop_statements([table], CommandStamp(locks.stop([table]), "eve", desk.now))
+        ledger.stop_statements([table], CommandStamp(locks.announce_stop([table]), "eve", desk.now))
     else:
         act = TableAct(f"a {verb} by eve", desk.now)
-        assert ledger.want_running(T(table), 1, CommandStamp(locks.start(), "eve", desk.now), act)
+        assert ledger.want_running(T(table), 1, CommandStamp(locks.announce_start(), "eve", desk.now), act)
 
 
 def hand_over(desk: Desk, request: PlanRequest, files: dict[str, str], **more: object) -> Plan:

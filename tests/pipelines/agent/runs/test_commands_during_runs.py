@@ -309,6 +309,6 @@ def test_the_first_pointer_to_a_version_that_was_stopped_does_not_move(agent: Ag
     assert drive(stopping, run_id) == "failed"
     assert step_of(agent, run_id, "swap").note.startswith("no pointer has moved: a was stopped by bob at ")
     assert "a" not in pool.views and "a@v1" not in pool.running
-    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.announce_start())
     assert drive(agent, run_id, OperatorControl("retry")) == "done"
     assert pool.views == SERVING and sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]

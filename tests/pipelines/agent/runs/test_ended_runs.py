@@ -90,7 +90,7 @@ def test_an_ended_run_can_be_cancelled_by_a_command_accepted_meanwhile(agent: Ag
 def accept(agent: AgentContext, run_id: str, act: str) -> None:
     """Accept a command as the agent's desk does, without notifying anybody."""
     if act == "retry":
-        agent.ledger.retry_run(run_id, serial=agent.locks.start(), by="ana", at=1.0)
+        agent.ledger.retry_run(run_id, serial=agent.locks.announce_start(), by="ana", at=1.0)
     else:
         n = step_of(agent, run_id, "catch_up").n if act == "skip" else 0
         agent.ledger.put_run_command(run_id, OperatorControl(act, n, "ana"), at=1.0)

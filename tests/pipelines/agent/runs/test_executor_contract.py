@@ -129,7 +129,7 @@ class Real:
         if plan.hash not in self.runs:
             # Without steps it holds no lease, because a script performs the steps of several plans.
             ledger, run_id = self.agent.ledger, f"run-{plan.hash[:6]}"
-            serial = self.agent.locks.start()
+            serial = self.agent.locks.announce_start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
             self.runs[plan.hash] = run_id
         lane.settle(self.agent, self.pool)

@@ -112,7 +112,7 @@ def test_a_stopped_new_version_is_not_shown_as_held_after_a_start_of_the_serving
     note = next(step.note for step in row_of(agent, run_id).steps if step.do == "hold")
     retry = f"headgate runs retry {run_id} starts it again"
     assert note == f"a@v2 is stopped, and would not be swapped in; {retry}"
-    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.announce_start())
     driven.submit_command(run_id, OperatorControl("retry"))
     wait_until(lambda: hold_of(agent, run_id) == "gate")
     found = agent.ledger.deployment(T("a"), 2)

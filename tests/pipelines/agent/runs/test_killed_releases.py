@@ -190,7 +190,7 @@ def test_a_stop_after_a_kill_at_any_point_is_respected_and_a_retry_ends_the_run(
             assert trial.serving() == trial.before, where
             assert not any(name.startswith("b@") for name in trial.running()), where
             assert trial.release() is ReleaseState.NEEDS_YOU, where
-            trial.agent.ledger.retry_run(trial.run_id, serial=trial.agent.locks.start())
+            trial.agent.ledger.retry_run(trial.run_id, serial=trial.agent.locks.announce_start())
             state, _ = trial.drive(RETRY)
         assert (state, trial.serving(), trial.release()) == ("done", trial.after, ReleaseState.DONE), where
         trial.agent.ledger.close()

@@ -197,7 +197,7 @@ def test_an_interrupted_swap_that_is_not_resumed_leaves_no_pointer_moved(
     assert said(agent, run_id).startswith("no pointer has moved: b was stopped by bob at ")
     assert pool.views == BEFORE == serving(agent)
     assert newer_serving(agent) is None
-    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.announce_start())
     assert lane.drive(agent, run_id, OperatorControl("retry")) == "done"
     assert pool.views == AFTER == serving(agent)
 

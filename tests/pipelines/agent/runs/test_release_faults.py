@@ -37,7 +37,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def retried(agent: AgentContext, run_id: str) -> str:
     """Carry out `runs retry` as the command handler begins it."""
-    agent.ledger.retry_run(run_id, serial=agent.locks.start())
+    agent.ledger.retry_run(run_id, serial=agent.locks.announce_start())
     return lane.drive(agent, run_id, OperatorControl("retry"))
 
 

@@ -98,7 +98,7 @@ def test_a_cancel_stops_starts_accepted_before_it_and_recorded_after_it(
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel_while_a_start_waits_for_its_version() -> None:
-        ana = CommandStamp(agent.locks.start(), "ana", 1.0)
+        ana = CommandStamp(agent.locks.announce_start(), "ana", 1.0)
         with monkeypatch.context() as unheard:
             unheard.setattr(OpenRuns, "wake", lambda *_: None)
             OpenRuns(agent).submit_command(run_id, OperatorControl("cancel", by="bob"))
@@ -152,7 +152,7 @@ def test_a_cancel_of_a_run_that_cannot_be_read_leaves_running_what_was_started_a
 
     def start_once(*given: Any) -> None:
         if not started:
-            ana = CommandStamp(agent.locks.start(), "ana", 1.0)
+            ana = CommandStamp(agent.locks.announce_start(), "ana", 1.0)
             started.append(agent.ledger.want_running(TableName("c"), 2, ana, TableAct("a start by ana", 1.0)))
             raise LedgerUnavailable("the ledger is locked")
         undo(*given)

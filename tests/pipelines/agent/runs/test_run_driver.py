@@ -88,7 +88,7 @@ def submit(agent: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -
     run_id = f"run-{made.hash[:6]}"
     agent.ledger.put_plan(plan_row(made))
     steps = tuple(StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in made.steps)
-    serial = agent.locks.start()
+    serial = agent.locks.announce_start()
     run = run_row(made.hash, id=run_id, steps=steps, continues=made.request.continues, serial=serial)
     agent.ledger.apply_plan(made.hash, run, reads=reads, now=2.0)
     return run_id
