@@ -200,13 +200,13 @@ class AgentContext:
     pool: PoolClient
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
-    adrift: set[TableName] = field(default_factory=set)
+    tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
     """Tables whose pointers may lead to either version after an interrupted swap; the reconciler corrects them."""
-    paused: set[str] = field(default_factory=set)
+    paused_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that a step has paused; their next start is not counted as a restart."""
-    unrecorded: set[str] = field(default_factory=set)
+    unrecorded_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that have started but are not recorded in the ledger yet."""
-    unserved: threading.Event = field(default_factory=threading.Event)
+    serving_record_is_stale: threading.Event = field(default_factory=threading.Event)
     """Set while the data folder's record of serving versions may differ from the ledger."""
     clock: Callable[[], float] = time.time
     """The wall clock, in epoch seconds; it jumps when the machine's clock is set."""
@@ -268,7 +268,7 @@ class AgentContext:
             )
         )  # fmt: skip
 
-    def event_of_done(
+    def record_completed_change(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
         """Record an event for a change that is already made; if the ledger is unavailable, only log the event."""

@@ -191,7 +191,7 @@ class Reconciler:
         stopped without a restart.
         """
         said = "a query was active under a run id that was not recorded"
-        if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded:
+        if deployment.state == State.FAILED and query.run_id not in self.agent.unrecorded_run_ids:
             stop(self.agent, deployment)
             about = (deployment.table, deployment.version)
             self.agent.event(EventKind.STATE, f"{said}: it was stopped", about=about)
@@ -271,19 +271,19 @@ class Reconciler:
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
             # The wanted state in the ledger is older than that stop.
             return
-        told = late in self.agent.unrecorded
+        told = late in self.agent.unrecorded_run_ids
         try:
             if start(self.agent, deployment, stops=stops).run_id == late:
                 how = "its start could not be recorded before" if told else "the pool has answered its start late"
                 self.agent.state_event(deployment, State.STARTING, detail=how)
                 return
-            if deployment.state == State.STOPPED or deployment.run_id in self.agent.paused:
+            if deployment.state == State.STOPPED or deployment.run_id in self.agent.paused_run_ids:
                 again = ": the environment is up again" if deployment.state == State.STOPPED else ""
                 if not deployment.query_id:
                     command = self.agent.ledger.latest_command(query_name(deployment.table, deployment.version))
                     asked = f"{command.actor} had asked for it" if command else "it was wanted running"
                     again = f": {asked}, and its start had not been carried out"
-                self.agent.paused.discard(deployment.run_id)
+                self.agent.paused_run_ids.discard(deployment.run_id)
                 self.agent.state_event(deployment, State.STARTING, detail=f"resumed from its checkpoint{again}")
                 return
             self.agent.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)

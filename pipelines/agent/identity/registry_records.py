@@ -208,9 +208,9 @@ class RegistryRecords:
         active = self._active | {_key(row): row.active for row in rows}
         if active != self._active:
             self._active = active
-            self.agent.unserved.set()
-        if self.agent.unserved.is_set() and keep_serving(self.agent):
-            self.agent.unserved.clear()
+            self.agent.serving_record_is_stale.set()
+        if self.agent.serving_record_is_stale.is_set() and keep_serving(self.agent):
+            self.agent.serving_record_is_stale.clear()
         facts = self.agent.ledger.facts()
         if facts.session_id not in ("", self._session):
             session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})

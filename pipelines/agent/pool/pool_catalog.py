@@ -189,9 +189,13 @@ class PoolCatalog:
 
     def try_again(self, deployments: tuple[Deployment, ...]) -> None:
         """Retry tables and pointers that the catalog refused, and pointers that an interrupted swap may have moved."""
-        adrift = {(d.table, d.version) for d in deployments if d.active and d.table in self.agent.adrift}
-        self.agent.adrift.difference_update(table for table, _ in adrift)
-        self._unpointed |= adrift
+        uncertain = {
+            (d.table, d.version)
+            for d in deployments
+            if d.active and d.table in self.agent.tables_with_uncertain_pointer
+        }
+        self.agent.tables_with_uncertain_pointer.difference_update(table for table, _ in uncertain)
+        self._unpointed |= uncertain
         lacking = self._unpointed | self._unregistered.keys()
         if not lacking or self.agent.monotonic() < self._register_at:
             return

@@ -107,7 +107,9 @@ class Adoption:
             self._restore_catalog()
 
         epoch = self._agent.identity.adopt(take_over)
-        self._agent.event_of_done(EventKind.WORLD, f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
+        self._agent.record_completed_change(
+            EventKind.WORLD, f"adopted as epoch {epoch}", detail="; ".join((doubt, *left))
+        )
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
     def _refuse_beside_another_server(self) -> None:

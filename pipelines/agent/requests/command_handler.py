@@ -217,7 +217,7 @@ class CommandHandler:
         closed = self._agent.ledger.close_ticket(run_id, reader, by=caller.name, at=self._agent.clock())
         for ticket in mine:
             summary = f"{reader} has moved from {ticket.old}: its ticket was closed by {caller.name}"
-            self._agent.event_of_done(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
+            self._agent.record_completed_change(EventKind.TICKET, summary, about=(ticket.table, ticket.version))
         return {"run": run_id, "reader": reader, "closed": closed}
 
     def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def point_to_serving_versions(agent: AgentContext, run_id: str, tables: Iterable
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
-        agent.adrift.update(names)
+        agent.tables_with_uncertain_pointer.update(names)
         _report(agent, f"pointers that run {run_id} has moved could not be moved back yet", error)
     serving = {d.table: d.version for d in agent.ledger.deployments() if d.active and d.table in names}
     try:
@@ -136,7 +136,7 @@ def point_to_serving_versions(agent: AgentContext, run_id: str, tables: Iterable
     except LedgerUnavailable:
         raise
     except HeadgateError as error:
-        agent.unserved.set()
+        agent.serving_record_is_stale.set()
         log.warning("the serving versions are recorded later: %s", error.summary)
 
 

@@ -103,9 +103,9 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
         try:
             _record_start(agent, deployment, query)
         except LedgerUnavailable as error:
-            agent.unrecorded.add(query.run_id)
+            agent.unrecorded_run_ids.add(query.run_id)
             raise NotRecorded(error.summary, remedy=error.remedy) from error
-        agent.unrecorded.discard(query.run_id)
+        agent.unrecorded_run_ids.discard(query.run_id)
         return query
 
 
@@ -164,7 +164,7 @@ def stop(
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
     """Stop a deployment's query briefly; its next start is not counted as a restart."""
-    agent.paused.add(deployment.run_id)
+    agent.paused_run_ids.add(deployment.run_id)
     stop(agent, deployment)
 
 
