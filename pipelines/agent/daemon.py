@@ -257,7 +257,7 @@ class Agent:
         except (PoolUnreachable, EngineRefused) as error:
             self._keeper.record_answer(error)
             is_late = time.monotonic() - self._answered > UNKNOWN_S and not self._keeper.is_starting_statements
-            if not self._keeper.up or is_late:
+            if not self._keeper.is_ready or is_late:
                 # The states of statements are unknown if their pool is gone or does not answer.
                 self._set_state(deployments, ALIVE, State.UNKNOWN)
         self._seen = queries

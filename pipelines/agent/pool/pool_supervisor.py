@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 START_S = 90.0
 """Longest time, in seconds, that a local pool may take to start."""
 
-PROVE_S = 10.0
+TEST_EVERY_S = 10.0
 """Seconds between two tests of whether the server can run a statement.
 
 A successful list of queries does not prove that it can.
 """
 
-PROOFS = 2
+TESTS_BEFORE_END = 2
 """Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
 
 SETTLES_S = 120.0
@@ -85,8 +85,8 @@ class PoolSupervisor:
         self._events = PoolEvents(ledger, f"the pool {pool.name}" if pool.url else "the pool's server", monotonic)
         self._backoff = StartBackoff(monotonic)
         self._monotonic = monotonic
-        self._prove_at = self._settles_at = 0.0
-        self._stopped_proofs = 0
+        self._test_at = self._settles_at = 0.0
+        self._failed_tests = 0
         """Number of consecutive tests that found the server's SparkContext stopped."""
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None
@@ -144,7 +144,7 @@ class PoolSupervisor:
         return self._local.connectors if self._local is not None and self._local.alive() else None
 
     @property
-    def up(self) -> bool:
+    def is_ready(self) -> bool:
         """True if the connection is open and its catalog is filled, even if the pool does not answer."""
         return self._restored is not None
 
@@ -164,8 +164,8 @@ class PoolSupervisor:
         An unresponsive pool is not restarted, because it may recover.
         """
         if isinstance(error, EngineStopped):
-            self._prove_at = self._monotonic()
-        elif self._restored is not None and not self._stopped_proofs:
+            self._test_at = self._monotonic()
+        elif self._restored is not None and not self._failed_tests:
             if error is None:
                 self._record_state("up", "")
                 self._events.end_outage()
@@ -192,9 +192,9 @@ class PoolSupervisor:
 
         An unresponsive server is kept, because it may recover.
         """
-        if self._open is None or self._monotonic() < self._prove_at:
+        if self._open is None or self._monotonic() < self._test_at:
             return
-        self._prove_at = self._monotonic() + PROVE_S
+        self._test_at = self._monotonic() + TEST_EVERY_S
         session = self._open.session
         try:
             # A refusal for any other reason proves that the server works.
@@ -204,15 +204,15 @@ class PoolSupervisor:
             self._found_stopped(error)
             return
         except PoolUnreachable:
-            if self._stopped_proofs:
+            if self._failed_tests:
                 raise
             return
-        self._stopped_proofs = 0
+        self._failed_tests = 0
 
     def _found_stopped(self, error: EngineStopped) -> None:
-        self._stopped_proofs += 1
-        self._prove_at = self._monotonic()
-        confirmed = self._stopped_proofs >= PROOFS
+        self._failed_tests += 1
+        self._test_at = self._monotonic()
+        confirmed = self._failed_tests >= TESTS_BEFORE_END
         if confirmed and self._local is not None:
             self._last_words = error.summary
             log.warning("the pool %s is ended: %s", self._pool.name, error.summary)
@@ -256,7 +256,7 @@ class PoolSupervisor:
         if (pause := self._backoff.pause_s) > 0:
             raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
         self._backoff.started()
-        self._stopped_proofs = 0
+        self._failed_tests = 0
         takes = "a Spark Connect server takes 6 to 10 s"
         self._record_state("starting", takes)
         server.start(lambda doing: self._record_state("starting", doing))
@@ -294,7 +294,7 @@ class PoolSupervisor:
         except BaseException:
             spark_connection.close(session)
             raise
-        self._prove_at = self._monotonic() + PROVE_S
+        self._test_at = self._monotonic() + TEST_EVERY_S
         self._open = spark_connection.SparkConnection(session)
 
     def _fill_catalog(self) -> None:
@@ -305,7 +305,7 @@ class PoolSupervisor:
         try:
             self._restore(attached)
         except EngineStopped:
-            self._prove_at = self._monotonic()
+            self._test_at = self._monotonic()
             raise
         except PoolUnreachable as error:
             if self._open is attached:

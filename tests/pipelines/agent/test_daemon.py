@@ -29,7 +29,7 @@ from state.operator_commands import CommandStamp
 class Keeper:
     """A pool that never comes up."""
 
-    up = False
+    is_ready = False
     ended = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -90,7 +90,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
 class Answering(Keeper):
     """A pool that refuses to list its queries, and answers everything else."""
 
-    up, is_starting_statements = True, False
+    is_ready, is_starting_statements = True, False
     heard_of: HeadgateError | None = None
 
     def connection(self) -> Any:

@@ -183,11 +183,11 @@ def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
     supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
     keeper = supervise()
-    assert not keeper.up and not answers(keeper)
+    assert not keeper.is_ready and not answers(keeper)
     keeper.keep()
     assert machine.did == ["start", "ready", "attach", "restore"]
     assert said(ledger) == ("up", 1, machine.opened[0])
-    assert keeper.up and answers(keeper)
+    assert keeper.is_ready and answers(keeper)
     machine.did.clear()
     keeper.keep()
     assert machine.did == []
@@ -222,12 +222,12 @@ def test_while_the_catalog_is_being_filled_statements_can_be_stopped_and_nothing
 
     def restore(attached: object) -> None:
         stopped = keeper.connection_for_stops().call(60.0, lambda: "stopped")
-        seen.extend([answers(keeper), stopped, keeper.up, ledger.facts().pool_state])
+        seen.extend([answers(keeper), stopped, keeper.is_ready, ledger.facts().pool_state])
 
     monkeypatch.setattr(keeper, "_restore", restore)
     keeper.keep()
     assert seen == [False, "stopped", False, "starting"]
-    assert keeper.up and ledger.facts().pool_state == "up"
+    assert keeper.is_ready and ledger.facts().pool_state == "up"
 
 
 def test_a_catalog_that_could_not_be_filled_is_filled_later_over_the_same_session(
@@ -239,11 +239,11 @@ def test_a_catalog_that_could_not_be_filled_is_filled_later_over_the_same_sessio
         with pytest.raises(PoolUnreachable, match="no answer"):
             keeper.keep()
         machine.now += 6.5
-        assert (ledger.facts().pool_state, keeper.up) == ("silent" if machine.now > 126.5 else "starting", False)
+        assert (ledger.facts().pool_state, keeper.is_ready) == ("silent" if machine.now > 126.5 else "starting", False)
     assert len(machine.opened) == 1 and machine.closed == []
     machine.fails.clear()
     keeper.keep()
-    assert keeper.up and len(machine.opened) == 1
+    assert keeper.is_ready and len(machine.opened) == 1
 
 
 @pytest.mark.parametrize("where", ["start", "ready"])
@@ -263,13 +263,13 @@ def test_a_pool_that_ends_again_and_again_is_started_ever_later_and_then_waits_f
         machine.now += 1.0
     assert starts == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
     facts = ledger.facts()
-    assert (facts.pool_state, keeper.up) == ("failed", False)
+    assert (facts.pool_state, keeper.is_ready) == ("failed", False)
     assert facts.pool_detail.startswith("8 starts within 10 min failed; the last one: ")
     assert facts.pool_detail.endswith("OutOfMemoryError")
     machine.fails.clear()
     assert keeper.start_again() and ledger.facts().pool_state == "starting"
     keeper.keep()
-    assert keeper.up and not keeper.start_again()
+    assert keeper.is_ready and not keeper.start_again()
 
 
 def test_the_end_of_the_log_of_a_dead_pool_is_shown(supervise: Any, machine: Machine, ledger: Ledger) -> None:
@@ -332,7 +332,7 @@ def test_a_session_lost_during_a_call_is_attached_again(supervise: Any, machine:
     machine.fails["call"] = SessionLost("the session is closed")
     with pytest.raises(SessionLost):
         called(keeper, machine.act, "call")
-    assert not keeper.up and machine.closed == machine.opened
+    assert not keeper.is_ready and machine.closed == machine.opened
     with pytest.raises(PoolUnreachable) as refused:
         keeper.connection()
     assert "is up" not in refused.value.summary
@@ -353,7 +353,7 @@ def test_a_late_loss_of_an_old_session_leaves_the_new_one(supervise: Any, machin
 
     with pytest.raises(SessionLost):
         called(keeper, lost_while_another_was_opened)
-    assert keeper.up and machine.closed == machine.opened[:1]
+    assert keeper.is_ready and machine.closed == machine.opened[:1]
 
 
 @pytest.mark.parametrize("error", [PoolUnreachable("no answer"), EngineRefused("no")])
@@ -363,7 +363,7 @@ def test_another_error_of_a_call_keeps_the_session(error: HeadgateError, supervi
     machine.fails["call"] = error
     with pytest.raises(type(error)):
         called(keeper, machine.act, "call")
-    assert keeper.up and not machine.closed
+    assert keeper.is_ready and not machine.closed
 
 
 @pytest.mark.parametrize("where", ["start", "attach"])
@@ -376,13 +376,13 @@ def test_a_failure_while_the_pool_comes_up_is_reported_and_retried(
         with pytest.raises(PoolUnreachable) as raised:
             keeper.keep()
         assert (raised.value.summary, raised.value.remedy) == (f"{where} went wrong", "look")
-        assert not keeper.up and not answers(keeper)
+        assert not keeper.is_ready and not answers(keeper)
         assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong; look")
         machine.now += 60.0
     assert len(machine.closed) == machine.did.count("attach"), "no connection is left behind"
     machine.fails.clear()
     keeper.keep()
-    assert keeper.up and ledger.facts().pool_state == "up"
+    assert keeper.is_ready and ledger.facts().pool_state == "up"
     assert machine.did.count("start") <= (4 if where == "start" else 1), "a server that lives is not started twice"
 
 
@@ -424,7 +424,7 @@ def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
     keeper.record_answer(PoolUnreachable("no answer within 5 s"))
     assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("silent", "no answer within 5 s")
     keeper.keep()
-    assert machine.did == [] and keeper.up
+    assert machine.did == [] and keeper.is_ready
     keeper.record_answer(None)
     assert ledger.facts().pool_state == "up"
 
@@ -455,7 +455,7 @@ def kept(keeper: PoolSupervisor) -> bool:
         keeper.keep()
     except PoolUnreachable:
         return False
-    return keeper.up
+    return keeper.is_ready
 
 
 def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
@@ -574,7 +574,7 @@ def test_a_stopped_remote_pool_is_reported_and_never_ended(supervise: Any, machi
     for _ in range(60):
         machine.now += 1.0
         kept(keeper)
-    assert set(machine.did) == {"attach", "restore", "prove"} and not keeper.up
+    assert set(machine.did) == {"attach", "restore", "prove"} and not keeper.is_ready
     facts = ledger.facts()
     assert (facts.pool_state, facts.pool_detail) == (
         "down",
@@ -591,7 +591,7 @@ def test_the_end_of_the_pool_ends_the_process_and_is_reported(supervise: Any, ma
     keeper.keep()
     keeper.end()
     assert not machine.running and machine.closed == machine.opened
-    assert not keeper.up and said(ledger)[0] == "off"
+    assert not keeper.is_ready and said(ledger)[0] == "off"
 
 
 def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
