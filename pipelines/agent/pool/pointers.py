@@ -92,7 +92,7 @@ class PointerCheck:
         self._agent = agent
         self._from = TableName("")
         """The last table that was checked; empty if the next round begins with the first table."""
-        self._said: set[tuple[TableName, int]] = set()
+        self._given_up: set[tuple[TableName, int]] = set()
         """Tables, with their serving version, that are skipped because correcting their pointer had no effect."""
 
     def round(self) -> None:
@@ -107,7 +107,7 @@ class PointerCheck:
                 every.setdefault(deployment.table, []).append(deployment)
         after = sorted(table for table in every if table > self._from)[:TABLES]
         self._from = after[-1] if len(after) == TABLES else TableName("")
-        found = {table: every[table] for table in after if (table, _serving(every[table])) not in self._said}
+        found = {table: every[table] for table in after if (table, _serving(every[table])) not in self._given_up}
         existing = self._existing_pointers(version for versions in found.values() for version in versions)
         for table in (table for table, versions in found.items() if self._is_wrong(versions, existing)):
             try:
@@ -134,7 +134,7 @@ class PointerCheck:
                 register_if_missing(agent, serving)
                 pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, serving))
             if self._is_wrong(versions, self._existing_pointers(versions)):
-                self._said.add((table, _serving(versions)))
+                self._given_up.add((table, _serving(versions)))
                 return
             led = "its pointer existed although no version serves: it was dropped"
             if serving is not None:
