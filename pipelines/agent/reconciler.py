@@ -33,8 +33,8 @@ from pipelines.agent.statements.deployment_lifecycle import (
     ended_to_track_columns,
     fail,
     mark_stopped,
+    record_why_not_as_wanted,
     refuse_other_checkpoint,
-    say_why,
     start,
     stop,
 )
@@ -80,7 +80,7 @@ class Reconciler:
 
     agent: AgentContext
     emergency: EmergencyJournal
-    _over: dict[str, ReportedQuery] = field(default_factory=dict)
+    _ended: dict[str, ReportedQuery] = field(default_factory=dict)
     """Ended queries that no round has handled yet, by name; the pool reports each end only once."""
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
     catalog: PoolCatalog = field(init=False)
@@ -109,7 +109,7 @@ class Reconciler:
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
-        self._over.update((query.name, query) for query in ended)
+        self._ended.update((query.name, query) for query in ended)
         self.catalog.try_again(deployments)
         differing: list[Deployment] = []
         for deployment in deployments:
@@ -124,18 +124,18 @@ class Reconciler:
         in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
         self._unknown(active, deployments)
         known = {query_name(d.table, d.version) for d in deployments}
-        self._over = {name: query for name, query in self._over.items() if name in known}
+        self._ended = {name: query for name, query in self._ended.items() if name in known}
 
     def _differs(self, active: Mapping[str, ReportedQuery], stops: Mapping[str, int], deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        query, over = active.get(query_name(*key)), self._over.get(query_name(*key))
+        query, end = active.get(query_name(*key)), self._ended.get(query_name(*key))
         if query is not None and deployment.wanted == WantedState.STOPPED:
             act = partial(self._stop_again, deployment)
         elif query is not None:
             act = partial(self._unrecorded, deployment, query, stops_of(stops, key))
         else:
-            over = over if over is not None and over.run_id == deployment.run_id else None
-            act = partial(self._absent, deployment, over, stops_of(stops, key))
+            end = end if end is not None and end.run_id == deployment.run_id else None
+            act = partial(self._absent, deployment, end, stops_of(stops, key))
         self._with_lock(deployment, act)
 
     def _with_lock(self, deployment: Deployment, act: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ class Reconciler:
             with self.agent.locks.holding(key, by="the reconciler", wait_s=0):
                 if self.agent.ledger.deployment(*key) == deployment:
                     self._tried(deployment, act)
-                self._over.pop(query_name(*key), None)
+                self._ended.pop(query_name(*key), None)
         except Busy:
             # It is locked: left to the next round.
             return
@@ -156,13 +156,13 @@ class Reconciler:
         except (Busy, PoolUnreachable, LedgerUnavailable):
             raise
         except NotAdopted as error:
-            say_why(self.agent, deployment, error.sentence)
+            record_why_not_as_wanted(self.agent, deployment, error.sentence)
         except HeadgateError as error:
-            say_why(self.agent, deployment, error.summary)
+            record_why_not_as_wanted(self.agent, deployment, error.summary)
         except Exception as error:
             name = query_name(deployment.table, deployment.version)
             log.exception("%s could not be reconciled", name)
-            say_why(
+            record_why_not_as_wanted(
                 self.agent,
                 deployment,
                 f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent",
@@ -176,7 +176,7 @@ class Reconciler:
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
             changes = {"state": state, "state_since": self.agent.clock(), "error": late or "", "error_class": ""}
             self.agent.state_event(deployment, state, detail=late)
-        if not deployment.checkpoint_id and (found := readable(self.agent, deployment)) and found.id:
+        if not deployment.checkpoint_id and (found := checkpoint_state(self.agent, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
             changes |= {"error": "", "error_class": ""}
@@ -198,7 +198,7 @@ class Reconciler:
             return
         self._start_again(deployment, stops, f"{said}: stopped, and started from its checkpoint", late=query.run_id)
 
-    def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
+    def _absent(self, deployment: Deployment, end: ReportedQuery | None, stops: int) -> None:
         """Record that a statement without a query stopped or failed, or restart it if its query was lost."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
@@ -213,9 +213,9 @@ class Reconciler:
             if deployment.state == State.FAILED and not self._is_started_with_space(deployment, stops):
                 self._look_at_checkpoint(deployment)
             return
-        if over is not None and over.error and not self._may_go_on(deployment, over):
-            fault = fault_that_ended(self.agent, deployment, over.error_class)
-            ended = (fault.kind, fault.sentence) if fault else (over.error_class, over.error)
+        if end is not None and end.error and not self._may_go_on(deployment, end):
+            fault = fault_that_ended(self.agent, deployment, end.error_class)
+            ended = (fault.kind, fault.sentence) if fault else (end.error_class, end.error)
             fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
@@ -410,7 +410,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
     )
 
 
-def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
+def checkpoint_state(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
     """Return the state of a version's checkpoint, or None if there is none or its folder is unreachable."""
     try:
         return agent.files.read(deployment.checkpoint)
@@ -419,5 +419,5 @@ def readable(agent: AgentContext, deployment: Deployment) -> CheckpointState | N
 
 
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
-    found = readable(agent, deployment)
+    found = checkpoint_state(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch

@@ -16,7 +16,7 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.statements.deployment_lifecycle import say_why
+from pipelines.agent.statements.deployment_lifecycle import record_why_not_as_wanted
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
 from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, register_again, tables_of
 from pipelines.spark_connect.call_deadlines import in_threads
@@ -161,7 +161,7 @@ class PoolCatalog:
         except HeadgateError as error:
             self._unregistered[key] = Lacking(error.summary, is_refused=True)
             said = f"its table is not in the pool's catalog: {error.summary}"
-            say_why(self.agent, deployment, said, error_class=_NOT_IN_CATALOG)
+            record_why_not_as_wanted(self.agent, deployment, said, error_class=_NOT_IN_CATALOG)
         else:
             self._unregistered.pop(key, None)
             self._take_back(deployment)
@@ -183,7 +183,9 @@ class PoolCatalog:
             pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(self.agent.layout, deployment))
         except EngineRefused as error:
             self._unpointed.add(key)
-            say_why(self.agent, deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+            record_why_not_as_wanted(
+                self.agent, deployment, f"its pointer is not in the pool's catalog: {error.summary}"
+            )
         else:
             self._unpointed.discard(key)
 

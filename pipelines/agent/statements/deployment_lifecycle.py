@@ -229,7 +229,7 @@ def fail(agent: AgentContext, deployment: Deployment, error_class: str, error: s
         agent.state_event(deployment, State.FAILED)
 
 
-def say_why(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
+def record_why_not_as_wanted(agent: AgentContext, deployment: Deployment, why: str, *, error_class: str = "") -> None:
     """Record why a statement is not in its desired state, unless its row has changed since it was read."""
     about = (deployment.table, deployment.version)
     wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
@@ -301,7 +301,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
         sink = written_batch(agent, deployment)
         if sink is None:
             refuse_gone(agent, deployment)
-    refuse_other_age(name, found.planned, found.batch, sink)
+    refuse_mismatched_batches(name, found.planned, found.batch, sink)
     return found.batch
 
 
@@ -335,7 +335,7 @@ def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
     return bool(found.run and deployment.made_by and found.run != deployment.made_by)
 
 
-def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
+def refuse_mismatched_batches(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
     """Raise Refused if a checkpoint does not match the batches that its table records.
 
     `planned` and `committed` are the checkpoint's last batches, `sink` is the table's; each is None if there is no

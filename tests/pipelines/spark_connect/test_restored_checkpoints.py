@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import Refused
-from pipelines.agent.statements.deployment_lifecycle import refuse_other_age
+from pipelines.agent.statements.deployment_lifecycle import refuse_mismatched_batches
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ def ages(ground: Any) -> tuple[int | None, int | None, int | None]:
 
 
 def check(ground: Any) -> None:
-    refuse_other_age("t@v1", *ages(ground))
+    refuse_mismatched_batches("t@v1", *ages(ground))
 
 
 def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_refused(ground: Any) -> None:

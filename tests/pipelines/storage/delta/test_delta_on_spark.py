@@ -12,7 +12,7 @@ from core.model.errors import EngineRefused, Refused
 from core.model.states import TableFaultKind
 from core.ports.spark import QueryStart
 from core.ports.storage import TableFault
-from pipelines.agent.statements.deployment_lifecycle import refuse_other_age
+from pipelines.agent.statements.deployment_lifecycle import refuse_mismatched_batches
 from pipelines.storage.delta_log import DeltaLog
 from pipelines.storage.delta_readers import read_offsets
 from pipelines.storage.delta_tables import DeltaTables
@@ -196,7 +196,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_ref
     found = lake.files.read(checkpoint)
     sink = lake.files.sink_batch(lake.place("c"), format="delta", query=found.id)
     with pytest.raises(Refused, match="is at batch 0 and its table at batch 1"):
-        refuse_other_age("c@v1", found.planned, found.batch, sink)
+        refuse_mismatched_batches("c@v1", found.planned, found.batch, sink)
     # A start would write new rows as batch 1, which the table already has.
     lake.insert("p", 1, at=99)
     lake.run("c", select)
