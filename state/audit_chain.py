@@ -75,8 +75,9 @@ def hash_of(entry: AuditRow, previous: str) -> str:
 
 
 def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
-    """Return the breaks in the hash chain after entry `start`; `head` is the latest entry as recorded, None if
-    unrecorded.
+    """Return the breaks in the hash chain after entry `start`.
+
+    `head` is the stored copy of the latest entry's number and hash, None if none was stored.
     """
     return tuple(dict.fromkeys(_breaks(entries, head, start)))
 

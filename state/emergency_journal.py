@@ -2,7 +2,7 @@
 
 The agent applies them before anything else. The journal never raises: requests that cannot be written to disk are kept
 in memory until the agent exits. Its lock is never held during ledger access, so that new requests do not wait until
-others have been applied. Because of the serials, applying a request twice is harmless.
+others have been applied. Each request has a serial number, so applying it twice is harmless.
 """
 
 import json

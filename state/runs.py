@@ -67,7 +67,7 @@ class RunCommandRow:
 
 
 def control_of(command: RunCommandRow) -> OperatorControl:
-    """Convert a pending operator action to input of the run's state machine."""
+    """Convert a pending operator action to an input for the run's state machine."""
     return OperatorControl(command.act, command.step, command.actor)
 
 

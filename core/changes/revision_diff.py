@@ -129,7 +129,11 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Key, sequence and partition columns are not widened in place."""
+    """Return a column's change of type: COLUMN_WIDENED if it is possible in place, COLUMNS_CHANGED if it needs a
+    rebuild.
+
+    Key, sequence and partition columns are never widened in place.
+    """
     name = now.name.lower()
     edit = Edit(EditKind.COLUMN_TYPE, was.type, now.type, columns=(name,))
     widens = table_format(new.ddl.format).widening_property and old.ddl.format == new.ddl.format

@@ -114,6 +114,6 @@ def worst_trend(trends: Iterable[Trend]) -> Trend:
 def counts_for_many(trend: Trend, state: State, lag_rows: int | None) -> bool:
     """True if a summary of many statements should include the trend of this statement.
 
-    The trend `unknown` is excluded if the statement has no lag or is absent; all other trends are included.
+    The trend `unknown` is excluded if `lag_rows` is 0 or the state is `absent`; all other trends are included.
     """
     return trend is not Trend.UNKNOWN or (lag_rows != 0 and state is not State.ABSENT)

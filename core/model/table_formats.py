@@ -1,8 +1,8 @@
 """All differences between table formats, and the column types that can be widened in place.
 
-Tables of a file format are Spark's file sources: a query that writes such a table lists the files in a log
-(`_spark_metadata`), and a stream with a new checkpoint starts with all existing files. A table with a transaction log
-(`_delta_log`) has an id, versions, and a record of the batches that each query wrote.
+A query that writes a table of a file format lists the table's files in a log (`_spark_metadata`), and a stream with a
+new checkpoint starts with all existing files. A table with a transaction log (`_delta_log`) has an id, versions, and a
+record of the batches that each query wrote.
 """
 
 import re

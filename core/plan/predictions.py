@@ -1,8 +1,8 @@
 """Predicted durations of a plan, its tables and its steps, as ranges based on measurements in the ledger.
 
 A step is expected to take as long as earlier steps of its kind. Catching up means waiting for the trigger, reading the
-input, and staying within the bound for three measurements. If the duration of a step is unknown, so is that of
-everything that waits for it.
+input, and keeping the lag within its limit for three consecutive measurements. If the duration of a step is unknown, so
+are the durations of all steps that wait for it.
 """
 
 import heapq

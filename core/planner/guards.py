@@ -72,7 +72,7 @@ class GuardInput:
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, with the refusals and the number of approvals that follow from them."""
+    """The guards of a plan, with the resulting refusals and the number of approvals required."""
 
     guards: tuple[Guard, ...]
 
@@ -269,7 +269,9 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Check the time of the longest replay; tables replay in parallel, but each waits for its parents."""
+    """Check the duration of the longest replay against the limit; tables replay in parallel, but wait for their
+    parents.
+    """
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)

@@ -154,7 +154,10 @@ class JoinCause(FactKind):
 
 
 class PlanRefusalKind(FactKind):
-    """A reason why a request cannot be planned, as a full sentence and a remedy; `{table}` is the refused name."""
+    """A reason why a request cannot be planned, as a full sentence and a remedy.
+
+    `{table}` stands for the table, or other name, that the refusal is about.
+    """
 
     # About the request.
     UNKNOWN_NAME = "there is no {noun} {table}", "see the {noun}s with `headgate ls`"

@@ -140,7 +140,7 @@ class OriginRows(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VersionFolders:
-    """The absolute folders of a version's table and checkpoint."""
+    """Absolute paths of a version's table folder and checkpoint folder."""
 
     table: str
     checkpoint: str
@@ -232,7 +232,8 @@ class Checkpoints(Protocol):
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Claim a folder of this or the `former` ledger: write the current ledger, epoch and machine to its owner file.
+        """Claim a folder of this or the `former` ledger by writing this ledger's id, the epoch and the machine to its
+        owner file.
 
         The run in the owner file stays the same. Raises Refused if the folder belongs to any other ledger.
         """
@@ -428,10 +429,11 @@ class Checkpoints(Protocol):
         batch: int | None = None,
         like: str = "",
     ) -> Cut:
-        """Create a checkpoint in which given files or log positions of the sources are marked as read.
+        """Create a checkpoint that marks the files or log positions in `seen` as read.
 
         `seen` is in the order of the source ordinals. Without `batch`, the version has yet to run its first batch,
         which skips the marked input; the statement may have any kind of state. With `batch`, the version continues
-        after that batch, without state and with the settings pinned by the checkpoint `like`; if the table has no
-        record of batches, one is created. Preparation, repetition and errors are as for `fork`.
+        after that batch, without state and with the settings pinned by the checkpoint `like`; a table that has no
+        record of batches gets one. As with `fork`, the folders must have been prepared, repeated calls are harmless,
+        and FolderTaken or TryAgain may be raised.
         """

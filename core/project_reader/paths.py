@@ -31,7 +31,7 @@ class ScriptFolder:
 
 
 def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[ScriptFolder, ...]:
-    """Return the table folders of a project, sorted by path, with the files assigned to them."""
+    """Group a project's scripts and yml files by script folder; return the folders sorted by path."""
     folders: dict[str, ScriptFolder] = {}
     settings: list[str] = []
     for path in sorted(paths):

@@ -87,7 +87,7 @@ class YamlSection:
     def bound(self, key: str, *, most: float, example: str) -> float | None:
         """Read a number above zero and at most `most`; None if it is missing.
 
-        An invalid value is reported and replaced by `example`, which the remedy suggests.
+        An invalid value is reported, with `example` as the suggested value, and replaced by `example`.
         """
         return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
 

@@ -285,7 +285,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of deleting the table, including those on remaining readers if it were deleted anyway."""
+    """Return the effects of deleting the table, as if the delete were not blocked by the readers that remain."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)

@@ -1,1 +1,1 @@
-"""Execution of a plan: run and step states, the state machine, the time left, and releases."""
+"""Execution of a plan: run and step states, the state machine, the remaining time, and releases of new versions."""

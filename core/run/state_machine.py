@@ -281,10 +281,10 @@ def _lets_begin(before: StepProgress) -> bool:
 
 
 def _proofs(run: Run, step: Step) -> frozenset[int]:
-    """Return the steps that must commit a first batch before `step` ends or replaces an old version.
+    """Return the steps whose queries must complete a first batch before `step` ends or replaces an old version.
 
-    Steps in between may be skipped, so they prove nothing. A swap that creates the first pointer of a table needs no
-    proof, because no version has to catch up before it.
+    Indirect prerequisites of `step` are included, because an operator may have skipped direct ones. A swap that creates
+    the first pointer of a table waits for no first batch, because no version has to catch up before it.
     """
     if step.do in NEEDS_PROOF:
         before = _before(run, (step.n,))

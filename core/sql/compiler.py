@@ -118,7 +118,7 @@ def tracking_options(checkpoint: str, ordinal: int) -> Options:
 
 
 def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
-    """Return a compiled SELECT with more options on its streams, in front of the options that each stream has already.
+    """Return a compiled SELECT with `options` inserted before the existing options of its streams.
 
     `options` maps the ordinal of a stream in the SELECT, from 0, to its new options.
     """

@@ -122,7 +122,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Encode a column without trailing default values; most encodings are `[name, expression]`."""
+    """Encode a column, omitting trailing fields that have default values; most encodings are `[name, expression]`."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

@@ -34,10 +34,10 @@ def first_case_path(table: Table) -> str:
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:
-    """Generate a case with rows for each input table, and with a later row per stream if a watermark must advance.
+    """Generate a case with rows for each input table and, if a watermark must advance, a later row for each stream.
 
-    Rows are numbered in the same way in all tables, so that joins by id find matches. If the statement compares a
-    column with a string, at least one row has that string in the column.
+    Rows are numbered in the same way in all tables, so that joins by id find matches. String columns contain literals
+    with which the statement compares them, so that some rows satisfy its conditions.
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"
@@ -98,10 +98,10 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 
 
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
-    """Generate the row of a table with the given number.
+    """Generate row `number` of a table.
 
-    A string column that the statement compares for equality has one of the literals in every row. A column that must
-    differ from a literal has that literal in row `ROWS`.
+    If the statement compares a string column with literals for equality, each row has one of them in the column. If it
+    only compares the column by `<>`, row `ROWS` has the excluded literal in the column.
     """
     values: list[object] = []
     for name, kind in columns:

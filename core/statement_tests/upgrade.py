@@ -48,9 +48,7 @@ def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Tabl
 
 
 def shown_unsafe(result: CaseResult, change: Change) -> str:
-    """Explain that a case proves a planned continuation from the checkpoint to be wrong; empty if the case does not
-    prove it.
-    """
+    """Explain how a case contradicts a plan that continues from the checkpoint; empty if it does not."""
     if result.outcome is CaseOutcome.SKIPPED or result.verdict in ("", UpgradeVerdict.SAFE):
         return ""
     unsafe = change.action in _GOES_ON and not _announced(result.verdict, change.kind)

@@ -211,7 +211,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: ExpectedDifferences) -> None:
-        """Add the differences in the output that the expected differences of an input cause."""
+        """Add the output differences that follow from the expected differences of an input."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())

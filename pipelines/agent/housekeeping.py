@@ -159,7 +159,7 @@ def _is_due(deployment: Deployment, now: float) -> bool:
 
 
 def record_overdue_tickets(agent: AgentContext) -> None:
-    """Record one event for each overdue ticket: a reader that did not move to the new version before its deadline."""
+    """Record an event, once per ticket, for each reader that missed its deadline for moving to a new version."""
     agent.identity.refuse_doubt()
     unclosed = agent.ledger.unclosed_tickets()
     if not unclosed:

@@ -151,7 +151,7 @@ class StatementLocks:
             return self._serial
 
     def newest_start(self) -> int:
-        """Return the serial number of the latest command that makes statements run."""
+        """Return the serial number of the latest command that starts statements."""
         with self._changed:
             return self._newest_start
 

@@ -357,7 +357,9 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the catalog's tables and views in lower case. Only a hint, because other clients change them too."""
+        """Return the lower-case names of the catalog's tables and views. Only a hint: other clients change the catalog
+        too.
+        """
         with self._listing:
             if self._known is None:
                 with spark_errors():

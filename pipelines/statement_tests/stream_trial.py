@@ -1,4 +1,4 @@
-"""Runs one statement on test rows, with its own tables and checkpoint. Each part of a case restarts it."""
+"""Runs one statement on test rows, in its own tables and checkpoint. Each part of a test case restarts the query."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -81,8 +81,8 @@ def create_checkpoint_after(
 ) -> Cut:
     """Create a checkpoint that marks source contents as read; see `Checkpoints.create_checkpoint_after`.
 
-    `query` is the query id of the table's existing batch records, if any, which the new checkpoint continues. `logged`
-    means that the table has a transaction log.
+    `query` is the query id in the table's batch records, which the new checkpoint reuses; empty if the table has none.
+    `logged` means that the table has a transaction log.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
@@ -104,9 +104,10 @@ def create_checkpoint_after(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return a source's files as Spark records them: the files in its log up to batch `upto`, or all in its folder.
+    """Return the files of a source as Spark records them: those in its log up to batch `upto`, or, without a log, all
+    files in its folder.
 
-    Raises Refused if the log contains that batch only merged with later batches.
+    Raises Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
     """
     folder = local_path(folder)
     if "://" in folder:

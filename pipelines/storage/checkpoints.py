@@ -516,7 +516,7 @@ class TableCheckpoints:
         return {}
 
     def _newest(self, folder: str) -> int | None:
-        """Return the latest batch in a log folder, which is listed only if it has changed; None if there is none."""
+        """Return the latest batch in a log folder, or None. The folder is listed again only if it has changed."""
         try:
             changed = os.stat(folder)
         except FileNotFoundError:

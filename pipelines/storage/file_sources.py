@@ -126,7 +126,10 @@ class FileSource:
         return self._rows if self._rows_known else None
 
     def encoded(self) -> dict[str, Any] | None:
-        """Return log position and totals as JSON; None for a plain folder, or until all files are counted."""
+        """Return the log position, row count and latest file time as JSON.
+
+        None for a plain folder, or until all files are counted.
+        """
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
         return {

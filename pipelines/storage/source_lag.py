@@ -211,7 +211,7 @@ class SourceBacklog:
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
-        """Remove the files that the statement has consumed up to a position in its source log."""
+        """Drop from the backlog the files that the statement has consumed, up to a position in its source log."""
         if self._generation != self.source.generation:
             self._begin(upto)
             return

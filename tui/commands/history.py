@@ -1,4 +1,4 @@
-"""The command `history`."""
+"""The `history` command, which prints a table's deploys, operator actions and failures."""
 
 import time
 

@@ -47,7 +47,7 @@ confirmation.
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A plan request as given on the command line, with details that are not part of the plan."""
+    """A plan request from the command line, the places where its tables are named, and the changes since a commit."""
 
     request: PlanRequest
     """The request in normal form, as in the plan."""

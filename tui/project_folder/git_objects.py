@@ -43,11 +43,11 @@ class _Blob:
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the contents, at a git reference, of the declaring files that differ from `texts`, by path.
+    """Return, by path, the files that declare the project and whose content at a git reference differs from `texts`.
 
-    The value is None for a file that the commit does not contain. `texts` may include uncommitted edits. Runs git three
-    times for any number of files, once more for links, and three times for each submodule. Raises UsageError for an
-    unknown reference, and without git or a repository.
+    The value is the content at the reference; None for a file that the commit does not contain. `texts` may include
+    uncommitted edits. Runs git three times for any number of files, once more for links, and three times for each
+    submodule. Raises UsageError if the reference is unknown, git is not installed, or the folder is in no repository.
     """
     then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
     old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})

@@ -108,7 +108,10 @@ def refuse_unknown(
     request: "PlanRequest",
     places: Mapping[TableName, str] = MappingProxyType({}),
 ) -> None:
-    """Raise UsageError if a request names unknown tables, with their `places` and similar names."""
+    """Raise UsageError if a request names unknown tables.
+
+    The error quotes the line that names each table, if `places` has it, and suggests similar table names.
+    """
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 

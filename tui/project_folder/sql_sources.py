@@ -77,8 +77,9 @@ def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
 def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
     """Read the statements of a source with their DDL and settings. Returns revisions by table, and all Problems.
 
-    `ddl.<table>.sql` is expected in the same folder. The settings, in `<table>.yml` or a file named after the folder,
-    are expected there too or, if the folder is called `sql-scripts`, one level up.
+    `ddl.<table>.sql` is read from the source's own folder. The settings are read from `<table>.yml`, or else from a yml
+    file named after the folder that contains it; if the source is in a folder called `sql-scripts`, both belong in the
+    parent of that folder.
     """
     manifest = manifest_beside(source)
     defaults = manifest.defaults if manifest else Settings()

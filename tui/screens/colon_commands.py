@@ -127,7 +127,7 @@ def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
-    """Plan a rollback, undelete, retire, optimize or vacuum of tables or of a run, and open the review of the plan."""
+    """Plan a rollback, undelete, retire, optimize or vacuum of tables or a run, and open the plan for review."""
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)

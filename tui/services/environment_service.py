@@ -301,8 +301,8 @@ class EnvironmentService:
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
         """Submit a plan that continues a failed deployment with the current files.
 
-        Returns None if the run is not a failed deployment or no file has changed. Raises Refused if the run is done,
-        cancelled or already continued, and the errors of `submit`.
+        Raises Refused if the run is done, cancelled or already continued, and any error that `submit` raises. For other
+        runs, returns None unless the run is a deployment that has failed and whose files have changed.
         """
         from tui.services import follow_up_plans
         from tui.services.plan_submission import find_plan_row, plan_of_row

@@ -44,9 +44,9 @@ class EnvironmentPolicies:
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
-    """Return the declared policy and the files from which it was read; raises UsageError and InvalidProject.
+    """Return the declared policy and the contents of the project's files by path, with empty strings for SQL files.
 
-    Only YAML is parsed, so an invalid SQL statement does no harm. SQL files are returned without their content.
+    Only YAML is parsed, so an invalid SQL statement does no harm. Raises UsageError or InvalidProject.
     """
     from core.project_reader.manifest import declared_policy
 

@@ -171,7 +171,8 @@ def write_first_case(
 ) -> str:
     """Write a table's first test case, with the rows that its statement produces today; return the file's path.
 
-    Raises Refused if the file exists, UsageError for a table without a statement, and EngineRefused.
+    Raises Refused if the file exists, UsageError if the table has no statement, and EngineRefused if the test run
+    fails.
     """
     declared = operations.projects.read()
     tables = declared.project.tables

@@ -1,9 +1,9 @@
-"""Decides whether Spark certainly evaluates all aggregates and columns in an expression.
+"""Decides whether Spark is guaranteed to evaluate all aggregates and columns in an expression.
 
 Spark keeps no state for an unused aggregate, and its optimizer may remove the only expression that uses one: all of
 `HAVING count(*) >= count(*) OR sum(v) > 1` is folded away (ConstantFolding, BooleanSimplification,
 SimplifyConditionals, PushFoldableIntoBranches, ConstantPropagation, UnwrapCastInBinaryComparison and similar rules in
-catalyst/optimizer of Spark 4.2.0). For unknown expressions, the answer is no. The script
+catalyst/optimizer of Spark 4.2.0). For an expression of an unrecognized form, the answer is no. The script
 tests/drills/aggregates_that_spark_drops.py compares these decisions with optimized plans.
 """
 

@@ -82,7 +82,7 @@ class _Grouping:
         self._at = 0
 
     def all(self) -> Tokens:
-        """Consume all tokens, and return them with the added brackets."""
+        """Consume all tokens, and return them with brackets that make the precedence explicit."""
         found: Tokens = []
         while self._at < len(self._tokens):
             found += self._sequence()

@@ -3,7 +3,7 @@
 The only exception is that a table alias cannot be a word in `STRICT` (SqlBaseParser.g4, `strictNonReserved`). sqlglot's
 parser decides by the token alone, so this module turns keywords used as names into identifiers, as if they were in
 backticks. A word that begins or joins clauses is read as a name only if nothing else is possible: Spark would read two
-columns in `SELECT a, FROM t`, but this is a mistake.
+columns in `SELECT a, FROM t`, but its author almost certainly added a comma by mistake.
 """
 
 from collections.abc import Sequence

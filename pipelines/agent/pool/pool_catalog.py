@@ -133,7 +133,7 @@ class PoolCatalog:
     def restore(self, pool: PoolConnection) -> None:
         """Fill the pool's catalog from the registry: tables, then pointers. Existing entries are kept.
 
-        The error of a refused table is recorded, and the table is retried in later rounds.
+        If a table cannot be registered, its error is recorded, and the agent retries it later.
         """
         deployments = self.agent.ledger.deployments()
         self._unregistered.clear()

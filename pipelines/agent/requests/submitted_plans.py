@@ -59,9 +59,10 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the plan from the caller's files and the agent's observations, and store it if the hashes match.
+        """Compute the plan from the caller's files and the agent's observations, and store it if its hash is the
+        caller's.
 
-        Raises Stale if they do not, and Refused if the plan cannot be executed.
+        Raises Stale if the two hashes differ, and Refused if the plan cannot be executed.
         """
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))

@@ -138,7 +138,7 @@ class RunContext:
         """Call `before` and start the step's version, unless an operator has stopped the version during this run.
 
         `before` returns True if it has stopped a running query; `after_stop` is True if the caller has already done so.
-        If the start is refused, a version that was meant to stay stopped stays stopped.
+        If the start raises Refused, the version's desired state is reset to what it was before the start.
         """
         key, stamp = (step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)

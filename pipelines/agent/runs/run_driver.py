@@ -244,7 +244,7 @@ class RunDriver:
         return found
 
     def _with_recorded_swaps(self) -> Run:
-        """Mark swaps that the ledger records as done, so that a cancel does not undo them."""
+        """Mark as done the swaps that are recorded in the ledger, so that a cancel does not undo them."""
         run = self._run
         for progress in (p for p in run.steps if p.state in (StepState.RUNNING, StepState.GATE)):
             if (found := self._executor.recorded(progress.step)) is not None:

@@ -1,4 +1,4 @@
-"""Ends runs: events and audit entries, commands that arrived too late, and runs that cannot continue.
+"""Ends runs: writes their last events and audit entries, rejects late commands, and ends runs that cannot continue.
 
 A run cannot continue if this Headgate version cannot execute it or if its environment has changed. Events are written
 in the transaction that records what they report (`RunWrites.advance_run`).
