@@ -6,8 +6,18 @@ not parsed. Columns whose names begin with an underscore are parts of the messag
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import parse_qsl, urlencode
 
+from core.sql.kafka_security import (
+    PREFIX,
+    SecurityFault,
+    is_of_client,
+    security_fault,
+    shared_settings,
+    spark_settings,
+)
 from core.sql.statement import Column, TableDdl
 from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.sentence import Fact, FactKind
@@ -38,7 +48,6 @@ _OPTIONS = frozenset(
     }
 )  # fmt: skip
 """Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
-_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key", re.I)
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
 _TOPIC = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
 
@@ -61,10 +70,6 @@ class TopicFault(FactKind):
     NO_TOPICS = "names no topic", "add subscribe='topic' to its OPTIONS; several topics are separated by commas"
     BAD_TOPIC = "names the topic {topic}, which Kafka does not allow", "write letters, digits, dots, dashes and _"
     PATTERN = "subscribes by {option}", "list the topics in subscribe: a new topic then appears in a plan"
-    SECRET = (
-        "has the secret {option} in its OPTIONS, which the ledger would store",
-        "remove it: this version connects to brokers without a secret",
-    )
     UNKNOWN_OPTION = "has the option {option}, which Spark would ignore", "remove it; options: {known}"
     VALUE_FORMAT = "has the value format {format}", "write value.format='json' or value.format='raw'"
     UNDERSCORE = "has a column {column}, and names with _ are parts of a message", "rename it, or use one of {known}"
@@ -74,32 +79,45 @@ class TopicFault(FactKind):
     PARTITIONED = "is partitioned", "remove PARTITIONED BY: Kafka partitions are in the column _partition"
 
 
-def kafka_location(options: Mapping[str, str]) -> str:
-    """Return the location `kafka://host:port,…/topic,…` of a table with these options.
+@dataclass(frozen=True, slots=True)
+class TopicPlace:
+    """Topics and how to connect to their cluster, as the location of a table says it."""
 
-    Brokers and topics are sorted. The result is empty if the brokers or the topics are missing.
+    servers: str
+    """The brokers, separated by commas."""
+    topics: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    """`kafka_security.shared_settings`."""
+
+
+def kafka_location(options: Mapping[str, str]) -> str:
+    """Return the location of a table, `kafka://host:port,…/topic,…?setting=value`; empty if brokers or topics lack.
+
+    The order of brokers and topics does not matter.
     """
     given = {key.lower(): value for key, value in options.items()}
     servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
-    return f"{_SCHEME}{servers}/{topics}" if servers and topics else ""
+    settings = urlencode(shared_settings(options), safe="${}:/")
+    return f"{_SCHEME}{servers}/{topics}{'?' if settings else ''}{settings}" if servers and topics else ""
 
 
-def servers_and_topics(location: str) -> tuple[str, tuple[str, ...]]:
-    """Return the brokers, separated by commas, and the topics of a location made by `kafka_location`."""
-    servers, _, topics = location.removeprefix(_SCHEME).partition("/")
-    return servers, tuple(topics.split(","))
+def topic_place(location: str) -> TopicPlace:
+    """Parse a location made by `kafka_location`."""
+    place, _, settings = location.removeprefix(_SCHEME).partition("?")
+    servers, _, topics = place.partition("/")
+    return TopicPlace(servers, tuple(topics.split(",")), tuple(parse_qsl(settings, keep_blank_values=True)))
 
 
-def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
+def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
     """Return the first fault in the DDL of a table over Kafka topics, or None if the table can be read."""
     given = {key.lower(): value for key, value in ddl.options}
     for name, _ in ddl.options:
-        if _SECRET.search(name):
-            return TopicFault.SECRET.of(option=name)
         if name.lower() in ("subscribepattern", "assign"):
             return TopicFault.PATTERN.of(option=name)
-        if name.lower() not in _OPTIONS and not name.lower().startswith("kafka."):
+        if name.lower() not in _OPTIONS and not is_of_client(name):
             return TopicFault.UNKNOWN_OPTION.of(option=name, known=tuple(sorted(_OPTIONS)))
+    if insecure := security_fault(given):
+        return insecure
     servers, topics = _listed(given.get(SERVERS, "")), _listed(given.get(TOPICS, ""))
     if not servers:
         return TopicFault.NO_SERVERS.of()
@@ -133,7 +151,9 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
     Unless the DDL sets a starting position, a new version reads the topics from their earliest messages.
     """
-    found = {key: value for key, value in ddl.options if key.lower() != VALUE_FORMAT}
+    shared = shared_settings(dict(ddl.options))
+    ours = {VALUE_FORMAT, *(PREFIX + name for name in shared)}
+    found = {key: value for key, value in ddl.options if key.lower() not in ours} | spark_settings(shared)
     if not any(key.lower().startswith("starting") for key in found):
         found["startingOffsets"] = "earliest"
     if any(column.name.lower() == "_headers" for column in ddl.columns):

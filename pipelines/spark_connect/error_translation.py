@@ -28,6 +28,11 @@ NO_SPACE = "HEADGATE_NO_SPACE"
 """Error class of a failure caused by a full disk."""
 _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left on device|Disk quota exceeded)")
 """Matches the operating system's message about a full disk, wherever it appears among the causes."""
+_KAFKA_LOGIN = re.compile(r"(?:Sasl|Ssl)AuthenticationException: (?P<why>[^\n]*)")
+"""Kafka's message about refused credentials or certificates (kafka-clients 3.9.2)."""
+REFUSED_LOGIN = "HEADGATE_KAFKA_LOGIN"
+"""Error class of an error caused by Kafka brokers that refuse the credentials of Spark, or whose certificate Spark
+refuses."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -134,7 +139,11 @@ def error_class(text: str) -> str:
         return ours[1]
     if _FULL.search(text):
         return NO_SPACE
+    if _KAFKA_LOGIN.search(text):
+        return REFUSED_LOGIN
     found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
+    # A query plan contains the names of errors that the query would raise.
+    found = [name for name in found if not name.startswith("HEADGATE_")]
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
 
@@ -159,6 +168,9 @@ def first_line(text: str) -> str:
         return full[1]
     if database := _DATABASE.search(text):
         return f"a database that it reads: {database[1]}"[:_LONGEST]
+    if login := _KAFKA_LOGIN.search(text):
+        remedy = "correct what kafka.sasl.password refers to, or kafka.ssl.* in OPTIONS, and start it again"
+        return f"the Kafka brokers cannot be connected to: {login['why']}; {remedy}"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words

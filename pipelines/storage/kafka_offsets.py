@@ -5,19 +5,20 @@ client library is an optional dependency, imported when a topic is measured for 
 """
 
 import json
-import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.model.errors import HeadgateError, Refused, TryAgain
+from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.ports.storage import SourceLag, TableFault
-from core.sql.kafka_topics import servers_and_topics
+from core.sql.kafka_topics import TopicPlace, topic_place
 from core.text.wording import counted
+from pipelines.storage import kafka_clients
+from pipelines.storage.kafka_clients import KafkaClients, NoAnswer, NotAllowed, connect
 
 Partition = tuple[str, int]
 """Topic and partition number."""
@@ -25,18 +26,11 @@ Partition = tuple[str, int]
 REFRESH_S = 0.5
 """Minimum seconds between two requests for a cluster's offsets, however many statements read it."""
 
-ANSWER_S = 3.0
-"""Longest wait, in seconds, for a broker to answer."""
-
 SILENT_S = 5.0
 """Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
 
 UNREAD_S = 60.0
 """Seconds for which a partition whose next message did not arrive in time is not read again."""
-
-# While no broker answers, the client library writes a line for each attempt to connect; we raise and record that once.
-_library_log = logging.getLogger("rdkafka")
-_library_log.disabled = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +50,7 @@ class _Oldest:
 
 @dataclass(slots=True)
 class _Cluster:
-    servers: str
-    admin: Any
-    consumer: Any
+    clients: KafkaClients
     topics: set[str] = field(default_factory=set)
     """All topics ever requested. Their offsets are requested together."""
     earliest: dict[Partition, int] = field(default_factory=dict)
@@ -67,6 +59,10 @@ class _Cluster:
     """Latest timestamp of each partition that has messages, in epoch seconds."""
     listed_at: float | None = None
     silent_until: float = 0.0
+    refused: HeadgateError | None = None
+    """Why the cluster is not asked until `silent_until`, if it refuses."""
+    denied: dict[str, HeadgateError] = field(default_factory=dict)
+    """Topics that the user may not read."""
     reading: threading.Lock = field(default_factory=threading.Lock)
     """Held while the consumer is used, which must delay nothing else."""
     oldest: dict[Partition, _Oldest] = field(default_factory=dict)
@@ -79,23 +75,23 @@ class KafkaOffsets:
 
     def __init__(self, *, refresh_s: float = REFRESH_S) -> None:
         self._refresh_s = refresh_s
-        self._clusters: dict[str, _Cluster] = {}
+        self._clusters: dict[TopicPlace, _Cluster] = {}
         self._lock = threading.Lock()
 
     def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
         """Return a statement's lag behind the topics at a location. `read` has its offsets, None before the first.
 
         A partition added later counts as read up to its earliest message. Raises TryAgain if no broker answers in time,
-        and Refused if the client library is not installed.
+        and Refused if the client library is not installed or the brokers refuse the credentials.
         """
-        servers, topics = servers_and_topics(location)
+        place = topic_place(location)
         with self._lock:
-            cluster = self._listed(servers, topics)
-            latest = {each: end for each, end in cluster.latest.items() if each[0] in topics}
+            cluster = self._listed(place)
+            latest = {each: end for each, end in cluster.latest.items() if each[0] in place.topics}
             newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
             # Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
             begun = {each: max((read or {}).get(each, 0), cluster.earliest[each]) for each in latest}
-        if not set(topics) <= {topic for topic, _ in latest}:
+        if not set(place.topics) <= {topic for topic, _ in latest}:
             return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
         unread = {each: (begun[each], end) for each, end in latest.items() if begun[each] < end}
         oldest = _oldest(cluster, unread)
@@ -121,15 +117,15 @@ class KafkaOffsets:
         `read` is empty before the first batch. With `fresh`, as before a start, the topics' offsets are requested
         again. Raises like `lag`.
         """
-        servers, topics = servers_and_topics(location)
+        place = topic_place(location)
         with self._lock:
-            cluster = self._listed(servers, topics, fresh=fresh)
+            cluster = self._listed(place, fresh=fresh)
             there = {topic for topic, _ in cluster.latest}
-            if missing := [topic for topic in topics if topic not in there]:
-                return TableFault(TableFaultKind.GONE, f"has no topic {' and '.join(missing)} at {servers}")
+            if missing := [topic for topic in place.topics if topic not in there]:
+                return TableFault(TableFaultKind.GONE, f"has no topic {' and '.join(missing)} at {place.servers}")
             for each, offset in sorted(read.items()):
                 topic, partition = each
-                if topic not in topics:
+                if topic not in place.topics:
                     continue
                 if each not in cluster.latest:
                     return TableFault(TableFaultKind.GONE, f"has no partition {partition} of topic {topic} any more")
@@ -144,35 +140,28 @@ class KafkaOffsets:
                     return TableFault(TableFaultKind.LOG_GONE, why)
         return None
 
-    def _listed(self, servers: str, topics: Iterable[str], *, fresh: bool = False) -> _Cluster:
-        cluster = self._clusters.get(servers) or self._connected(servers)
-        now = time.monotonic()
-        new = not cluster.topics.issuperset(topics)
-        cluster.topics.update(topics)
+    def _listed(self, place: TopicPlace, *, fresh: bool = False) -> _Cluster:
+        key = replace(place, topics=())
+        cluster, now = self._clusters.get(key), time.monotonic()
+        if cluster is None or (cluster.refused and now >= cluster.silent_until):
+            # Credentials are read again, since they may have been corrected.
+            topics = cluster.topics if cluster else set()
+            cluster = self._clusters[key] = _Cluster(connect(key), topics)
+        new = not cluster.topics.issuperset(place.topics)
+        cluster.topics.update(place.topics)
         if now < cluster.silent_until:
-            raise _silent(servers, "it did not answer a moment ago")
+            raise cluster.refused or cluster.clients.silent("it did not answer a moment ago")
         if new or fresh or cluster.listed_at is None or now - cluster.listed_at >= self._refresh_s:
-            _list(cluster)
+            try:
+                _list(cluster)
+            except HeadgateError as error:
+                if isinstance(error, Refused | NoAnswer):
+                    cluster.silent_until = time.monotonic() + SILENT_S
+                cluster.refused = error if isinstance(error, Refused) else None
+                raise
             cluster.listed_at = now
-        return cluster
-
-    def _connected(self, servers: str) -> _Cluster:
-        try:
-            from confluent_kafka import Consumer
-            from confluent_kafka.admin import AdminClient
-        except ImportError as error:
-            raise Refused(
-                "the lag behind Kafka topics is unknown: the package confluent-kafka is not installed",
-                remedy="pip install 'headgate[kafka]', then headgate restart-agent",
-            ) from error
-        conf: dict[str, Any] = {"bootstrap.servers": servers, "socket.timeout.ms": int(ANSWER_S * 1000)}
-        reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
-        # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
-        reading |= {"isolation.level": "read_uncommitted", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
-        cluster = _Cluster(
-            servers, AdminClient(conf, logger=_library_log), Consumer({**conf, **reading}, logger=_library_log)
-        )
-        self._clusters[servers] = cluster
+        if denied := next((error for topic, error in cluster.denied.items() if topic in place.topics), None):
+            raise denied
         return cluster
 
 
@@ -195,19 +184,27 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def _list(cluster: _Cluster) -> None:
-    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    described = cluster.admin.describe_topics(TopicCollection(sorted(cluster.topics)), request_timeout=ANSWER_S)
+    clients, wait_s = cluster.clients, {"request_timeout": kafka_clients.ANSWER_S}
+    clients.forget_failure()
+    cluster.denied.clear()
     partitions: list[Partition] = []
-    for topic, answer in described.items():
-        found = _answer(cluster, answer)
+    for topic, answer in clients.admin.describe_topics(TopicCollection(sorted(cluster.topics)), **wait_s).items():
+        try:
+            found = clients.answer(answer)
+        except NotAllowed as error:
+            cluster.denied[topic] = error
+            continue
         partitions += [(topic, part.id) for part in found.partitions] if found else []
+    isolation = dict(clients.place.settings).get("isolation.level", "read_uncommitted")
 
     def listed(spec: Any) -> dict[Partition, Any]:
         asked = {TopicPartition(*each): spec for each in partitions}
-        answers = cluster.admin.list_offsets(asked, request_timeout=ANSWER_S) if asked else {}
-        found = {(place.topic, place.partition): _answer(cluster, answer) for place, answer in answers.items()}
+        read = {"isolation_level": IsolationLevel[isolation.upper()], **wait_s}
+        answers = clients.admin.list_offsets(asked, **read) if asked else {}
+        found = {(place.topic, place.partition): clients.answer(answer) for place, answer in answers.items()}
         return {each: result for each, result in found.items() if result is not None}
 
     earliest, newest = listed(OffsetSpec.earliest()), listed(OffsetSpec.max_timestamp())
@@ -216,26 +213,6 @@ def _list(cluster: _Cluster) -> None:
     cluster.earliest = {each: result.offset for each, result in earliest.items()}
     cluster.latest = {each: result.offset for each, result in latest.items() if each in earliest}
     cluster.newest = {each: result.timestamp / 1000 for each, result in newest.items() if result.timestamp > 0}
-
-
-def _answer(cluster: _Cluster, answer: Any) -> Any:
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        return answer.result(ANSWER_S + 1)
-    except KafkaException as error:
-        code, reason = error.args[0].code(), error.args[0].str()
-        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-            return None
-        if code not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            raise TryAgain(
-                f"a broker of {cluster.servers} refuses: {reason}", remedy="try again in a moment"
-            ) from error
-        cluster.silent_until = time.monotonic() + SILENT_S
-        raise _silent(cluster.servers, reason) from error
-    except TimeoutError as error:
-        cluster.silent_until = time.monotonic() + SILENT_S
-        raise _silent(cluster.servers, "no answer in time") from error
 
 
 def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
@@ -247,7 +224,7 @@ def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> d
         known = {each: found for each in unread if (found := cluster.oldest.get(each)) and found.holds(*unread[each])}
         if missing := {each: offsets for each, offsets in unread.items() if each not in known}:
             _learn_leaders(cluster, {topic for topic, _ in missing})
-            read = _read_oldest(cluster.consumer, missing)
+            read = _read_oldest(cluster.clients.consumer, missing)
             cluster.oldest.update(read)
             known.update(read)
     return known
@@ -259,7 +236,7 @@ def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
 
     if not topics <= cluster.led:
         places = list(cluster.latest)
-        cluster.consumer.assign([TopicPartition(*each, OFFSET_END) for each in places])
+        cluster.clients.consumer.assign([TopicPartition(*each, OFFSET_END) for each in places])
         cluster.led = {topic for topic, _ in places}
 
 
@@ -271,7 +248,7 @@ def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> 
     # A partition stays paused after it was assigned again.
     consumer.resume([TopicPartition(*each) for each in unread])
     found: dict[Partition, _Oldest] = {}
-    ends_at = time.monotonic() + ANSWER_S
+    ends_at = time.monotonic() + kafka_clients.ANSWER_S
     while len(found) < len(unread) and time.monotonic() < ends_at:
         message = consumer.poll(0.2)
         if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
@@ -287,7 +264,3 @@ def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> 
     consumer.unassign()
     until = time.monotonic() + UNREAD_S
     return {each: found.get(each, _Oldest(offset, None, until=until)) for each, (offset, _) in unread.items()}
-
-
-def _silent(servers: str, why: str) -> HeadgateError:
-    return TryAgain(f"no broker of {servers} answers: {why}", remedy="check that Kafka runs and can be reached")

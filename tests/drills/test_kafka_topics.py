@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
 from kafka_broker import Broker
-from tiny_project import Tiny, committed, tiny_that_runs, until
+from tiny_project import Tiny, committed, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
 LANDED = """CREATE TABLE landed (id BIGINT, kind STRING, _partition INT, _offset BIGINT) USING kafka
@@ -25,7 +24,7 @@ DML = "INSERT INTO kept SELECT id, kind, _partition AS part, _offset AS at FROM 
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Tiny]:
+def tiny(on_topics: Tiny, broker: Broker) -> Tiny:
     broker.create("events")
     broker.create("mixed")
     broker.produce("mixed", ['{"id": 1}', "not json", None, '{"id": 2}'], partition=0)
@@ -38,10 +37,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[T
         kept = "_corrupt AS kind" if name == "lenient" else "CAST(NULL AS STRING) AS kind"
         ddl[name] = f"CREATE TABLE {name} (id BIGINT, kind STRING) USING parquet;"
         dml[name] = f"INSERT INTO {name} SELECT id, {kept} FROM STREAM {name}_in;"
-    with tiny_that_runs(tmp_path_factory.mktemp("topics"), landed=0, ddl=ddl, dml=dml) as found:
-        send(broker, found, 50)
-        assert found.apply(found.plan("kept")).returncode == 0
-        yield found
+    on_topics.add(ddl, dml)
+    send(broker, on_topics, 50)
+    assert on_topics.apply(on_topics.plan("kept")).returncode == 0
+    return on_topics
 
 
 def send(broker: Broker, tiny: Tiny, count: int) -> None:

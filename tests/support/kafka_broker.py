@@ -15,7 +15,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from live_project import until
 from pool_jars import CACHE
 
@@ -29,12 +41,19 @@ KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.2")
 """The broker's artifact; with its dependencies it is 45 jars of 43 MB."""
 
 
+USER, PASSWORD = "headgate", "a secret of tests"
+"""The user of the listeners with SASL."""
+
+
 class Broker:
-    """A broker with its data in `folder`; it can be killed and started again."""
+    """A broker with its data in `folder`; it can be killed and started again.
+
+    It listens without authentication, at `sasl` with SASL (PLAIN, SCRAM-SHA-512), and at `tls` with SASL over TLS.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self._controller = free_port()
+        self._controller, self._sasl, self._tls = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._java = str(Path(find_java().home) / "bin" / "java")
         self._jars = f"{broker_jars()}/*"
@@ -42,16 +61,57 @@ class Broker:
         self._properties.write_text(
             f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.voters=1@127.0.0.1:{self._controller}\nlog.dirs={folder}/data\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self._sasl},"
+            f"TLS://127.0.0.1:{self._tls},CONTROLLER://127.0.0.1:{self._controller}\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,CONTROLLER:PLAINTEXT\n"
+            f"inter.broker.listener.name=PLAINTEXT\n{self._secured()}"
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
             "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+            "super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n"
         )
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(self._properties)).wait(60)
+        self._run(
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={name}",
+            "-c",
+            str(self._properties),
+            "--add-scram",
+            f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]",
+        ).wait(60)
 
     @property
     def servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def sasl(self) -> str:
+        return f"127.0.0.1:{self._sasl}"
+
+    @property
+    def tls(self) -> str:
+        return f"127.0.0.1:{self._tls}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients of `tls` must trust, as PEM."""
+        return self.folder / "authority.pem"
+
+    def change_password(self, password: str) -> None:
+        """Replace the password of the user for SCRAM."""
+        given = UserScramCredentialUpsertion(
+            USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode()
+        )
+        for done in self.admin.alter_user_scram_credentials([given]).values():
+            done.result(30)
+
+    def deny(self, topic: str) -> None:
+        """Forbid the user everything on a topic."""
+        rule = (f"User:{USER}", "*", AclOperation.ALL, AclPermissionType.DENY)
+        acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, *rule)
+        for done in self.admin.create_acls([acl]).values():
+            done.result(30)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -110,6 +170,22 @@ class Broker:
         if transaction:
             producer.commit_transaction(30)
         assert producer.flush(30) == 0
+
+    def _secured(self) -> str:
+        store, pair = self.folder / "broker.p12", ("-alias", "broker", "-storepass", PASSWORD)
+        keytool = [str(Path(self._java).with_name("keytool")), "-keystore", str(store), *pair]
+        made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=test", "-ext", "san=ip:127.0.0.1", "-ext", "bc=ca:true"]
+        for command in (made, ["-exportcert", "-rfc", "-file", str(self.authority)]):
+            subprocess.run([*keytool, *command], check=True, capture_output=True, timeout=60)
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        lines = [f"ssl.keystore.location={store}", f"ssl.keystore.password={PASSWORD}"]
+        for name in ("sasl", "tls"):
+            prefix = f"listener.name.{name}"
+            lines.append(f"{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512")
+            lines.append(f'{prefix}.plain.sasl.jaas.config={plain} required user_{USER}="{PASSWORD}";')
+            lines.append(f"{prefix}.scram-sha-512.sasl.jaas.config={scram} required;")
+        return "".join(f"{line}\n" for line in lines)
 
     def _answers(self) -> bool:
         assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-2000:]

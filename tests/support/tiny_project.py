@@ -66,6 +66,11 @@ class Tiny(Driven):
             if table in self.dml:
                 (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
+    def add(self, ddl: Mapping[str, str], dml: Mapping[str, str]) -> None:
+        """Write further tables, or other texts of the same ones."""
+        self.ddl, self.dml = {**self.ddl, **ddl}, {**self.dml, **dml}
+        self.write()
+
     def land(self, count: int) -> None:
         """Land one file with `count` rows, whose ids continue those of the previous files."""
         rows = [{"id": self.landed + n, "kind": "ab"[n % 2]} for n in range(1, count + 1)]

@@ -6,7 +6,7 @@ Rows that other programs write to a keyed table are reported once; the table's s
 import logging
 from typing import Any
 
-from core.model.errors import Busy, HeadgateError, TryAgain
+from core.model.errors import Busy, HeadgateError, Refused, TryAgain
 from core.model.events import EventKind
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, TableFaultKind, WantedState
@@ -83,7 +83,7 @@ class ChangedTables:
         try:
             fault = fault_of_input(self._agent, deployment)
             found = self._agent.files.identity(deployment.folder, deployment.stored_as)
-        except TryAgain as why:
+        except (TryAgain, Refused) as why:
             fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
         error = {"error": fault.sentence, "error_class": fault.kind} if fault else {"error": "", "error_class": ""}

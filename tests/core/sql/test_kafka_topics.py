@@ -3,7 +3,15 @@
 import pytest
 
 from core.sql.ddl_reader import read_ddl
-from core.sql.kafka_topics import POISON, TopicFault, row_expressions, servers_and_topics, source_options, topic_fault
+from core.sql.kafka_topics import (
+    POISON,
+    TopicFault,
+    TopicPlace,
+    row_expressions,
+    source_options,
+    topic_fault,
+    topic_place,
+)
 from core.sql.statement import TableDdl
 
 SERVERS = "'kafka.bootstrap.servers'='a:9092, b:9092'"
@@ -28,7 +36,6 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT", SERVERS, TopicFault.NO_TOPICS),
         ("id BIGINT", f"{SERVERS}, subscribe='a topic'", TopicFault.BAD_TOPIC),
         ("id BIGINT", f"{SERVERS}, subscribePattern='t.*'", TopicFault.PATTERN),
-        ("id BIGINT", f"{SERVERS}, subscribe='t', 'kafka.sasl.jaas.config'='x'", TopicFault.SECRET),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffset='latest'", TopicFault.UNKNOWN_OPTION),
         ("id BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='xml'", TopicFault.VALUE_FORMAT),
         ("id BIGINT, _id BIGINT", f"{SERVERS}, subscribe='t'", TopicFault.UNDERSCORE),
@@ -53,7 +60,7 @@ def test_partitions_are_not_declared() -> None:
 def test_the_location_names_brokers_and_topics_in_any_order() -> None:
     one, other = (declared(options=f"{SERVERS}, subscribe='{topics}'") for topics in ("t, s", "s,t"))
     assert one.location == other.location == "kafka://a:9092,b:9092/s,t"
-    assert servers_and_topics(one.location) == ("a:9092,b:9092", ("s", "t"))
+    assert topic_place(one.location) == TopicPlace("a:9092,b:9092", ("s", "t"))
 
 
 def test_a_location_beside_the_options_is_refused() -> None:

@@ -162,6 +162,16 @@ def test_an_error_that_explain_would_raise_is_not_the_cause() -> None:
     assert first_line(text).endswith("The WHERE condition holds invalid expressions: count(1).")
 
 
+def test_refused_credentials_of_kafka_are_the_cause_and_not_what_the_plan_would_raise() -> None:
+    why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
+    plan = "\n=== Streaming Query ===\nraise_error(concat([HEADGATE_POISON_MESSAGE] the message at offset , offset))"
+    raised = f"[STREAM_FAILED] Query [id = a] terminated with exception: org.apache.kafka.common.errors.Sasl{{}}{plan}"
+    text = raised.format(f"AuthenticationException: {why}")
+    assert error_class(text) == "HEADGATE_KAFKA_LOGIN"
+    assert first_line(text).startswith(f"the Kafka brokers cannot be connected to: {why}; correct what")
+    assert error_class(f"[STREAM_FAILED] terminated{plan}") == "STREAM_FAILED"
+
+
 def test_a_missing_data_file_of_a_table_is_reported_with_a_remedy() -> None:
     text = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "

@@ -13,7 +13,7 @@ from live_project import until
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
-from pipelines.storage import kafka_offsets
+from pipelines.storage import kafka_clients, kafka_offsets
 from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
 
 pytestmark = pytest.mark.spark
@@ -146,10 +146,10 @@ def test_the_end_of_a_transaction_is_no_message_and_is_read_once_without_the_loc
 def test_a_cluster_that_does_not_answer_delays_one_measurement_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_offsets, "ANSWER_S", 1.0)
+    monkeypatch.setattr(kafka_clients, "ANSWER_S", 1.0)
     offsets, asked = KafkaOffsets(), []
     monkeypatch.setattr(kafka_offsets, "_list", lambda cluster, listed=kafka_offsets._list: (
-        asked.append(cluster.servers), listed(cluster)))  # fmt: skip
+        asked.append(cluster.clients.place.servers), listed(cluster)))  # fmt: skip
     for _ in range(3):
         with pytest.raises(TryAgain, match=r"no broker of 127\.0\.0\.1:9 answers"):
             offsets.lag(None, TABLE, "kafka://127.0.0.1:9/t")

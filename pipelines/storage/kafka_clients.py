@@ -1,0 +1,168 @@
+"""Clients of one Kafka cluster. Secrets are read when the clients are made, and are kept nowhere else.
+
+The client library is an optional dependency and is imported when a cluster is first measured.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.model.errors import HeadgateError, Refused, TryAgain
+from core.sql.kafka_security import library_settings, reference
+from core.sql.kafka_topics import TopicPlace
+
+ANSWER_S = 3.0
+"""Longest wait for an answer of a broker, in seconds."""
+
+# While no broker answers, the client library writes a line for each attempt to connect; we raise and record that once.
+_library_log = logging.getLogger("rdkafka")
+_library_log.disabled = True
+_AROUND = re.compile(r"^\w+://\S+: |(?: error)?: Authentication failed(?=:)| \(after \d+ms in state \w+\)$")
+"""What the library adds to the reason of a broker: address, repetition and time."""
+
+
+class NoAnswer(TryAgain):
+    """Raised if no broker of a cluster answers."""
+
+
+class NotAllowed(Refused):
+    """Raised if a broker does not allow the user to read a topic."""
+
+
+@dataclass(slots=True)
+class KafkaClients:
+    """The clients of a cluster, and the last reason why a connection failed."""
+
+    place: TopicPlace
+    """The cluster; its topics are irrelevant."""
+    admin: Any = None
+    consumer: Any = None
+    failure: tuple[int, str] | None = field(default=None)
+    """Error code of the library, and its words."""
+
+    def answer(self, future: "Future[Any]") -> Any:
+        """Return the result of a request; None if the topic or partition does not exist.
+
+        Raises Refused if a broker refuses the credentials or the user, NoAnswer if none answers within ANSWER_S.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+
+        ends_at = time.monotonic() + ANSWER_S + 1
+        while True:
+            try:
+                return future.result(0.2)
+            except KafkaException as error:
+                code, reason = error.args[0].code(), error.args[0].str()
+                if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+                    return None
+                if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+                    raise self._not_allowed(reason) from error
+                self._refuse_login(error)
+                if code not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                    summary = f"a broker of {self.place.servers} refuses: {reason}"
+                    raise TryAgain(summary, remedy="try again in a moment") from error
+                raise self.silent(self.failure[1] if self.failure else reason) from error
+            except TimeoutError as error:
+                self._refuse_login(error)
+                if time.monotonic() > ends_at:
+                    raise self.silent("no answer in time") from error
+
+    def silent(self, why: str) -> HeadgateError:
+        """Return the error that no broker answers."""
+        summary = f"no broker of {self.place.servers} answers: {why}"
+        return NoAnswer(summary, remedy="check that Kafka runs and can be reached")
+
+    def _not_allowed(self, reason: str) -> HeadgateError:
+        user = dict(self.place.settings).get("sasl.username", "anonymous users")
+        remedy = f"allow Describe and Read on the topics to {user}"
+        return NotAllowed(f"{self.place.servers} does not allow this: {reason}", remedy=remedy)
+
+    def forget_failure(self) -> None:
+        """Forget why an earlier connection failed; to be called before a request."""
+        self.admin.poll(0)
+        self.failure = None
+
+    def _refuse_login(self, because: BaseException) -> None:
+        """Raise Refused if a connection has failed because of credentials or certificates."""
+        from confluent_kafka import KafkaError
+
+        # The library hands over its errors only here.
+        self.admin.poll(0)
+        if self.failure is None:
+            return
+        code, why = self.failure
+        if code == KafkaError._AUTHENTICATION:
+            summary = f"{self.place.servers} refuses the credentials of the topics' table: {why}"
+            remedy = "correct what kafka.sasl.password refers to, or the user and mechanism in OPTIONS, and start again"
+            raise Refused(summary, remedy=remedy) from because
+        if code == KafkaError._SSL:
+            remedy = "check kafka.ssl.truststore.location: a PEM file of the authority that signed the broker's"
+            raise Refused(f"TLS with {self.place.servers} fails: {why}", remedy=remedy) from because
+
+    def note(self, error: Any) -> None:
+        """Keep the reason of a failed connection, unless it only says that no broker is left."""
+        from confluent_kafka import KafkaError
+
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.failure = (error.code(), _AROUND.sub("", _AROUND.sub("", error.str())))
+
+
+def connect(place: TopicPlace) -> KafkaClients:
+    """Return clients of the cluster of these topics; they connect at their first request.
+
+    Raises Refused if the client library is not installed, or if a secret or a certificate cannot be read.
+    """
+    try:
+        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka.admin import AdminClient
+    except ImportError as error:
+        raise Refused(
+            "the lag behind Kafka topics is unknown: the package confluent-kafka is not installed",
+            remedy="pip install 'headgate[kafka]', then headgate restart-agent",
+        ) from error
+    clients = KafkaClients(place)
+    settings = library_settings(dict(place.settings), _resolved)
+    isolation = settings.pop("isolation.level", "read_uncommitted")
+    conf: dict[str, Any] = {"bootstrap.servers": place.servers, "socket.timeout.ms": int(ANSWER_S * 1000), **settings}
+    reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
+    reading |= {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    made: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (AdminClient, {"error_cb": clients.note}),
+        (Consumer, reading),
+    ]
+    try:
+        clients.admin, clients.consumer = (of({**conf, **more}, logger=_library_log) for of, more in made)
+    except KafkaException as error:
+        why = str(error.args[0].str()).removeprefix("Failed to create admin client: ")
+        remedy = "check the files that kafka.ssl.* name in OPTIONS"
+        raise Refused(f"the client of {place.servers} cannot be set up: {why}", remedy=remedy) from error
+    return clients
+
+
+def _resolved(value: str) -> str:
+    """Return a value, or the secret that it refers to. Raises Refused if there is none that both clients can read."""
+    if (found := reference(value)) is None:
+        return value
+    if not found.is_file:
+        if not (secret := os.environ.get(found.of)):
+            remedy = "set it where the agent and the pool are started, and start both again"
+            raise Refused(f"the environment variable {found.of}, which OPTIONS refer to, is not set", remedy=remedy)
+    else:
+        try:
+            with open(found.of, encoding="utf-8") as file:
+                secret = file.read()
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            remedy = "have it readable where the agent and the pool run"
+            raise Refused(f"the secret in {found.of} cannot be read: {why}", remedy=remedy) from error
+    # Kafka's Java client reads the whole file, and inserts the secret between quotes.
+    if not secret or re.search(r"[\r\n\"\\]", secret):
+        what = "is empty, or has a quote, a backslash or a line break, which Kafka's Java client cannot take"
+        raise Refused(f"the secret in {found.of} {what}", remedy="write it without: printf %s SECRET > FILE")
+    return secret

@@ -1,0 +1,67 @@
+"""A statement over topics of a broker with SASL: its password is a reference, and what happens when it is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from kafka_broker import PASSWORD, USER, Broker
+from tiny_project import Tiny, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+LOGIN = """CREATE TABLE {name}_in (id BIGINT) USING kafka OPTIONS (
+  'kafka.bootstrap.servers'='{servers}', subscribe='guarded_events', 'kafka.sasl.username'='{user}', {options});"""
+OF_FILE = """'kafka.security.protocol'='SASL_PLAINTEXT', 'kafka.sasl.mechanism'='SCRAM-SHA-512',
+  'kafka.sasl.password'='${{file:{held}}}'"""
+OVER_TLS = """'kafka.security.protocol'='SASL_SSL', 'kafka.sasl.mechanism'='PLAIN',
+  'kafka.sasl.password'='${{env:KAFKA_TEST_PASSWORD}}', 'kafka.ssl.truststore.location'='{authority}'"""
+OTHER = "another secret of tests"
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file with the password."""
+    found = tmp_path_factory.mktemp("secrets") / "password"
+    found.write_text(PASSWORD)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny(on_topics: Tiny, broker: Broker, held: Path) -> Tiny:
+    broker.create("guarded_events")
+    options = {"guarded": (broker.sasl, OF_FILE), "over_tls": (broker.tls, OVER_TLS)}
+    ddl, dml = {}, {}
+    for name, (servers, more) in options.items():
+        login = more.format(held=held, authority=broker.authority)
+        ddl[f"{name}_in"] = LOGIN.format(name=name, servers=servers, user=USER, options=login)
+        ddl[name] = f"CREATE TABLE {name} (id BIGINT) USING parquet;"
+        dml[name] = f"INSERT INTO {name} SELECT id FROM STREAM {name}_in;"
+    on_topics.add(ddl, dml)
+    return on_topics
+
+
+def test_a_secret_reaches_the_brokers_and_no_file_of_ours(tiny: Tiny, broker: Broker) -> None:
+    broker.produce("guarded_events", [json.dumps({"id": n}) for n in range(20)])
+    done = tiny.apply(tiny.plan("guarded", "over_tls"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("guarded", "over_tls"):
+        until(lambda name=name: tiny.ids(name, 1) == list(range(20)), 60, "the messages are rows")
+        until(lambda name=name: tiny.statements()[name]["lag_rows"] == 0, 30, "the lag is known")
+    files = [path for path in tiny.root.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+
+
+def test_an_expired_password_is_one_sentence_and_a_new_one_is_read_at_the_next_start(
+    tiny: Tiny, broker: Broker, held: Path
+) -> None:
+    broker.change_password(OTHER)
+    tiny.done("stop", "guarded", "--confirm", "yes")
+    tiny.run("start", "guarded", "--confirm", "yes")
+    until(lambda: tiny.statements()["guarded"]["state"] == "failed", 60, "the statement has failed")
+    shown = tiny.done("show", "guarded")
+    assert "HEADGATE_KAFKA_LOGIN  the Kafka brokers cannot be connected to: Authentication failed" in shown, shown
+    assert "correct what kafka.sasl.password refers to" in shown
+    held.write_text(OTHER)
+    tiny.done("start", "guarded", "--confirm", "yes")
+    broker.produce("guarded_events", [json.dumps({"id": n}) for n in range(20, 30)])
+    until(lambda: tiny.ids("guarded", 1) == list(range(30)), 60, "later messages are rows")
