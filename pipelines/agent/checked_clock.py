@@ -94,7 +94,7 @@ def unmoved_now(agent: AgentContext) -> float:
 def record_deadline(agent: AgentContext, seconds: float, record: Callable[[float], object]) -> None:
     """Pass the deadline `seconds` from now to `record`, which must write it to the ledger.
 
-    No clock check can run in between, so every later clock change shifts the deadline.
+    The clock cannot be checked until `record` returns, so every later clock change shifts the deadline.
     """
     with _one_at_a_time:
         record(_checked(agent)[0] + seconds)

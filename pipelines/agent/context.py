@@ -203,17 +203,17 @@ class AgentContext:
     tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
     """Tables whose pointers may lead to either version after an interrupted swap; the reconciler corrects them."""
     paused_run_ids: set[str] = field(default_factory=set)
-    """Run ids of queries that a step has paused; their next start is not counted as a restart."""
+    """Run ids of queries that a step has paused. Restarting a paused query is not counted as a restart."""
     unrecorded_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that have started but are not recorded in the ledger yet."""
     serving_record_is_stale: threading.Event = field(default_factory=threading.Event)
-    """Set while the data folder's record of serving versions may differ from the ledger."""
+    """Set while the ledger and the data folder's record may disagree on which versions serve."""
     clock: Callable[[], float] = time.time
     """The wall clock, in epoch seconds; it jumps when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic
     """The clock for measuring durations."""
     run_id: Callable[[str], str] = draw_run_id
-    """Draws a new run id for the plan hash that it is given."""
+    """Creates the id of a new run from the hash of the run's plan."""
     uptime: Callable[[], Uptime] = machine_uptime
     """Returns the machine's uptime, against which the wall clock is checked."""
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -279,7 +279,7 @@ class AgentContext:
 
     @property
     def machine_may_move(self) -> bool:
-        """True if the policy allows the environment to move to another machine."""
+        """True if the policy allows the environment to be moved to another machine."""
         return self.layout.environment.policy.machine_moves == ALLOW
 
     def frozen(self) -> str | None:
@@ -295,6 +295,6 @@ class AgentContext:
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Return the serving version of a table, to which its bare name refers; None if the table is not deployed."""
+        """Return the version of a table that the bare table name refers to; None if no version serves."""
         found = serving_version(self.ledger.versions(table))
         return None if found is None or found.deleted else found

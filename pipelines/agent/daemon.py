@@ -1,4 +1,4 @@
-"""The complete agent: socket server, background loops, reconciler and measurements, which share one context."""
+"""The complete agent: runs the socket server, the reconciler and the measurements in one process."""
 
 import logging
 import os
@@ -48,7 +48,10 @@ BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
 LAST_ROUNDS_S = 0.5
-"""Longest time, in seconds, that a stopping agent waits for its loops; the next agent finishes interrupted work."""
+"""Longest time, in seconds, that a stopping agent waits for its loops to end.
+
+The next agent completes whatever the loops leave unfinished.
+"""
 
 
 class Agent:
@@ -204,9 +207,9 @@ class Agent:
             self._context.stopping.wait(seconds)
 
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
-        """Run `act` and return its failure without numbers; empty on success.
+        """Run `act`; return its error message without numbers, or an empty string on success.
 
-        A failure equal to `said` is not logged again.
+        If that equals `said`, the message of the previous failure, the error is not logged again.
         """
         try:
             act()

@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 BEFORE_SEAM = "before_seam"
 """Subfolder of a version's trash folder for former checkpoints.
 
-Each is in a folder named after its purge time, in epoch seconds.
+The name of each checkpoint's folder is the time at which the checkpoint is purged, in epoch seconds.
 """
 
 
 def purge_trash(agent: AgentContext) -> None:
     """Delete the files of trashed versions whose purge deadline has passed according to the checked clock.
 
-    The ledger is updated only after the files are deleted, because a full disk may have no space until then. If the
-    update fails, a later round finds the files gone and records the purge.
+    The ledger is updated only after the files are deleted, because a full disk may have no space for the ledger before
+    that. If the update fails, a later call finds the files gone and records the purge.
     """
     agent.identity.refuse_other_environment()
     now, waiting, trash = checked_now(agent), _in_trash(agent), _trash_folder(agent)
@@ -119,7 +119,8 @@ def _remove(agent: AgentContext, folders: Iterable[Path]) -> list[str]:
 def stop_soaked(agent: AgentContext) -> None:
     """Set the desired state of replaced versions to stopped once their soak period is over.
 
-    The checked clock decides. A version keeps running while it has readers, or while its table is part of an open run.
+    The soak period is measured with the checked clock. A version keeps running while it has readers, or while its table
+    is part of an open run.
     """
     agent.identity.refuse_doubt()
     now = checked_now(agent)

@@ -1,4 +1,4 @@
-"""Compares desired and actual states every second; records which statements have ended, and restarts lost ones."""
+"""Compares desired and actual states every second, records ended statements, and restarts lost ones."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -62,13 +62,16 @@ class BeforeRound:
 
     deployments: tuple[Deployment, ...]
     held: frozenset[tuple[TableName, int]]
-    """Versions that were locked."""
+    """Versions that were locked when the snapshot was taken."""
     stops: Mapping[str, int]
     """Serial number of the latest stop request, by table or query name."""
 
     @classmethod
     def of(cls, agent: AgentContext) -> "BeforeRound":
-        """Take a snapshot. Locks are read first, so that the rows read afterwards include changes made under them."""
+        """Take a snapshot.
+
+        Locks are read before the registry, so the snapshot includes every change whose lock was already released.
+        """
         held = agent.locks.held()
         stops = agent.locks.all_stops()
         return cls(tuple(agent.ledger.deployments()), held, stops)
@@ -81,7 +84,10 @@ class Reconciler:
     agent: AgentContext
     emergency: EmergencyJournal
     _ended: dict[str, ReportedQuery] = field(default_factory=dict)
-    """Ended queries that no round has handled yet, by name; the pool reports each end only once."""
+    """Ended queries that no round has handled yet, by name.
+
+    They are kept because the pool reports each end only once.
+    """
     _transient_failures: TransientFailures = field(default_factory=TransientFailures)
     catalog: PoolCatalog = field(init=False)
 
@@ -89,7 +95,7 @@ class Reconciler:
         self.catalog = PoolCatalog(self.agent)
 
     def restore(self, pool: PoolConnection) -> None:
-        """Fill the pool's catalog from the registry, and watch running queries for their end."""
+        """Fill the pool's catalog from the registry, and register running queries so that their ends are noticed."""
         for deployment in self.agent.ledger.deployments():
             if deployment.run_id:
                 name = query_name(deployment.table, deployment.version)
@@ -105,7 +111,7 @@ class Reconciler:
 
         `before` is the registry from before the pool was queried; versions that were started or stopped since then are
         left to the next round. `ended` are queries that have ended since the last round. An error in one statement does
-        not affect the others. Starts and stops run in parallel.
+        not affect other statements. Starts and stops run in parallel.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
@@ -264,7 +270,7 @@ class Reconciler:
         """Restart a statement from its checkpoint and record why.
 
         After `headgate down`, the restart is recorded as a resumption. `late` is the run id of an active query of the
-        statement; the query continues if the start returns it. Raises TryAgain if the next round may succeed, and
+        statement; if the start returns this query, it continues. Raises TryAgain if the next round may succeed, and
         NotAdopted if `headgate adopt` is needed first.
         """
         self._refuse_without_tables(deployment)
@@ -411,7 +417,7 @@ def why_late(agent: AgentContext, deployment: Deployment, query: ReportedQuery) 
 
 
 def checkpoint_state(agent: AgentContext, deployment: Deployment) -> CheckpointState | None:
-    """Return the state of a version's checkpoint, or None if there is none or its folder is unreachable."""
+    """Return the state of a version's checkpoint; None if there is no checkpoint or its folder is unreachable."""
     try:
         return agent.files.read(deployment.checkpoint)
     except TryAgain:

@@ -73,8 +73,8 @@ class StatementLocks:
     def deleting(self, version: Version) -> Iterator[None]:
         """Announce, for the duration of a block, that a version is being deleted.
 
-        The block looks up the version's readers after the announcement. A start records that the reader should be
-        running before it checks for announcements, so that at least one of the two notices the other.
+        The block looks up the version's readers after the announcement. A start records that its reader should be
+        running, and only then checks for announcements. At least one of the two therefore notices the other.
         """
         with self._changed:
             self._deleting.add(version)
@@ -144,7 +144,7 @@ class StatementLocks:
             self._recorded.update({name: max(serial, self._recorded.get(name, 0)) for name in names})
 
     def announce_start(self) -> int:
-        """Return a new serial number for a command that makes statements run: a start, a restart, a run or a retry."""
+        """Return a new serial number for a command that starts statements: a start, a restart, a run or a retry."""
         with self._changed:
             self._serial += 1
             self._newest_start = self._serial

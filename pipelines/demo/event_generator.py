@@ -215,10 +215,13 @@ def _iso(at: float) -> str:
 ROUND_MS = 10 * 60_000
 """Milliseconds of event time from the latest event to the next closing round.
 
-It exceeds watermark delay, window and join bound together.
+This exceeds the sum of watermark delay, window and join bound.
 """
 MARGIN_MS = 60_000
-"""Milliseconds by which the watermark may stay behind a closing round; exceeds every watermark delay of the sample."""
+"""Milliseconds by which the watermark may lag behind a closing round.
+
+This exceeds every watermark delay of the sample.
+"""
 ROUNDS = 4
 """Default number of closing rounds, which is the result of `how_many_rounds` for the unchanged sample."""
 STOP_S_MAX = 15.0

@@ -1,4 +1,4 @@
-"""Copies the sample project; each copy has its own project id, and a marker file that lists what a purge deletes."""
+"""Copies the sample project. Each copy gets a new project id, and a marker file that lists what a purge deletes."""
 
 import json
 import os

@@ -1,6 +1,7 @@
-"""The local pool: a Spark Connect server that the agent starts as a child process, leaves running, and finds again.
+"""The local pool: a Spark Connect server that the agent starts as a child process and finds again after a restart.
 
-The server is signalled only by its process id, and only while that process is still the one that was started.
+The server keeps running without the agent. It is signalled only by its process id, and only while that process is still
+the one that was started.
 """
 
 import json
@@ -109,7 +110,10 @@ class ServerRecord:
     """
     port: int
     home: str
-    """Home that started the server; a copy of this record in another home must not control the server."""
+    """Home whose agent started the server.
+
+    A copy of this record in another home must not control the server.
+    """
     pid: int = 0
     """Process id of the server; 0 until the start is recorded."""
     started: str = ""
@@ -130,7 +134,7 @@ class LocalPool:
         connectors: tuple[Connector, ...] = (),
         project: str | Path = "/",
     ) -> None:
-        """Manage the server of the environment whose home is `home`; it locks the folder `data`, if given.
+        """Manage the server of the environment whose home is `home`; it locks the folder `data` unless that is None.
 
         Relative paths of connector jars are resolved against `project`.
         """

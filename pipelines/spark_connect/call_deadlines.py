@@ -55,7 +55,7 @@ def remaining() -> float | None:
 
 
 def is_given_up() -> bool:
-    """True if the caller no longer waits for this thread's call. The thread must then send nothing more."""
+    """True if the caller no longer waits for this thread's call. The thread must then send no further requests."""
     end = getattr(_ends, "caller_at", None)
     return end is not None and end <= time.monotonic()
 
@@ -111,7 +111,7 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Run the block if the breaker is closed, else raise PoolUnreachable.
+        """Run the block if the breaker is closed; raise PoolUnreachable otherwise.
 
         A MissedDeadline in the block opens the breaker and starts the probes.
         """

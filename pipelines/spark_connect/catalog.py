@@ -1,4 +1,4 @@
-"""The catalog of a pool: registers tables over files, points views at table versions, maintains tables.
+"""Registers tables in a pool's catalog, points views at table versions, and optimizes and vacuums tables.
 
 Only VACUUM deletes files. A table is dropped from the catalog only if Spark leaves its files in place.
 """
@@ -61,8 +61,8 @@ class SparkTables:
         With `exists`, the location already contains a table with a log. That table is registered without a column list,
         because Delta 4.4.0 rejects a list with comments or with columns that were added later; then its columns are
         compared with the declared ones, as for a name that is already in the catalog. In all other cases the success of
-        CREATE TABLE proves that the table is as declared. A DDL without LOCATION is refused, because Spark would then
-        own the files.
+        CREATE TABLE guarantees that the table is as declared. Also raises EngineRefused for a DDL without LOCATION,
+        because Spark would then own the files.
 
         `columns` maps the columns in the table's log to their types. It replaces the types of DESCRIBE, which shows
         VARCHAR columns of a Delta table as string (Delta 4.4.0).
@@ -128,14 +128,14 @@ class SparkTables:
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables that need no comparison with the catalog, and return their names.
 
-        All are created in one request. On a server that has just started, a quarter of the time is overhead per
-        statement, which a script incurs only once (Spark 4.2.0). Raises EngineRefused at the first table that Spark
-        refuses.
+        One request creates all of them. On a server that has just started, a quarter of the time is overhead per
+        statement, and a script incurs this overhead only once (Spark 4.2.0). Raises EngineRefused at the first table
+        that Spark refuses.
         """
         return self._run_together({table.name: text for table in tables if (text := self._sufficient(table))})
 
     def _sufficient(self, table: CatalogTable) -> str:
-        """Return a CREATE TABLE that succeeds only if the table is as declared. Empty if none can guarantee that."""
+        """Return a CREATE TABLE that succeeds only if the table is as declared; empty if none can guarantee that."""
         if table.name.lower() in self._names() or not _LOCATION.search(table.ddl):
             return ""
         made = "" if "PARTITIONED BY" in table.ddl or _has_no_files(table.ddl) else table.ddl
@@ -183,7 +183,10 @@ class SparkTables:
             self._run(f"ALTER TABLE {backquoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen the (name, type) columns whose new type is wider, after setting the property `allowing` to true."""
+        """Widen those of the (name, type) columns whose new type is wider.
+
+        Before that, the table property `allowing` is set to true.
+        """
         with spark_errors():
             there = {column.lower(): kind for column, kind in self._session.spark.sql(_rows_of(name)).dtypes}
         wider = [(column, kind) for column, kind in columns if is_wider(kind, there.get(column.lower(), ""))]
@@ -193,7 +196,10 @@ class SparkTables:
             self._run(f"ALTER TABLE {backquoted(name)} ALTER COLUMN {types}")
 
     def clone(self, name: str, source: str, version: int, location: str) -> None:
-        """Replace an empty table by a shallow clone of one version of a Delta table. A table with rows is kept."""
+        """Replace an empty table by a shallow clone of one version of a Delta table.
+
+        Does nothing if the table already has rows.
+        """
         of, place = f"delta.{backquoted(source)} VERSION AS OF {version}", quoted_string_literal(location)
         try:
             self._run(f"CREATE OR REPLACE TABLE {backquoted(name)} SHALLOW CLONE {of} LOCATION {place}")
@@ -260,7 +266,10 @@ class SparkTables:
         return time.monotonic() - began
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
-        """Create the missing views in one request and return their names. Raises like `create_together`."""
+        """Create the missing views in one request, and return their names.
+
+        Raises EngineRefused as `create_together` does.
+        """
         new = [pointer for pointer in pointers if pointer[0].lower() not in self._names()]
         return self._run_together({pointer[0]: f"CREATE {view_of(pointer)}" for pointer in new})
 
@@ -314,7 +323,7 @@ class SparkTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Run a query like `read`, with temporary views over files. The views exist only during the query.
 
-        With `tag`, `end_reads` can cancel the query.
+        `end_reads` can cancel a query that has a `tag`.
         """
         session = self._reader or self._session
         left = remaining()
@@ -471,15 +480,21 @@ class SparkUpkeep:
         self._lock = threading.Lock()
 
     def optimize(self, table: str, tag: str) -> None:
-        """Compact the small files of a table into large ones."""
+        """Compact the small files of a table into large ones.
+
+        `end` with the same `tag` cancels this.
+        """
         self._run(f"OPTIMIZE {_named(table)}", tag)
 
     def vacuum(self, table: str, retain_h: str, tag: str) -> None:
-        """Delete files that no version of the last `retain_h` hours uses. If empty, the table's retention applies."""
+        """Delete files that no version of the last `retain_h` hours uses.
+
+        If `retain_h` is empty, the retention period of the table applies.
+        """
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
     def end(self, tag: str) -> None:
-        """Cancel the running operation with this tag on the server, if any."""
+        """Cancel the operation with this tag on the server. Does nothing if no such operation is running."""
         with self._lock:
             session = self._open.get(tag)
         if session is not None:

@@ -16,7 +16,10 @@ from core.text.escaping import quoted_string_literal
 from core.text.sentence import Sentence
 
 NO_FILES = "/_headgate_no_files"
-"""Subfolder that never exists. A partitioned table is created with this location, and then given its real one."""
+"""Subfolder that never exists.
+
+A partitioned table is created with this location, which is then replaced by the real one.
+"""
 _TRUNCATED = " more fields"
 """Suffix in DESCRIBE of a struct type with more than 25 fields."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")

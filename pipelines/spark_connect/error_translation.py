@@ -66,12 +66,12 @@ _LOST_FILE = re.compile(
 )
 """Matches the error about a missing data file of a table (Spark 4.2.0)."""
 _DATABASE = re.compile(r"\borg\.postgresql\.util\.PSQLException: ([^\n]+)")
-"""Matches an error of a PostgreSQL database from which a batch reads (driver 42.7.8)."""
+"""Matches an error of a PostgreSQL database that a batch reads (driver 42.7.8)."""
 _DATABASE_LOST = re.compile(
     r"Connection to \S+ refused|The connection attempt failed|This connection has been closed|I/O error occurred"
     r"|FATAL: (?:terminating connection|the database system is|sorry, too many clients)"
 )
-"""Matches such an error if a later attempt may succeed without any other change."""
+"""Matches a database error after which a later attempt may succeed without any other change."""
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 _FAILURES = {
@@ -93,7 +93,7 @@ class EngineStopped(PoolUnreachable):
 
 
 class MaybeStopped(EngineRefused):
-    """A refusal that may mean a stopped SparkContext. Only another statement can show whether it has stopped."""
+    """A refusal that may be due to a stopped SparkContext. Only another statement can show whether it has stopped."""
 
 
 def translate_error(error: BaseException) -> HeadgateError:
@@ -131,9 +131,9 @@ def _failed_here(error: BaseException) -> PoolUnreachable:
 
 
 def error_class(text: str) -> str:
-    """Return the error class in a Spark message. Empty if there is none.
+    """Return the error class in a Spark message; empty if there is none.
 
-    Error classes that only wrap a cause are skipped if another one is present.
+    A class that only wraps a cause is returned only if there is no other class.
     """
     if ours := _OURS.search(text):
         return ours[1]
@@ -159,7 +159,7 @@ def failure_of(text: str) -> SparkFailure | None:
 def first_line(text: str) -> str:
     """Return the cause of an error as one line, without wrapper, error class and stack trace.
 
-    If Headgate has its own explanation of the error, that replaces Spark's line.
+    If Headgate has an explanation of its own for the error, that explanation is returned instead.
     """
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")

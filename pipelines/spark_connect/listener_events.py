@@ -1,7 +1,7 @@
 """Receives query events from the server, so that progress need not be requested.
 
-A server accepts one listener per session and does not notice that a client has died. A leftover listener is therefore
-removed first.
+A server accepts one listener per session and does not notice that a client has died. A listener that an earlier client
+left behind is therefore removed first.
 """
 
 import json
@@ -22,11 +22,14 @@ _PROGRESS = pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT
 _IDLE = pb2.StreamingQueryEventType.QUERY_IDLE_EVENT
 
 _ADDED_S = 2.0
-"""Longest wait, in seconds, for the server to confirm the listener. Events are received even if it is exceeded."""
+"""Longest wait, in seconds, for the server to confirm the listener.
+
+Events are received even without this confirmation.
+"""
 
 
 class ListenerEvents:
-    """The latest progress and the time of the last event of every query run. A daemon thread receives them."""
+    """The latest progress of every query run, and the time of its last event. A daemon thread receives them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -43,10 +46,11 @@ class ListenerEvents:
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
-        """Start receiving events, if they are not received yet. Earlier progress must be requested separately.
+        """Start receiving events, unless they are already being received.
 
-        Pass `alone` if no earlier client can have left a listener. Removing a missing listener logs an error on the
-        server, so none is removed then. If one was left after all, the next call removes it.
+        Earlier progress must be requested separately. Pass `alone` if no earlier client can have left a listener. No
+        listener is then removed, because removing a missing listener logs an error on the server. If there was a
+        listener after all, the next call removes it.
         """
         if self.alive or not self._starting.acquire(blocking=False):
             return
@@ -69,7 +73,7 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Return the seconds since the last event of a run, or since the first call for a run without events."""
+        """Return the seconds since a run's last event; without an event, since this was first called for the run."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)

@@ -97,7 +97,10 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Record the latest batch of a table version. Batches missed since the last call count as long as this one."""
+        """Record the latest batch of a table version.
+
+        Batches since the last call that were not recorded are assumed to have taken as long as this batch.
+        """
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:
@@ -109,7 +112,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Return the share of core time spent in batches over the last minutes; None before any progress."""
+        """Return the share of core time spent in batches over the last minutes; None before any progress event."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

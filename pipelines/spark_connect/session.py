@@ -81,8 +81,8 @@ class Session:
     ) -> None:
         """Prepare a session without a remote call.
 
-        `session_id` is a UUID; a later client finds the same queries with it. `lost` is called if the server no longer
-        knows the session, before SessionLost is raised.
+        `session_id` is a UUID, with which a later client finds the same queries. `lost` is called if the server no
+        longer knows the session, before SessionLost is raised.
         """
         self.url = url
         self.session_id = session_id
@@ -100,9 +100,9 @@ class Session:
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn` with a deadline and through the circuit breaker, and translate Spark's errors.
 
-        If `fn` is refused in a way that may mean a stopped server, a test statement is run. Raises EngineStopped if the
-        server refuses the test in the same way, and PoolUnreachable if the test gets no answer. If the test succeeds,
-        the refusal of `fn` is raised.
+        If the server refuses `fn` with an error that may mean a stopped server, a test statement is run. Raises
+        EngineStopped if the server refuses the test in the same way, and PoolUnreachable if it does not answer the
+        test. If the test succeeds, the error of `fn` is raised.
         """
         try:
             with self.breaker.guard(), spark_errors():
@@ -116,7 +116,10 @@ class Session:
             raise
 
     def run_test_statement(self) -> None:
-        """Prove that Spark can run a minimal statement. Unlike `ping`, this needs a SparkContext, but no free core."""
+        """Run a minimal statement; if Spark cannot run it, its error is raised.
+
+        Unlike `ping`, this needs a SparkContext, but no free core.
+        """
         DataFrame(SQL("SELECT 1"), self.spark).collect()
 
     def _refuse_if_stopped(self, refusal: MaybeStopped) -> None:
@@ -145,7 +148,7 @@ class Session:
         return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:
-        """Return the idle seconds after which the server closes a session; None if never, as in a local pool."""
+        """Return the seconds after which the server closes an idle session; None if never, as in a local pool."""
         with spark_errors():
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)
@@ -162,7 +165,7 @@ class Session:
         self.close()
 
     def ping(self) -> None:
-        """Make the cheapest remote call. The circuit breaker probes with it."""
+        """Make the cheapest remote call, with which the circuit breaker probes the server."""
         # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
         self.spark.client._analyze(method="spark_version")
 

@@ -116,7 +116,7 @@ class ScratchDatabases:
         return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
-        """Ask Spark whether a DataFrame can be streamed in append mode. Returns the refusal, or None.
+        """Return Spark's refusal to stream a DataFrame in append mode; None if Spark accepts it.
 
         Spark checks this only when a query starts. The start therefore uses two mutually exclusive options, which Spark
         rejects after the check and before the query exists (seen on Spark 4.2.0). If a query starts nevertheless, it is
@@ -189,7 +189,8 @@ class SparkAnalysis:
         """Have Spark analyse a statement. Raises EngineRefused if a table cannot be created.
 
         A slow analysis raises TryAgain shortly before the caller's deadline, so that the pool does not count as
-        unresponsive and statements can still be started and stopped. The scratch tables are kept for the next question.
+        unresponsive, and statements can still be started and stopped. The scratch tables are kept for the next
+        question.
         """
         return self._alone(lambda: self._opened().answer(question))
 

@@ -25,12 +25,13 @@ STOP_S = 30.0
 """Longest wait, in seconds, for a stopped query to disappear, if the caller has no deadline."""
 
 LINGER_S = 60.0
-"""Extra seconds for which a start waits for its answer after its caller's deadline. Without the answer, the SQL and
-checkpoint of the new query would be unknown.
+"""Extra seconds for which a start waits for an answer after its caller's deadline.
+
+Without the answer, the SQL and checkpoint of the new query would be unknown.
 """
 
 _SUSPENDED_S = 5.0
-"""If two listings are more seconds apart than this, the pool or the agent is assumed to have been suspended."""
+"""If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
 """Parts of Spark's status message of a query that waits for input (Spark 4.2.0)."""
@@ -40,7 +41,7 @@ _BACK_FILL_S = 30.0
 
 
 class SparkQueries:
-    """Implements `core.ports.spark.Queries`. One object per session generation; thread-safe."""
+    """Implements `core.ports.spark.Queries` for one session generation. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -61,8 +62,8 @@ class SparkQueries:
         """Start a query, or return the running query of that name if it is known to be the same.
 
         It is the same if its run id is `run_id`, or if this connection started it with an identical `start`. Otherwise
-        AnotherQuery is raised, because the name does not identify SQL and checkpoint. Running queries are listed only
-        after Spark has refused the start, because a listing covers all statements.
+        AnotherQuery is raised, because a query's name does not reveal its SQL and checkpoint. Running queries are
+        listed only after Spark has refused the start, because a listing covers all statements.
         """
         try:
             with lingering(LINGER_S):
@@ -88,9 +89,9 @@ class SparkQueries:
     def launch(self, start: QueryStart) -> StreamingQuery:
         """Start a query and return Spark's handle. Raises EngineRefused, for example if the name is taken.
 
-        Raises Busy while the pool starts the writer of another keyed table, or if this writer's process starts too
-        late. Spark 4.2.0 abandons such a process after 10 s: six that started together on two cores were all late, and
-        those of the next attempts competed with them.
+        Raises Busy while the pool starts the writer of another keyed table, or if the process of this query's writer
+        starts too late. Spark 4.2.0 abandons such a process after 10 s: six that started together on two cores were all
+        late, and those of the next attempts competed with them.
         """
         if start.upsert is None:
             return self._launched(start)
@@ -128,10 +129,10 @@ class SparkQueries:
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
-        """Stop a query, if it exists, and wait until it is gone.
+        """Stop a query and wait until it is gone. Does nothing if there is no such query.
 
         `calling` is called before each stop request to Spark. With `upserts`, for a query that replaces rows by key,
-        also wait until its last batch is no longer being written.
+        the call also waits until the query's last batch is no longer being written.
         """
         ends_at = time.monotonic() + STOP_S
         for known in self._remembered(name):
@@ -171,7 +172,7 @@ class SparkQueries:
         return found
 
     def refresh(self, query: ReportedQuery) -> ReportedQuery:
-        """Request a query's last progress, status message and trigger activity. Returns the query with them."""
+        """Return a query with its latest progress, status message and trigger activity, requested from the server."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
             if (last := asked.lastProgress) is not None:
@@ -190,8 +191,8 @@ class SparkQueries:
     def ended(self) -> tuple[ReportedQuery, ...]:
         """Return the queries that `active` found ended without a stop by Headgate. Each query is returned only once.
 
-        If one of them failed, first check that the server can run anything. If it cannot, that error is raised instead:
-        the server then ended the queries, whatever their own errors are.
+        If one of them failed, the call first checks that the server can run anything. If the server cannot, the error
+        of this check is raised, because the server then ended the queries, whatever errors they report.
         """
         with self._lock:
             failed = any(query.error for query in self._ended)
@@ -208,7 +209,10 @@ class SparkQueries:
             self._known.setdefault(run_id, (name, id))
 
     def python_mismatch(self) -> Sentence | None:
-        """Explain why the pool's Python cannot run writers of keyed tables; None if it can, which is cached."""
+        """Explain why the pool's Python cannot run writers of keyed tables; None if it can.
+
+        Only the result None is cached.
+        """
         if not self._python_fits:
             why = find_python_mismatch(self._session)
             self._python_fits = not why
@@ -254,7 +258,7 @@ class SparkQueries:
         )
 
     def _is_request_due(self, run_id: str) -> bool:
-        """True if a run's progress must be requested: at first, then rarely, because the listener delivers progress."""
+        """True if a run's progress must be requested: at first, then rarely, because the listener receives progress."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False

@@ -203,7 +203,7 @@ def find_python_mismatch(session: Session) -> Sentence | None:
 
 
 def describe_python_mismatch(version: tuple[int, int], missing: Sequence[str]) -> Sentence | None:
-    """Explain why a Python with this version and these missing packages cannot run a writer; None if it can."""
+    """Explain why a Python of this version without the packages `missing` cannot run a writer; None if it can."""
     ours = sys.version_info[:2]
     if version != ours:
         return Sentence(f"the pool runs Python {version[0]}.{version[1]}, and Headgate {ours[0]}.{ours[1]}")
@@ -213,8 +213,9 @@ def describe_python_mismatch(version: tuple[int, int], missing: Sequence[str]) -
 _LOOKS_S = 0.05
 
 _THREAD = "SparkConnectExecuteThread_opId="
-"""Name prefix of the thread that executes an operation (Spark 4.2.0). The thread that sends its results lives
-longer.
+"""Name prefix of the thread that executes an operation (Spark 4.2.0).
+
+The thread that sends the operation's results lives longer.
 """
 
 
@@ -250,11 +251,11 @@ class OpenBatches:
             self._ending.pop(mark, None)
 
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
-        """Return the interrupted operations that a server thread still executes.
+        """Return those of the interrupted operations that a server thread still executes.
 
         Spark reports an interrupted operation as ended although it still completes a commit that has begun. The threads
-        are listed while Spark plans a query over an inline table. That happens in the process that commits and needs no
-        free core.
+        are listed while Spark plans a query over an inline table, because this planning happens in the process that
+        commits and needs no free core.
         """
         if not operations:
             return frozenset()

@@ -1,7 +1,7 @@
-"""`python -I -m pipelines.statement_tests FOLDER`: runs test cases on a Spark server of its own.
+"""`python -I -m pipelines.statement_tests FOLDER`: runs test cases on a separate Spark server.
 
-stdin has the request as one line of JSON; stdout gets the answers as lines of JSON. When stdin ends, the caller is
-gone: the server is stopped and FOLDER deleted.
+The request is read from stdin as one line of JSON, and the answers are written to stdout as lines of JSON. The end of
+stdin means that the caller is gone: the server is then stopped and FOLDER deleted.
 """
 
 import json
@@ -38,7 +38,7 @@ _MEMORY = "1g"
 
 
 class CaseServer:
-    """A Spark server for one request's test cases, in its own folder. It is restarted after a crash."""
+    """A Spark server for the test cases of one request, in a separate folder. It is restarted after a crash."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         conf = {**settings, "spark.sql.runSQLOnFiles": "false"}

@@ -1,4 +1,4 @@
-"""Runs test cases in a Spark session, one after another. A failing or hanging case does not affect others."""
+"""Runs test cases one after another in a Spark session. A case that fails or hangs does not affect other cases."""
 
 import itertools
 import shutil
@@ -25,7 +25,7 @@ from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 T = TypeVar("T")
 
 ROOM_B = 1_000_000
-"""Free disk space, in bytes, below which a refusal by Spark is attributed to a full disk."""
+"""Free disk space, in bytes, below which an error of Spark is attributed to a full disk."""
 
 STOP_S = 20.0
 """Longest wait, in seconds, for a query to stop after its case has exceeded the time limit."""
@@ -40,7 +40,7 @@ class CaseFailed(Exception):
 
 
 class CaseRunner:
-    """Runs test cases in one session. Every trial run gets its own number, table names and folder."""
+    """Runs test cases in one session. Every trial run gets a new number, table names with this number, and a folder."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class CaseRunner:
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:
-        """Test the upgrade from `old` after every part of a case but the last. Returns the worst result.
+        """Test the upgrade from `old` after every part of a case but the last, and return the worst result.
 
-        The old SQL reads the parts up to the upgrade and the new SQL the rest, on the same checkpoint. `old` is None if
-        the old SQL cannot be parsed.
+        In each test, the old SQL reads the parts before the upgrade, and the new SQL reads the other parts from the
+        same checkpoint. `old` is None if the old SQL cannot be parsed.
         """
         return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 

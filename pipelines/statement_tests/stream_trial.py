@@ -41,7 +41,10 @@ class TrialStatement:
 
 
 class StreamTrial:
-    """One trial run of a statement. Its number is a suffix of its table names, so that trials can share a session."""
+    """One trial run of a statement.
+
+    The trial's number is a suffix of its table names, so that several trials can share a session.
+    """
 
     def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
         self._session = session
@@ -55,8 +58,8 @@ class StreamTrial:
     def run(self, statement: TrialStatement, part: Part) -> None:
         """Write a part's input rows, and run the statement until it has processed them and stopped.
 
-        Rows that the advanced watermark completes are written too. Each part restarts the statement on the same
-        checkpoint. Raises EngineRefused or PoolUnreachable.
+        The statement also writes rows that are complete once the watermark has advanced. Each part restarts the
+        statement on the same checkpoint. Raises EngineRefused or PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):
@@ -177,8 +180,8 @@ def _spark_value(value: object, kind: str) -> object:
 
 
 def _written_as(ddl: TableDdl) -> str:
-    """Return the file format in which tests store a table's rows: the table's data files, such as Parquet for Delta.
+    """Return the file format in which tests store a table's rows.
 
-    The tests' server has no connectors.
+    It is the format of the table's data files, such as Parquet for Delta, because the tests' server has no connectors.
     """
     return table_format(ddl.format).data_files or ddl.format

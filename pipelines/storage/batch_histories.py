@@ -1,7 +1,7 @@
 """Finds out what every batch of a version read and wrote, from the logs of its checkpoint and table.
 
-A set of files is identified by a mark: the number of files and the sum of the hashes of their paths, which does not
-depend on their order. The last hundred batches are known, if Spark still keeps them.
+A set of files is identified by a mark: the number of files and the sum of the hashes of their paths, so that the order
+of the files does not matter. Only the last hundred batches are known, or fewer if Spark has deleted their logs.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The number of files in a set and the sum of their paths' hashes, which does not depend on their order."""
+    """The number of files in a set and the sum of the hashes of their paths, so that their order does not matter."""
 
     files: int = 0
     hashes: int = 0
@@ -145,7 +145,7 @@ class BatchHistories:
         return log
 
     def _table_log(self, folder: str) -> _Log:
-        """Read the new part of a table's log, and return all of it. Batches merged by compaction have no mark."""
+        """Read the new part of a table's log, and return the whole log. Batches merged by compaction have no mark."""
         place = f"{folder}/{TABLE_LOG_FOLDER}"
         log = self._logs.setdefault(place, _Log())
         try:

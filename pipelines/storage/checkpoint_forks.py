@@ -1,7 +1,7 @@
 """Creates checkpoints that continue another version's checkpoint, or that mark source contents as read.
 
 A checkpoint is built in a sibling folder, which is then renamed. Neither Spark nor Headgate changes a written file in
-place. Two versions can therefore share files by hard links, if the file system supports them, and each remains complete
+place. If the file system supports hard links, two versions therefore share files, and either version remains complete
 when the other is deleted.
 """
 
@@ -47,7 +47,8 @@ def fork(
 ) -> Cut:
     """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    `logged` means that the table has a transaction log, in which case Spark writes its rows and batch records.
+    `logged` means that the table has a transaction log, so that its rows and batch records are written by Spark, not
+    here.
     """
     place = Path(copy.checkpoint)
     if (made := _made(prepare, place, note)) is not None:
@@ -136,7 +137,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
-    """Return the starting point if this run has already created the checkpoint; None if it is unused.
+    """Return the starting point if this run has already created the checkpoint; None if the folder is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
     """
@@ -192,7 +193,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
     """Copy a folder recursively, except files whose batch number exceeds `upto`.
 
-    Files that disappear during the copy are left out, because Spark deletes only outdated ones.
+    Files that disappear during the copy are omitted, because Spark deletes only outdated files.
     """
     for folder, _, names in os.walk(origin):
         target = copy / os.path.relpath(folder, origin)
@@ -259,9 +260,10 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
-    """Write each file source's log so that batch 0 has read its files or, without `read`, so that they are skipped.
+    """Write a log for each file source, so that Spark treats the source's files as seen.
 
-    Spark treats all entries of such a log as seen, and reads for a batch only the entries with its number.
+    With `read`, batch 0 has read the files; without it, no batch has. Spark treats all entries of such a log as seen,
+    and a batch reads only the entries with its number.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):

@@ -1,4 +1,4 @@
-"""Manages table and checkpoint folders: their owners and contents, and the progress and lag of queries.
+"""Manages table and checkpoint folders: finds out who owns them, what they contain, and how far queries have read.
 
 Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or with another
 owner, is therefore never moved, and no query starts on it. A table's contents are read from its transaction log if the
@@ -454,8 +454,8 @@ class TableCheckpoints:
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
         """Yield a table's transaction log; None if there is no table or its format has no log.
 
-        Errors in reading the log become TryAgain. The block is left without an error if it needs commits that are no
-        longer in the log.
+        Errors in reading the log become TryAgain. If the block needs commits that are no longer in the log, the rest of
+        the block is skipped without an error.
         """
         found = self._log_of(folder, format)
         if found is None:
@@ -484,8 +484,8 @@ class TableCheckpoints:
     ) -> Mapping[tuple[str, int], int] | None:
         """Return a checkpoint's Kafka offsets by partition, for one source; None if the source is not Kafka.
 
-        They are those of the latest committed batch or, with `planned`, of the latest batch. Empty before that batch
-        exists.
+        The offsets are those of the latest committed batch or, with `planned`, of the latest batch. The result is empty
+        before that batch exists.
         """
         if not table_format(source[3]).topics:
             return None

@@ -1,8 +1,8 @@
 """Records in a data folder: the mark, which identifies its owner, and the registry, which can rebuild a ledger.
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
-first in the ledger and then in the mark. The mark is therefore equal to the ledger's counter or one behind it, unless
-ledger or mark is an older copy.
+first in the ledger and then in the mark. The counter in the mark is therefore equal to the ledger's or lower by one,
+unless ledger or mark is an older copy.
 
 The registry has one file per version that the ledger knows, one for the serving versions, and one for the session. Each
 file contains the number of times it has been written.
@@ -29,7 +29,7 @@ class EnvironmentMark:
     ledger: str
     epoch: int
     machine: str
-    """Id of the machine, because host names change in containers. Empty if the machine has no id."""
+    """Id of the machine, because host names change in containers; empty if the machine has no id."""
     home: str
     count: int
 
@@ -72,7 +72,7 @@ def read_mark(data: str) -> EnvironmentMark | None:
 
 
 def write_mark(data: str, mark: EnvironmentMark) -> None:
-    """Write a data folder's mark, creating the folder if necessary."""
+    """Write a data folder's mark, and create the folder if it is missing."""
     with reachable(data):
         Path(data).mkdir(parents=True, exist_ok=True)
         write_json(Path(data, MARK_FILE), asdict(mark))
@@ -107,7 +107,7 @@ class RegistryRecord:
     row: Mapping[str, Any]
     """The durable fields of a version; or the serving version of each table; or the id of the pool's session."""
     withheld: str = ""
-    """Why the version's SQL and other texts are omitted. Empty if they are included."""
+    """Why the version's SQL and other texts are omitted; empty if they are included."""
     run: str = ""
     """The run that moved the pointers, recorded because the ledger may not know it yet."""
 

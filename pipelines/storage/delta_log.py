@@ -107,7 +107,7 @@ class Commit(NamedTuple):
     took_out: str = ""
     """Operation that deleted or updated rows, such as `UPDATE`; empty if none. OPTIMIZE does not count."""
     replaced: bool = False
-    """Whether the commit removed files from the table, so that VACUUM may delete them."""
+    """True if the commit removed files from the table, which VACUUM may then delete."""
     schema: str = ""
     """Schema as JSON, if the commit sets one."""
 
@@ -127,7 +127,7 @@ class Actions:
     tag: str = ""
     """Tag set by the client that requested the operation."""
     ours: bool = False
-    """Whether the commit is the MERGE of a keyed statement."""
+    """True if the commit is the MERGE of a keyed statement."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Metrics recorded by the operation."""
     changed_rows: int | None = None
@@ -227,7 +227,10 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone if the log begins after `version`. A cleanup removes the oldest versions first."""
+        """Raise CommitsGone if the log begins after `version`.
+
+        Checking one version is enough, because a cleanup removes the oldest versions first.
+        """
         if version <= self.head and not os.path.exists(self.path(version)):
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
@@ -266,7 +269,10 @@ class DeltaLog:
         return ""
 
     def place_of(self, file: DataFile) -> str:
-        """Return a data file's absolute path. A clone refers to its origin's files by URI (Delta 4.4.0)."""
+        """Return the absolute path of a data file.
+
+        A clone refers to the files of its origin by URI (Delta 4.4.0).
+        """
         if file.path.startswith("file:"):
             return local_path(file.path)
         path = unquote(file.path)

@@ -72,7 +72,7 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 
 
 def _whole(names: Sequence[str]) -> Sequence[str]:
-    """Choose the files of one complete checkpoint among those of a version. Empty if none is complete.
+    """Choose the files of one complete checkpoint among the files of a version. Empty if no checkpoint is complete.
 
     A single file is preferred, then a file with sidecars, then a checkpoint in parts, because parts may be missing.
     """

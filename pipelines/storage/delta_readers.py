@@ -27,8 +27,9 @@ class DeltaOffset:
     index: int
     """Index, from 0, of the last file of the version that was read. Negative if none was read."""
     in_snapshot: bool
-    """Whether the files counted are all files of the version, as in a stream's first batches, or only those that its
-    commit added.
+    """True if the index counts all files of the version, as in a stream's first batches.
+
+    False if it counts only the files that the version's commit added.
     """
 
     @property
@@ -98,7 +99,7 @@ class Backlog:
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
-    """Return what a query has not read, as of the log's last refresh. Without an offset, that is the whole table.
+    """Return what a query has not read, as of the log's last refresh; if `offset` is None, the whole table.
 
     Raises OtherTable if the table was replaced, and CommitsGone if the log begins after the offset.
     """
@@ -124,9 +125,9 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
 
 
 def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
-    """Extend a backlog that was computed at version `upto` of the log, for the same offset.
+    """Extend `known`, a query's backlog up to version `upto`, to the latest version of the log.
 
-    Only later commits are examined. Raises the same errors as `backlog`.
+    Only commits after `upto` are examined. Raises the same errors as `backlog`.
     """
     _require(log, offset)
     waiting, oldest = known.waiting, known.oldest
@@ -170,7 +171,7 @@ class DeltaReaders:
 
         A stream of rows fails at a commit that deletes or updates rows (Delta 4.4.0), unless it reads changes
         (`takes_changes`). No stream continues past a renamed or dropped column without schema tracking (`tracked`).
-        Such a column is reported only if there is no other fault, because tracking would not solve the other one.
+        Such a column is reported only if there is no other fault, because tracking would not remedy any other fault.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"

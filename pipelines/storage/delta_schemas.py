@@ -55,11 +55,11 @@ def _type(kind: Any) -> str:
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 _Place = tuple[str, ...]
-"""Physical names of a field and the fields around it, outermost first."""
+"""Physical names of the fields that enclose a field, outermost first, then that of the field itself."""
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:
-    """Return the version and the change of the first commit that renamed or dropped a column; None if none did."""
+    """Return the version and the change of the first commit that renamed or dropped a column; None if no commit did."""
     changed = [commit for commit in waits if commit.schema]
     before = _schema_at(log, changed[0].version - 1) if changed else ""
     for commit in changed:

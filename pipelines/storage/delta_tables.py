@@ -38,7 +38,10 @@ REFRESH_S = 0.5
 """Minimum seconds between two reads of a log, however many statements need it."""
 
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
-"""Maximum numbers of logs and backlogs in memory. The least recently used are dropped, and read again if needed."""
+"""Maximum numbers of logs and backlogs in memory.
+
+The least recently used are discarded, and read again when needed.
+"""
 
 
 class DeltaTables:
@@ -60,8 +63,8 @@ class DeltaTables:
     def open(self, folder: str, *, newest: bool = True) -> Iterator[DeltaLog | None]:
         """Yield a table's log; None if there is no table. Other threads wait until the block ends.
 
-        With `newest` the log is refreshed first; without, it may be up to REFRESH_S seconds old. The block is left
-        without an error if it needs commits that are no longer in the log.
+        With `newest`, the log is refreshed first; without `newest`, it may be up to REFRESH_S seconds old. If the block
+        needs commits that are no longer in the log, the rest of the block is skipped without an error.
         """
         with self._lock, suppress(CommitsGone):
             try:
@@ -189,9 +192,9 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 
 
 def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
-    """Return the position after the version that batch `upto` wrote, or after the latest version without `upto`.
+    """Return the position after the version that batch `upto` wrote; if `upto` is None, after the latest version.
 
-    None if the log records no version, or several, for that batch.
+    None if the log records no version, or several versions, for that batch.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if upto is None:
@@ -257,7 +260,7 @@ def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked
 
 
 def rows_since(log: DeltaLog, moment: float) -> int | None:
-    """Count the rows committed since `moment`, in epoch seconds; None if any commit lacks a row count."""
+    """Count the rows committed since `moment`, in epoch seconds; None if a commit lacks a row count."""
     since: list[Commit] = []
     for version in range(log.head, -1, -1):
         (commit,) = islice(log.since(version), 1)
@@ -269,7 +272,7 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Map reader positions to the batches (first, last) after which the table has exactly the rows before them.
+    """Map positions of readers to the first and last batch after which the table has exactly the rows read so far.
 
     Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
     """
@@ -287,9 +290,9 @@ def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
-    """Return the first version committed at or after a time (ISO 8601), or the next version if there is none.
+    """Return the first version committed at or after a time (ISO 8601); if there is none, the next version.
 
-    If all commits in the log are later and older ones are gone, return the version before the first one.
+    If all commits in the log are later and older commits are gone, return the version before the first commit.
     """
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):
@@ -318,10 +321,13 @@ def _changed(log: DeltaLog, version: int) -> bool:
 
 
 LOOKED_AT = 1_000
-"""Maximum number of commits after the last checkpoint whose sizes are added up."""
+"""Maximum number of commits since the last checkpoint for which a total size is computed."""
 
 MARKED = 10_000
-"""Number of latest versions searched for a tag. Other commits may follow while files are being rewritten."""
+"""Number of latest versions searched for a tag.
+
+Other commits may follow an operation while it rewrites files.
+"""
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
@@ -361,7 +367,7 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 
 
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
-    """Return the first version with unread files that were replaced before `moment`, in epoch seconds.
+    """Return the first unread version with a file that was replaced before `moment`, in epoch seconds.
 
     None if there is none, or if the table was replaced. Raises CommitsGone if unread commits are no longer in the log.
     """

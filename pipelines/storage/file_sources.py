@@ -1,4 +1,4 @@
-"""Tracks the files of a source: a table's files through its log, a plain folder's files by listing it.
+"""Tracks the files of a source. A table's files are read from its log, and those of a plain folder are listed.
 
 For a log, only a position and totals are kept; for a plain folder, its file names. A new reader reads the whole log
 again.
@@ -116,7 +116,10 @@ class FileSource:
         self.looks += 1
 
     def produced_rows(self) -> int | None:
-        """Return the number of rows ever seen in this source; None until all files are counted, or if one cannot be."""
+        """Return the number of rows ever seen in this source.
+
+        None until all files are counted, or if a file cannot be counted.
+        """
         while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
@@ -223,9 +226,9 @@ class FileSource:
                 self._remove(f"{folder}/{name}")
 
     def _walk(self, folder: str, now: float, there: set[str]) -> None:
-        """List a folder recursively. A subfolder that has not changed since its last listing is not listed again.
+        """List a folder recursively, except subfolders that have not changed since they were last listed.
 
-        That requires that its last change was at least two seconds before that listing.
+        A subfolder is skipped only if its last change was at least two seconds before it was last listed.
         """
         try:
             changed = os.stat(folder).st_mtime_ns

@@ -35,12 +35,18 @@ class LogRestarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WholeLog:
-    """A whole log, read lazily. Its latest compact file stays open, so it remains readable after its deletion."""
+    """A whole log, read lazily.
+
+    Its latest compact file stays open, so that the log remains readable even if that file is deleted.
+    """
 
     newest: int
     """Latest batch. -1 while the log is empty."""
     compacted: Iterator[LogEntry]
-    """Entries of the latest compact file, oldest first. They are most of the log and can be iterated only once."""
+    """Entries of the latest compact file, oldest first.
+
+    They make up most of the log, and can be iterated only once.
+    """
     recent: tuple[LogEntry, ...]
     """Entries of the batches after the compact file."""
     last: LogEntry | None
@@ -69,8 +75,8 @@ def whole_table_log(folder: str) -> WholeLog:
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
     """Read a table's log after batch `after`, whose last entry had the path `last_path`.
 
-    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log read before. With `sure`, the
-    latter is checked only if there are new batches.
+    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log that was read before. With
+    `sure`, that is checked only if there are new batches.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)

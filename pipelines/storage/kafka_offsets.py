@@ -27,7 +27,8 @@ REFRESH_S = 0.5
 """Minimum seconds between two requests for a cluster's offsets, however many statements read it."""
 
 SILENT_S = 5.0
-"""Seconds for which a cluster that did not answer is not asked again, so that it delays no other measurement."""
+"""Seconds for which a cluster that did not answer receives no further request, so that it delays no other measurement.
+"""
 
 UNREAD_S = 60.0
 """Seconds for which a partition whose next message did not arrive in time is not read again."""
@@ -37,14 +38,14 @@ UNREAD_S = 60.0
 class _Oldest:
     offset: int
     at: float | None
-    """Its timestamp, in epoch seconds; None if no message was read."""
+    """Timestamp of the message, in epoch seconds; None if no message was read."""
     end: int | None = None
-    """The end of the partition, if no message lies before it."""
+    """The end offset of the partition if there is no message before it, else None."""
     until: float = 0.0
     """Monotonic time before which the partition is not read again, if it did not answer."""
 
     def holds(self, offset: int, end: int) -> bool:
-        """Return whether reading from this offset again would give the same result; a message never changes."""
+        """True if reading from this offset again would give the same result, because a message never changes."""
         return self.offset == offset and (self.at is not None or self.end == end or time.monotonic() < self.until)
 
 
@@ -64,7 +65,7 @@ class _Cluster:
     denied: dict[str, HeadgateError] = field(default_factory=dict)
     """Topics that the user may not read."""
     reading: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the consumer is used, which must delay nothing else."""
+    """Held while the consumer is in use. A slow consumer must not delay anything else."""
     oldest: dict[Partition, _Oldest] = field(default_factory=dict)
     led: set[str] = field(default_factory=set)
     """Topics whose leaders the consumer knows."""
@@ -115,7 +116,7 @@ class KafkaOffsets:
         """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
 
         `read` is empty before the first batch. With `fresh`, as before a start, the topics' offsets are requested
-        again. Raises like `lag`.
+        again. Raises the same errors as `lag`.
         """
         place = topic_place(location)
         with self._lock:
@@ -216,9 +217,10 @@ def _list(cluster: _Cluster) -> None:
 
 
 def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Return the oldest message of each partition between two offsets; offsets may hold no message.
+    """Return the oldest message of each partition within a range of offsets.
 
-    Compaction removes messages, and each transaction ends with a record that is none.
+    Such a range may contain no message: compaction removes messages, and the record that ends a transaction is not a
+    message.
     """
     with cluster.reading:
         known = {each: found for each in unread if (found := cluster.oldest.get(each)) and found.holds(*unread[each])}
@@ -231,7 +233,7 @@ def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> d
 
 
 def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
-    """Have the consumer find the leaders of all topics at once; otherwise, each new one delays it by a second."""
+    """Have the consumer find the leaders of all topics at once, because each topic on its own would cost a second."""
     from confluent_kafka import OFFSET_END, TopicPartition
 
     if not topics <= cluster.led:
@@ -241,7 +243,7 @@ def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
 
 
 def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Read one message of each partition, or its end, within ANSWER_S."""
+    """Read one message of each partition, or find its end, within ANSWER_S seconds."""
     from confluent_kafka import KafkaError, TopicPartition
 
     consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])

@@ -1,4 +1,4 @@
-"""Tables and views of a PostgreSQL database: whether a declared table can be read.
+"""Checks whether a declared table or view of a PostgreSQL database can be read.
 
 The client library is an optional dependency and is imported at the first check. Like Spark's driver, it takes the
 password from ~/.pgpass.
@@ -46,7 +46,7 @@ def database_fault(ddl: TableDdl) -> TableFault | None:
 
 
 def _columns(ddl: TableDdl) -> dict[str, bool]:
-    """Return the table's columns in lower case, each with whether the user may read it."""
+    """Map the table's column names, in lower case, to whether the user may read the column."""
     try:
         import psycopg
     except ImportError as error:

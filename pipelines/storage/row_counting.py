@@ -77,11 +77,11 @@ class SourceFile:
     path: str
     size: int
     at: float
-    """Modification time in epoch seconds."""
+    """Modification time of the file, in epoch seconds."""
     rows: int | None = None
     """Row count; None until counted, or if the rows cannot be counted."""
     counted: bool = False
-    """Whether counting is final."""
+    """True if `rows` is final."""
 
 
 class RowCounter:
@@ -96,7 +96,7 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: TableFormat, *, history: bool = False) -> bool:
-        """Count a file's rows. Returns False if the budget of this time window is used up.
+        """Count a file's rows. Returns False if the time budget is used up for now.
 
         Files that all readers have consumed (`history`) get a smaller budget.
         """
@@ -135,15 +135,15 @@ _SAMPLED = 8
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table counted so far. `counted` continues with the new files."""
+    """The rows of a table that have been counted so far. Call `counted` to include new files."""
 
     rows: int | None = None
     """Row count; None if it cannot even be estimated."""
     exact: bool = False
     whole: bool = False
-    """Whether all files were counted."""
+    """True if all files were counted."""
     _files: int = 0
-    """Number of files, from the first one on, whose footers were read."""
+    """Number of files whose footers were read. They are the table's first files."""
     _digest: int = 0
     _footer_rows: int = 0
     _footer_bytes: int = 0

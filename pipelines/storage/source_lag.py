@@ -53,7 +53,10 @@ class SourceLags:
         consumed: Mapping[int, int],
         sources: tuple[tuple[int, TableName, str, str], ...],
     ) -> tuple[SourceLag, ...]:
-        """Return a statement's lag behind each source. `consumed` has its committed log positions by ordinal."""
+        """Return a statement's lag behind each source.
+
+        `consumed` maps each source's ordinal to the statement's committed position in the log.
+        """
         with self._lock:
             self._forget_unused(time.monotonic())
             return tuple(
@@ -62,7 +65,7 @@ class SourceLags:
             )
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the row count of all files in a source; None if not counted yet or not countable."""
+        """Return the row count of all files in a source; None if they are not counted yet or cannot be counted."""
         found = table_format(format)
         if not found.counts_rows_exactly:
             return None
@@ -73,7 +76,7 @@ class SourceLags:
                 return None
 
     def encoded(self) -> dict[str, str]:
-        """Return positions and totals of sources and backlogs as JSON by key, to be restored by `restore`."""
+        """Return positions and totals of sources and backlogs, as JSON by key, for `restore`."""
         with self._lock:
             sources = {key: encoded for key, source in self._sources.items() if (encoded := source.encoded())}
             readings = {
@@ -207,7 +210,7 @@ class SourceBacklog:
         """Files consumed before the source reported them, with the source's number of refreshes at that time."""
 
     def continues(self, upto: int) -> bool:
-        """True if the checkpoint is still the same: same source log folder, and no earlier position."""
+        """True if the checkpoint still has the same source log, and `upto` is not an earlier position in it."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
@@ -272,10 +275,11 @@ class SourceBacklog:
 def _unread(
     files: Iterator[SourceFile], pending: dict[str, SourceFile], consumed: Iterator[str], *, hold: bool
 ) -> tuple[dict[str, SourceFile], int, int]:
-    """Return the unconsumed files, the number consumed, and how many of the consumed the source still lists.
+    """Match a source's files with the paths that a statement has consumed, both in order.
 
-    Both logs are read in parallel, and matching entries are dropped. Statements read files roughly in the order in
-    which they were written, so little is kept in memory even for two long logs.
+    Return the unconsumed files, the number of consumed paths, and the number of consumed files that the source still
+    lists. With `hold`, a consumed path may come before its file. Statements read files roughly in the order in which
+    they were written, so little is kept in memory even for two long logs.
     """
     ahead: set[str] = set()
     read = matched = 0

@@ -1,4 +1,4 @@
-"""Measures table folders, and counts the files that were deleted after a statement had read them.
+"""Measures table folders, and counts deleted files that a statement had read.
 
 A table written by a query consists of the files that its log lists and that still exist. Any other table consists of
 all data files in its folder.
@@ -18,7 +18,10 @@ from pipelines.storage.file_stream_logs import local_path, read_source_log, whol
 from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
-"""Longest time, in seconds, for reading one table's footers in one call (0.1 ms each). The next call continues."""
+"""Longest time, in seconds, that one call spends on reading one table's footers (0.1 ms each).
+
+The next call continues there.
+"""
 
 _SETTLED_S = 2.0
 """Seconds after a change within which a folder may change again without a new modification time."""
@@ -73,9 +76,9 @@ class TableFolders:
 
 
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
-    """Count the rows that a table's log lists in files written since `moment`, in epoch seconds.
+    """Count the rows in files that a table's log lists and that were written since `moment`, in epoch seconds.
 
-    None if not all of them can be counted exactly within `count_s`.
+    None if not all of these files can be counted exactly within `count_s`.
     """
     entries = [entry for entry in _logged(local_path(folder.rstrip("/")), {}) if entry[0] >= moment]
     counted = TableRows().counted(entries, table_format(format), count_s)
@@ -85,7 +88,7 @@ def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:
-    """Count the files that a statement has consumed, up to its committed log positions, and that no longer exist.
+    """Count the files that a statement has consumed, up to its committed log positions, and that have been deleted.
 
     Raises FileNotFoundError if the log of a consumed source does not exist.
     """

@@ -1,8 +1,9 @@
 """Copies of registry rows in the data folder, from which a lost ledger can be rebuilt.
 
-They are written before a version starts, before pointers move, and periodically. A record's count is incremented in the
-ledger first, so a record with a higher count than the ledger was written by a newer copy of the ledger. Such a record
-is never overwritten, and its statement does not start until `headgate adopt`.
+A record is written before its version starts, before pointers move, and periodically. It contains the number of times
+that it has been written, which is incremented in the ledger first. A record with a higher number than the ledger was
+therefore written by a newer copy of the ledger. Such a record is never overwritten, and its statement does not start
+until `headgate adopt`.
 """
 
 import logging
@@ -87,7 +88,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
 def write_over(agent: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
     """Overwrite a version's record `found`, even if another ledger wrote it.
 
-    The new count is written to the ledger first.
+    The record's new write count is stored in the ledger first.
     """
     count = max(row.recorded, found.count if found else 0) + 1
     agent.ledger.update_deployment(row.table, row.version, recorded=count)
@@ -105,9 +106,9 @@ def why_not_ours_to_write(found: RegistryRecord, row: Deployment, ledger_id: str
 
 
 def record_serving(agent: AgentContext, versions: Mapping[TableName, int], run: str) -> int:
-    """Record in the data folder which versions serve, and return the record's count.
+    """Record in the data folder which versions serve, and return how often that record has been written.
 
-    Call it before the ledger is updated. Tables that are not in `versions` keep their recorded version. `run` is the id
+    Call this before updating the ledger. Tables that are not in `versions` keep their recorded version. `run` is the id
     of the run that changes the versions.
     """
     data = agent.layout.data
@@ -133,7 +134,7 @@ def newer_serving(agent: AgentContext) -> RegistryRecord | None:
 
 
 def keep_serving(agent: AgentContext) -> bool:
-    """Update the data folder's record of serving versions from the ledger; return True if the two now agree.
+    """Update the data folder's record of serving versions from the ledger; return True if both now agree.
 
     They disagree if the existing record is newer, or if the run that wrote it is still in progress.
     """

@@ -327,8 +327,8 @@ class ObjectiveTransitions:
     def record_transition(self, deployment: Deployment, behind_s: float | None, objective_s: float) -> None:
         """Record an event if a serving version has exceeded its lag objective or meets it again.
 
-        Lag and objective are in seconds; `behind_s` is None if the lag is unknown. Statements that an operator has
-        stopped are ignored.
+        `behind_s` and `objective_s` are in seconds; `behind_s` is None if the lag is unknown. Statements that an
+        operator has stopped are ignored.
         """
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return

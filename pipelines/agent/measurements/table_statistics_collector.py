@@ -24,20 +24,23 @@ EVERY_S = 600.0
 LOGS_EVERY_S = 30.0
 """Seconds between two measurements of an input that has a transaction log.
 
-They are cheap, and nothing else measures inputs.
+Such measurements are cheap, and nothing else measures inputs.
 """
 
 TICK_S = 15.0
 """Seconds between two checks for due tables, and so the longest time for which a new table lacks statistics."""
 
 ROUND_S = 60.0
-"""Longest duration of a round, in seconds; skipped tables are measured in the next round, right after new tables."""
+"""Maximum duration of a round, in seconds.
+
+Tables that it skips are measured in the next round, right after new ones.
+"""
 
 _REST = 4.0
 """Idle time after a measurement, as a multiple of its duration, because stops, starts and lag have priority."""
 
 _AT_ONCE = 50
-"""Maximum number of tables whose statistics are written in one transaction."""
+"""Maximum number of tables whose statistics one transaction writes."""
 
 Key = tuple[TableName, int]
 

@@ -1,6 +1,6 @@
-"""Pointers, the catalog views that lead to the serving versions: a swap moves them, a periodic check corrects them.
+"""Pointers, the catalog views that lead to the serving versions: swaps, and the periodic correction of wrong pointers.
 
-The check corrects pointers that a delayed call or another program has moved, a bounded number per round.
+A pointer is wrong if a delayed call or another program has moved it. Each round checks a limited number of pointers.
 """
 
 import logging
@@ -21,8 +21,8 @@ TRIES = 2
 def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> float:
     """Point each table to its new version, and return the duration in seconds.
 
-    If a pointer is refused twice, all pointers are moved back to the versions that serve according to the ledger, and
-    EngineRefused is raised. Its message includes the result of moving back.
+    If the catalog refuses a pointer twice, all pointers are moved back to the versions that serve according to the
+    ledger, and EngineRefused is raised. The error message states whether they could be moved back.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found]

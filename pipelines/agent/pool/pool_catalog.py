@@ -1,7 +1,7 @@
 """Fills the pool's catalog from the registry: first tables, then pointers.
 
-For a new server, each request creates several entries; entries that such a request fails to create are then created
-individually. A refused entry is retried later and does not delay the others.
+On a new server, each request creates several entries. Entries that such a request fails to create are then created
+individually. Entries that the catalog refuses are retried later and do not delay the others.
 """
 
 import logging
@@ -24,8 +24,8 @@ from pipelines.spark_connect.call_deadlines import in_threads
 TOGETHER = 10
 """Number of tables or pointers per request.
 
-It is small enough for a request to meet its deadline, and few entries must be created individually if the request is
-refused.
+It is so small that a request meets its deadline, and that few entries must be created individually after a failed
+request.
 """
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
@@ -49,7 +49,7 @@ def register_together(
 ) -> Set[tuple[TableName, int]]:
     """Register existing tables that the catalog lacks, in one request; return the versions that are now registered.
 
-    The result is empty if the request is refused.
+    The result is empty if the catalog refuses the request.
     """
     found = {(each.table, each.version): _as_recorded(agent, each) for each in deployments}
     tables = [table for tables in found.values() for table in tables]
@@ -66,7 +66,7 @@ def point_together(
 ) -> Set[tuple[TableName, int]]:
     """Create the pointers that the catalog lacks, in one request; return the versions whose pointers now exist.
 
-    The result is empty if the request is refused.
+    The result is empty if the catalog refuses the request.
     """
     pointers = {(each.table, each.version): pointer_of(agent.layout, each) for each in deployments}
     try:

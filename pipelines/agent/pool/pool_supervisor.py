@@ -34,14 +34,17 @@ START_S = 90.0
 TEST_EVERY_S = 10.0
 """Seconds between two tests of whether the server can run a statement.
 
-A successful list of queries does not prove that it can.
+A server that can list queries cannot necessarily run a statement.
 """
 
 TESTS_BEFORE_END = 2
-"""Number of consecutive tests, one per round, that must find the SparkContext stopped before the server is ended."""
+"""Number of consecutive tests that must find the SparkContext stopped before the agent ends the server.
+
+There is one test per round.
+"""
 
 SETTLES_S = 120.0
-"""Seconds after a new session is opened during which the pool may not answer, because statements are starting."""
+"""Seconds after opening a session during which an unresponsive pool is tolerated, because statements are starting."""
 
 MANAGED = "whoever manages the pool has to restart it"
 
@@ -72,8 +75,8 @@ class PoolSupervisor:
         """Configure the pool.
 
         `restore` fills the catalog of a new connection; until then, statements can only be stopped. A local server
-        writes to the folder `data` and locks it. It is started with `connectors`, whose jars may be in the folder
-        `project`. `recorded_session` returns the session id to use if the ledger has none; empty if it is unknown.
+        writes to the folder `data` and locks it. The server is started with `connectors`, whose jars may be in the
+        folder `project`. If the ledger has no session id, the result of `recorded_session` is used, unless it is empty.
         """
         self._recorded_session = recorded_session
         self._restore = restore
@@ -161,7 +164,7 @@ class PoolSupervisor:
     def record_answer(self, error: HeadgateError | None) -> None:
         """Record the result of the latest call to the pool; `error` is None if the pool answered.
 
-        An unresponsive pool is not restarted, because it may recover.
+        A pool that does not answer is not restarted, because it may recover.
         """
         if isinstance(error, EngineStopped):
             self._test_at = self._monotonic()
@@ -188,9 +191,9 @@ class PoolSupervisor:
         self._record_state("off", "")
 
     def _run_test_statement(self) -> None:
-        """Test that the server can run a statement, and end a local server whose SparkContext has stopped.
+        """Test whether the server can run a statement, and end a local server whose SparkContext has stopped.
 
-        An unresponsive server is kept, because it may recover.
+        A server that does not answer is kept, because it may recover.
         """
         if self._open is None or self._monotonic() < self._test_at:
             return
@@ -461,7 +464,10 @@ class PoolEvents:
             self._lost_queries = True
 
     def end_outage(self) -> None:
-        """Record the end of the current outage, if any, with the number of statements being restarted."""
+        """Record the end of the current outage and how many statements are being restarted.
+
+        Does nothing unless an outage is in progress.
+        """
         with self._lock, suppress(LedgerUnavailable):
             if self._gone_at is not None:
                 again = "is up again" if self._lost_queries else "answers again"

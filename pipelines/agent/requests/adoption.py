@@ -1,4 +1,4 @@
-"""`headgate adopt`: shows doubts about the environment's identity and what an adoption would change, or adopts it."""
+"""Implements `headgate adopt`: reports doubts about the environment's identity, and resolves them by an adoption."""
 
 import logging
 from contextlib import suppress
@@ -130,7 +130,7 @@ class Adoption:
     def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
         """Return why the environment is in doubt; empty if it is not.
 
-        A checkpoint that cannot be read now raises no doubt; its line in the findings shows the error.
+        A checkpoint that cannot be read now raises no doubt; the findings show the error instead.
         """
         if self._agent.identity.doubt:
             return self._agent.identity.doubt
@@ -155,7 +155,7 @@ class Adoption:
         return ""
 
     def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
-        """Write the ledger's id and the new epoch to all owner files, and return the failures.
+        """Write the ledger's id and the new epoch to all owner files, and return a message for each failure.
 
         A version's record is rewritten only after its folders, so that a version that failed can be adopted again.
         """

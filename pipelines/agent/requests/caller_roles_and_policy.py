@@ -190,8 +190,8 @@ class PolicyEnforcement:
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
     """Record headgate.yml's policy in a ledger without a policy; raise InvalidProject if the file is invalid.
 
-    If the ledger marks the environment as protected, the recorded policy is protected too, so that deleting that line
-    from headgate.yml does not end the protection.
+    If the ledger marks the environment as protected, the recorded policy does so too. Removing the protection from
+    headgate.yml therefore has no effect.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

@@ -1,4 +1,4 @@
-"""The agent's commands, which are authorized, executed and recorded with their outcome."""
+"""Authorizes and executes the agent's commands, and records them with their outcome."""
 
 import math
 import re

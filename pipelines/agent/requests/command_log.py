@@ -1,4 +1,4 @@
-"""Records of commands: one row in the command log and at least one audit entry for each, with limited field lengths.
+"""Records each command in one row of the command log and at least one audit entry, with limited field lengths.
 
 If the ledger is unavailable, a command that was executed does not fail; it is recorded later.
 """

@@ -61,7 +61,7 @@ class RegistryRebuild:
         return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
-        """Write the given versions to the ledger, then mark the serving ones."""
+        """Write the versions in `found` to the ledger, then record which of them serve."""
         ledger, serving = self._agent.ledger, newer_serving(self._agent)
         for one in found:
             if one.row is None:

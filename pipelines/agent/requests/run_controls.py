@@ -1,7 +1,7 @@
-"""Operator commands to runs: decides whether a retry, skip or swap is accepted.
+"""Decides whether an operator's retry, skip or swap of a run is accepted, and records accepted retries.
 
-A skip is refused if the run needs the step, and a retry if a newer version has begun to serve. A retry is recorded
-before the run receives it.
+A step that the run needs cannot be skipped. A run cannot be retried once a newer version has begun to serve. A retry is
+recorded before the run receives it.
 """
 
 import json
@@ -71,10 +71,10 @@ def _readable_plan(kept: PlanRow | None) -> Plan | None:
 def refuse_run_command(
     agent: AgentContext, policies: PolicyEnforcement, caller: Caller, row: RunRow, control: OperatorControl
 ) -> None:
-    """Raise Refused if a command would move a pointer during a freeze, or if the caller must not give it.
+    """Raise Refused if a command would move a pointer during a freeze, or if the caller must not give this command.
 
-    If the plan needed an approval, its author must not override a check, and only an approver may skip a comparison. If
-    the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
+    If the plan needed an approval, the plan's author must not override a check, and only an approver may skip a
+    comparison. If the plan cannot be read, only the caller's role is checked, because such a run can only be ended.
     """
     kept = agent.ledger.plan(row.plan_hash)
     plan = _readable_plan(kept)

@@ -107,7 +107,7 @@ RESERVED = 8
 class Slot:
     """A connection.
 
-    It is idle, and may be closed to make room for another, while no request on it is being answered.
+    A slot without a request in progress is idle, and may be closed to make room for another connection.
     """
 
     connection: socket.socket
@@ -127,9 +127,9 @@ class ConnectionSlots:
     def enter(self, connection: socket.socket, uid: int) -> Slot | None:
         """Return a slot for a new connection, or None if no slot is free and none can be freed.
 
-        If the user has too many connections, the slot is freed by closing an idle one of this user. If there are too
-        many connections in total, an idle one of the user with the most idle connections is closed. If there is none,
-        the new connection gets a reserved slot, which accepts only stop requests.
+        If the user has too many connections, one of the user's idle connections is closed. If there are too many in
+        total, an idle connection of the user with the most idle connections is closed. If no connection is idle, the
+        new connection gets a reserved slot, which accepts only stop requests.
         """
         with self._lock:
             mine = [slot for slot in self._slots if slot.uid == uid]

@@ -1,8 +1,8 @@
 """Cache of Spark's analyses: each question about a statement is put to Spark once per engine version.
 
 Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables. Callers wait
-with a time limit. An answer that arrives later is stored, so that the next attempt to plan gets it even if the pool is
-busy. Starts and stops use another session, and never wait for an analysis.
+for a limited time. An answer that arrives later is stored for the next attempt to plan, which may find the pool busy.
+Starts and stops use another session, and never wait for an analysis.
 """
 
 import json
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LONGEST_S = 60.0
 """Time limit, in seconds, for one question and for one caller.
 
-The first question takes seconds, later ones much less.
+The first question takes seconds, later questions much less.
 """
 
 LEAST_S = 0.5
@@ -42,9 +42,10 @@ class SparkAnalysisCache:
     def ask(
         self, questions: Sequence[AnalysisQuestion], seconds: float
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
-        """Return an answer or None for each question, in order, and why any answer is missing.
+        """Return an answer or None for each question, in order, and why answers are missing or outdated.
 
-        Takes at most `seconds`. If the pool is unreachable, earlier answers of any engine version are used.
+        The reason is empty if there is none. A call takes at most `seconds`. If the pool is unreachable, earlier
+        answers of any engine version are used.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         known = self._agent.ledger.spark_analyses()

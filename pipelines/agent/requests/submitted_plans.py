@@ -1,4 +1,4 @@
-"""Submitted plans: the agent recomputes and stores them, another login approves them, and each is executed once."""
+"""Submitted plans: computed again and stored by the agent, approved by other logins, and executed at most once."""
 
 import json
 import logging

@@ -40,8 +40,8 @@ class GateReading:
 class CatchUpGate:
     """Counts consecutive measurements in which a new version's lag was within the limit.
 
-    Waiting times are measured with the monotonic clock. Measurement times are only tested for equality, because the
-    wall clock may jump.
+    Waiting times are measured with the monotonic clock. Times of measurements are only compared for equality, because
+    the wall clock may jump.
     """
 
     opened_at: float
@@ -187,9 +187,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the maximum lag in rows, and maximum age of pending input in seconds, of a version that has caught up.
+    """Return the maximum lag in rows and the maximum age of pending input in seconds of a caught-up version.
 
-    A higher lag of the serving version, plus a margin, raises the limit in rows.
+    If the serving version's lag plus a margin is higher, this sum is the maximum lag in rows.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place has no other version to compare with: it serves itself.

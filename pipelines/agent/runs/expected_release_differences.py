@@ -31,7 +31,7 @@ _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 
 @dataclass(frozen=True, slots=True)
 class VersionPair:
-    """Two versions of a table, and the position, read by both, at which they are compared."""
+    """Two versions of a table, and a position that both have read, at which they are compared."""
 
     old: Deployment
     new: Deployment

@@ -1,7 +1,7 @@
-"""Cleanup after a cancelled or failed run: new versions, pointers, and files moved to or from the trash.
+"""Cleans up after a cancelled or failed run: its new versions, pointers, and files moved to or from the trash.
 
-New versions that do not serve are stopped. Effects of steps that are not recorded in the ledger are undone, even if an
-agent was killed in between.
+New versions that do not serve are stopped. Effects that the ledger does not record, because the agent was killed after
+them, are undone.
 """
 
 import logging
@@ -34,7 +34,7 @@ def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Dep
     """Set the desired state of a run's versions to stopped, unless they serve; return them, readers first.
 
     A version that still has readers keeps running. So does a version that was started by a command later than `since`,
-    the serial number of the cancel command, which may be handled late or twice.
+    the serial number of the cancel command, because a cancel may be handled late or twice.
     """
     given_up = []
     for table, version in reversed(versions):

@@ -2,8 +2,8 @@
 
 A seam switches the statement to another version of its streamed table. The switch must be exact: at one of the
 statement's batches, the new upstream version must have a batch that has read the same input as the old upstream
-version. If there is no such batch, the seam is refused. A rewrite writes a keyed table again in place, from the
-earliest row, and moves the old checkpoint to the trash. Nothing changes until the ledger records the new checkpoint.
+version. Without such a batch, the step fails. A rewrite writes a keyed table again in place, from the earliest row, and
+moves the old checkpoint to the trash. Nothing changes until the ledger records the new checkpoint.
 """
 
 from dataclasses import dataclass

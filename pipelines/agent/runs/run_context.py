@@ -107,7 +107,7 @@ class RunContext:
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
     def stopped_words(self, table: TableName, version: int) -> str:
-        """Describe who stopped a table and when, if the ledger records it, and how the run can continue."""
+        """Describe how the run can continue, and who stopped the table and when, if the ledger records that."""
         stop = self.agent.ledger.stopped_during(self.id, table, version)
         who = f"{stop.actor} at {local_time(stop.at)}" if stop else "an operator"
         retry, cancel = (f"headgate runs {verb} {self.id}" for verb in ("retry", "cancel"))
@@ -162,13 +162,13 @@ class RunContext:
         return self.deployed(step)
 
     def take_back(self, step: Step) -> None:
-        """Undo a refused or abandoned start command, so that a version that was meant to stay stopped stays stopped."""
+        """Undo a start command that was refused or abandoned; the version gets its previous desired state."""
         name, stamp = query_name(step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         if (name, stamp.serial) in self._before_start:
             self.agent.ledger.take_back(step.table, step.version, stamp, self._before_start[name, stamp.serial])
 
     def start_as_before(self, step: Step, before: Deployment) -> Deployment | StepFailed:
-        """Restart a version that the step has stopped in vain, unless it was meant to stay stopped."""
+        """Restart a version after a failed change for which it was stopped, unless its desired state was stopped."""
         return before if self._should_stay_stopped(before) else self.start_unless_stopped(step, after_stop=True)
 
     def _should_stay_stopped(self, found: Deployment) -> bool:

@@ -83,7 +83,7 @@ class OpenRuns:
                 self._begin(run_id, threading.Event())
 
     def submit_command(self, run_id: str, command: OperatorControl) -> None:
-        """Record an operator's command, then wake its run.
+        """Record an operator's command, then wake the run.
 
         If the command cannot be recorded, it has no effect, and the error is raised.
         """
@@ -93,7 +93,7 @@ class OpenRuns:
         self.wake(run_id)
 
     def wake(self, run_id: str) -> None:
-        """Make a run read its commands from the ledger; resume the run if it has no thread."""
+        """Make a run read new commands from the ledger; resume the run if it has no thread."""
         with self._lock:
             self._broken.discard(run_id)
             woken = self._woken.get(run_id) or threading.Event()
@@ -129,7 +129,8 @@ class OpenRuns:
     def _stand_still(self, run_id: str, woken: threading.Event, error: Exception) -> None:
         """Record that a run is stuck on an internal error, and prevent later rounds from resuming it.
 
-        A command that has arrived since resumes the run once. If the ledger is unavailable, the next round resumes it.
+        If a command has arrived since the error, the run is resumed once more. If the ledger is unavailable, the run is
+        resumed in the next round.
         """
         if woken.is_set():
             return

@@ -59,13 +59,13 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Sequence[RunCommandRow]) -> None:
-    """End a run that cannot be executed: as cancelled if one of `words` is a cancel, otherwise as failed.
+    """End a run that cannot be executed: as cancelled if one of `commands` is a cancel, or else as failed.
 
-    Both release the run's tables. A run that is already done or cancelled is not changed. A failed run can be retried
-    by any Headgate version that can read it, and cancelled by any version. The run's versions are locked, so that no
-    step is in progress and none begins afterwards; raises Busy if a step takes too long. Pending commands are deleted,
-    with an event for each author, so that only a later command resumes the run. A cancel that is not among `words` is
-    kept, and is carried out next if the run has failed.
+    In both cases, the run releases its tables. A run that is already done or cancelled is not changed. A failed run can
+    be retried by any Headgate version that can read it, and cancelled by any version. The run's versions are locked, so
+    that no step is in progress and none begins afterwards; raises Busy if a step takes too long. Pending commands are
+    deleted, with an event for each author, so that only a later command resumes the run. A cancel that is not among
+    `commands` is kept, and is carried out next if the run has failed.
     """
     keys = {(TableName(step.table), step.version) for step in row.steps if step.table}
     with agent.locks.holding(*keys, by=f"the end of run {row.id}"):

@@ -207,9 +207,9 @@ STOPS_AT_ONCE = 8
 def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator[tuple[str, ...]]:
     """Lock and pause the step's version and its streaming readers; yield the names of the paused statements.
 
-    With `static_too`, readers that join the version as a static side are included. They fail if a type becomes wider,
-    but not if a column is added. Raises Busy if a version is locked, or the error of a refused restart or failed stop;
-    the table is unchanged in these cases.
+    With `static_too`, readers that join the version as a static side are included, because they fail if a type becomes
+    wider, though not if a column is added. Raises Busy if a version is locked, or the error of a refused restart or
+    failed stop; the table is unchanged in these cases.
     """
     agent, here = run.agent, (step.table, step.version)
     reads = {

@@ -174,7 +174,7 @@ def _with_bases(agent: AgentContext, deployment: Deployment) -> list[Deployment]
 def archive_former(agent: AgentContext, deployment: Deployment) -> None:
     """Move to the trash the checkpoints that a version no longer uses after a seam or a rewrite.
 
-    They are moved to a subfolder of the version's trash folder that is named after its purge time.
+    In the version's trash folder, they get a subfolder whose name is their purge time.
     """
     layout, files = agent.layout, agent.files
     beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))

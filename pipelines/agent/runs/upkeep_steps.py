@@ -1,6 +1,6 @@
-"""The OPTIMIZE and VACUUM steps, which run in their own threads, one at a time.
+"""The OPTIMIZE and VACUUM steps, each performed in its own thread, one after another.
 
-Their results are read from the table's log, so that they are found even after the agent was killed. Both steps can be
+The results are read from the table's log, and are therefore found even if the agent was killed. Both steps can be
 repeated safely.
 """
 
@@ -35,7 +35,7 @@ LASTS_S = 6 * 3600.0
 """Maximum duration of an OPTIMIZE or VACUUM, in seconds; after that, its step fails."""
 
 TAKES_S = 3600.0
-"""Safety margin, in seconds, of the check for readers, because files may be replaced while a vacuum runs."""
+"""Safety margin, in seconds, of the check for readers, because files may be replaced while a vacuum is running."""
 
 _one_at_a_time = Lock()
 """Serializes OPTIMIZE and VACUUM, because each uses all cores of a pool."""

@@ -1,4 +1,4 @@
-"""Validates a new version before its pointer moves, at a position that the old and the new version have read.
+"""Validates a new version before its pointer moves, at a position that both the old and the new version have read.
 
 The comparison runs in its own thread, so that operator commands never wait for it. Its results are recorded in the
 ledger, whether or not they block the swap.

@@ -196,7 +196,10 @@ class VersionComparison:
     def _totals(
         self, rows: ComparedRows, expected: ExpectedDifferences, views: Sequence[FileView]
     ) -> tuple[CheckResult, ...]:
-        """Compare totals, or the rows kept, of versions whose rows cannot be paired; empty if they can be paired."""
+        """Compare the totals of versions whose rows cannot be paired; empty if they can be paired.
+
+        If the only reason is that the query was rewritten, count the old rows that are kept instead.
+        """
         totals = expected.totals
         if expected.rewritten and rows.equal:
             return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
@@ -209,7 +212,7 @@ class VersionComparison:
         return (totals_result(totals, found, expected, [name.lower() for name, _ in rows.columns]),)
 
     def check(self, new: Deployment, upto: int | None, names: Mapping[TableName, str]) -> tuple[CheckResult, ...]:
-        """Run the project's checks on the new version's rows up to batch `upto`, or on all rows if it is None.
+        """Run the project's checks on the new version's rows up to batch `upto`, or on all rows if `upto` is None.
 
         `names` maps the other tables to their catalog names. A check that Spark refuses is reported as failed.
         """

@@ -75,7 +75,7 @@ class ChangedTables:
                 fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Record whether an external table, unless it is files without a log, is gone, replaced or unlike its DDL."""
+        """Record whether an external table with a log is gone, was replaced, or differs from its DDL."""
         format = table_format(deployment.format)
         if format.has_files and not format.transaction_log:
             return

@@ -65,8 +65,8 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
     """Raise the error that a start would raise now, so that no running query is stopped in vain.
 
-    A refusal by Spark itself is not predicted. A table that is missing from the catalog is registered here, because
-    that may be refused as well.
+    A refusal by Spark itself is not predicted. A table that is missing from the catalog is registered here, because the
+    catalog may refuse it.
     """
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -169,7 +169,7 @@ def pause(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
-    """Return None if an operator's stop request arrived in the meantime and the query was stopped again.
+    """Start the query and return it; None if it was stopped again because an operator has requested a stop.
 
     This must not wait for the ledger, because a stop may be waiting for this start.
     """
@@ -204,7 +204,7 @@ def overtaken(deployment: Deployment) -> Overtaken:
 
 
 def mark_stopped(agent: AgentContext, deployment: Deployment) -> bool:
-    """Record that a deployment's query has ended; return False if a later start has overtaken the stop.
+    """Record that a deployment's query has ended; return False if a later start has overtaken this stop.
 
     The desired state does not change.
     """

@@ -43,7 +43,7 @@ LEDGER_S = 0.15
 """Longest time, in seconds, that a stop waits for the ledger; after that, the emergency journal records the stop."""
 
 STOP_S = 8.0
-"""Deadline of a stop, in seconds; a stop that takes longer is reported as unconfirmed and later repeated."""
+"""Deadline of a stop, in seconds. A stop that takes longer is reported as unconfirmed and repeated later."""
 
 STOPS_AT_ONCE = 8
 """Number of parallel calls of Spark's stop: enough for forty statements to stop within three seconds."""
@@ -130,10 +130,11 @@ class StatementControl:
         return tuple(outcomes)
 
     def _start_one(self, found: Deployment, stamp: CommandStamp, *, done: ActResult, whole: bool) -> ActOutcome:
-        """Start one version, after stopping it if `done` is RESTARTED; `whole` also ends a stop of its table.
+        """Start one version, after stopping it if `done` is RESTARTED.
 
-        Everything that may refuse the start is checked before the running query is stopped. Once Spark has accepted the
-        start, it is reported as done, even if it cannot be recorded. The caller measures the time.
+        With `whole`, the stop request for the whole table ends too. Everything that may refuse the start is checked
+        before the running query is stopped. Once Spark has accepted the start, it is reported as done, even if it
+        cannot be recorded. The caller measures the time.
         """
         agent, key, name = self._agent, (found.table, found.version), query_name(found.table, found.version)
         verb = "start" if done is ActResult.STARTED else "restart"
@@ -274,8 +275,8 @@ class StatementControl:
     ) -> None:
         """Stop a version again after its lock is released, because the lock's holder may have started it.
 
-        If the holder is not starting it, the stop waits only briefly, because the holder may be waiting for a locked
-        ledger. If it is, the stop waits until the deadline and then raises Busy. A version that was started by a later
+        A holder that is starting the version is waited for until the deadline; then Busy is raised. Any other holder is
+        waited for only briefly, because it may be waiting for a locked ledger. A version that was started by a later
         command is not stopped.
         """
         key = (deployment.table, deployment.version)
@@ -365,8 +366,8 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
 def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     """Record the stop requests from the emergency journal in the ledger; later commands take precedence.
 
-    Raises LedgerUnavailable, and keeps the requests, if the ledger cannot be written. Invalid lines are kept in a file
-    next to the journal, and reported once.
+    Raises LedgerUnavailable, and keeps the requests, if the ledger cannot be written. Lines that are not valid requests
+    are moved to a file next to the journal, and reported once.
     """
     if not journal.waits():
         return

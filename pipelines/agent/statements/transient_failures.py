@@ -83,7 +83,7 @@ _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return the error class and message to record; for a full disk, the message contains the folder and the remedy."""
+    """Return the error class and message to record. For a full disk, the message names the folder and what to do."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 

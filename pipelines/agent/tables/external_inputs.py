@@ -94,7 +94,7 @@ def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, co
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
-    """Return the remedy for a changed external input, which Headgate can neither rebuild nor restore."""
+    """Return what to do about a changed external input, which Headgate can neither rebuild nor restore."""
     if kind is TableFaultKind.GONE:
         return "have the owner of the table put it back: Headgate never creates external tables"
     rebuild = f"headgate plan {deployment.table} --rebuild reads what is there now"

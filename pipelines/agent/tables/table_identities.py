@@ -1,8 +1,9 @@
 """Table identities and catalog entries: a table is registered only if it was created for its version.
 
-A keyed version also has a table of deleted keys. A batch would create a missing one, or write to any other that it
-finds, so that late rows bring deleted keys back. Ledger and tables are compared before each start and while the
-statement runs. A version that inherits older rows in its predecessor's format has a second table for them.
+A keyed version also has a table of deleted keys. If that table is missing, a batch would create an empty one; if it was
+replaced, a batch would write to the other table. In both cases, late rows would bring deleted keys back. Ledger and
+tables are compared before each start and while the statement runs. A version that inherits older rows in its
+predecessor's format has a second table for them.
 """
 
 import os
@@ -103,8 +104,9 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
     """Register those of a version's tables that the catalog lacks.
 
-    Raises Refused if a table is not the version's own, and NotInCatalog if the catalog refuses it. This precedes each
-    start: if the name given to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and writes there.
+    Raises Refused if a table does not belong to the version, and NotInCatalog if the catalog refuses it. Call this
+    before each start: if the name passed to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and
+    writes there.
     """
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
@@ -147,7 +149,10 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
 
 def refuse_gone(agent: AgentContext, deployment: Deployment, because: Exception | None = None) -> None:
-    """Raise Refused if a version's table is gone; `because` is the error of the query that failed on it, if any."""
+    """Raise Refused if a version's table is gone.
+
+    `because` is the error of the query that failed on it, or None if no query failed.
+    """
     if deployment.external:
         if table_format(deployment.format).transaction_log:
             refuse_input_not_there(agent, deployment)
