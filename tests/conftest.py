@@ -35,7 +35,9 @@ EVERY = 5
 FIRST = ("spark", "terminal")
 """Marks of files that mostly wait, and so run well beside others; they go first."""
 DRILLS = "tests/drills"
-"""Its tests start environments, each with an agent and a server: one worker runs them all, before anything else."""
+"""Its tests start environments, each with an agent and a server: two workers run them, before anything else."""
+SECOND_HALF = f"{DRILLS}/test_n"
+"""The drills from this name on are the second group; each group takes about as long as the other."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -46,15 +48,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if config.option.file_or_dir else 3
 
 
-class OneEnvironmentAtATime(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
-    """Gives each file to one worker, and all drills to the same one."""
+class TwoEnvironmentsAtATime(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types.
+    """Gives each file to one worker, and the drills to two of them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return DRILLS if nodeid.startswith(f"{DRILLS}/") else str(super()._split_scope(nodeid))
+        if nodeid.startswith(f"{DRILLS}/"):
+            return SECOND_HALF if nodeid >= SECOND_HALF else DRILLS
+        return str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return OneEnvironmentAtATime(config, log) if config.option.dist == "loadfile" else None
+    return TwoEnvironmentsAtATime(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
