@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
 from core.ports.storage import TableFault
@@ -23,6 +24,8 @@ from core.project.connectors import Connector
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
+from core.sql.jdbc_tables import jdbc_options_of, qualified_table
+from core.sql.statement import TableDdl
 from core.text.wording import counted
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
@@ -32,7 +35,7 @@ from pipelines.spark_connect.declared_tables import (
     fault_where_missing,
     missing_log,
 )
-from pipelines.storage.postgres_tables import database_fault
+from pipelines.storage.postgres_tables import columns_in_database, database_fault
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
@@ -42,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     """Print the results of the checks; returns 0 even if a check fails, because the caller interprets the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
-    for name in ("--project", "--env", "--home", "--data", "--delta"):
+    for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres"):
         parser.add_argument(name, default="")
     parser.add_argument("--inputs", nargs="*", default=())
     args = parser.parse_args(words)
@@ -51,6 +54,9 @@ def main(words: Sequence[str]) -> int:
         return 0
     if args.delta:
         print(json.dumps({"checks": [columns_of(args.delta)]}))
+        return 0
+    if args.postgres:
+        print(json.dumps({"checks": [columns_of_database(args.postgres)]}))
         return 0
     checks = [java(), engine(), pool_program()]
     if args.project:
@@ -146,6 +152,24 @@ def columns_of(folder: str) -> dict[str, Any]:
     if columns is None:
         return _verdict("inputs", f"the log of {folder} has a column of an unknown type")
     return _verdict("inputs", f"{folder} is a Delta table", ok=True, columns=list(columns.items()))
+
+
+def columns_of_database(uri: str) -> dict[str, Any]:
+    """Check that a user may read a table of a PostgreSQL database, and list its columns with their types in Spark."""
+    options = jdbc_options_of(uri)
+    if options is None:
+        remedy = "write postgresql://user@host:5432/database/schema.table; the password is in ~/.pgpass"
+        return _verdict("inputs", "this is no address of a table in PostgreSQL", remedy)
+    ddl = TableDdl(TableName("the table"), (), "jdbc", options=tuple(options.items()))
+    try:
+        columns = columns_in_database(ddl)
+    except HeadgateError as error:
+        return _verdict("inputs", error.summary, error.remedy)
+    if not columns:
+        return _verdict(
+            "inputs", f"{options['user']} sees no table {qualified_table(ddl)}", "correct its name, or GRANT"
+        )
+    return _verdict("inputs", f"{options['user']} may read it", ok=True, columns=list(columns), options=options)
 
 
 def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any]:

@@ -33,6 +33,10 @@ _ADDRESS = re.compile(
 )
 _NAME = re.compile(r"(?:[a-z_][a-z0-9_$]*\.)?[a-z_][a-z0-9_$]*\Z")
 
+_URI = re.compile(
+    r"postgres(?:ql)?://(?P<user>[\w.-]+)@(?P<server>[^/@]+)/(?P<database>[\w-]+)/(?P<table>[^/?#]+)\Z", re.A
+)
+
 
 class JdbcFault(FactKind):
     """Why a table in a database cannot be read as it is declared."""
@@ -91,6 +95,19 @@ def qualified_table(ddl: TableDdl) -> str:
 
 def _qualified(table: str) -> str:
     return table if "." in table else f"public.{table}"
+
+
+def jdbc_options_of(uri: str) -> dict[str, str] | None:
+    """Return the OPTIONS of the table at `postgresql://user@host:port/database/schema.table`; None for anything else.
+
+    A URI with a password is refused like any other malformed one.
+    """
+    found = _URI.match(uri)
+    if found is None:
+        return None
+    options = {_URL: f"jdbc:postgresql://{found['server']}/{found['database']}", _USER: found["user"]}
+    options[_TABLE] = _qualified(found["table"])
+    return options if jdbc_location(options) else None
 
 
 def jdbc_fault(ddl: TableDdl) -> Fact[JdbcFault] | None:

@@ -1,9 +1,10 @@
-"""Checks whether a declared table or view of a PostgreSQL database can be read.
+"""Tables and views of a PostgreSQL database: their columns, and whether a declared table can be read.
 
 The client library is an optional dependency and is imported at the first check. Like Spark's driver, it takes the
 password from ~/.pgpass.
 """
 
+import re
 from typing import Any, LiteralString
 
 from core.model.errors import Refused, TryAgain
@@ -16,9 +17,18 @@ ANSWER_S = 5
 """Longest wait for a connection and for an answer, in seconds."""
 
 _COLUMNS: LiteralString = """
-SELECT attname::text, has_column_privilege(attrelid, attnum, 'SELECT') FROM pg_attribute
-WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+SELECT attname::text, format_type(atttypid, atttypmod), has_column_privilege(attrelid, attnum, 'SELECT')
+FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
+_TYPES = {
+    "smallint": "SMALLINT", "integer": "INT", "bigint": "BIGINT", "real": "FLOAT", "double precision": "DOUBLE",
+    "boolean": "BOOLEAN", "date": "DATE", "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMP", "bytea": "BINARY", "numeric": "DECIMAL(38,18)",
+}  # fmt: skip
+"""Spark's types by PostgreSQL's; other types are read as STRING, and a time of day not at all, because Spark adds a
+date to it (Spark 4.2.0, PostgresDialect)."""
+_PRECISION = re.compile(r"numeric\((\d+),(\d+)\)")
+_LENGTH = re.compile(r"\(\d+\)")
 
 
 def database_fault(ddl: TableDdl) -> TableFault | None:
@@ -27,7 +37,7 @@ def database_fault(ddl: TableDdl) -> TableFault | None:
     Types are not compared, because Spark casts them. Raises TryAgain if the database refuses the connection or does not
     answer, and Refused if the client library is not installed.
     """
-    name, readable = qualified_table(ddl), _columns(ddl)
+    name, readable = qualified_table(ddl), {column.lower(): may_read for column, _, may_read in _columns(ddl)}
     if not readable:
         remedy = "create it, or correct dbtable"
         return TableFault(TableFaultKind.GONE, f"{ddl.table} reads {name}, and the database has no such table", remedy)
@@ -45,8 +55,27 @@ def database_fault(ddl: TableDdl) -> TableFault | None:
     return None
 
 
-def _columns(ddl: TableDdl) -> dict[str, bool]:
-    """Map the table's column names, in lower case, to whether the user may read the column."""
+def columns_in_database(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
+    """Return the columns that the user may read, in order, each with its type in Spark; empty for an unknown table.
+
+    The type is empty if Spark cannot read the column. Raises like `database_fault`.
+    """
+    return tuple((name, _spark_type(kind)) for name, kind, may_read in _columns(ddl) if may_read)
+
+
+def _spark_type(kind: str) -> str:
+    if kind.endswith("[]"):
+        element = _spark_type(kind.removesuffix("[]"))
+        return element and f"ARRAY<{element}>"
+    if found := _PRECISION.fullmatch(kind):
+        precision, scale = int(found[1]), int(found[2])
+        return f"DECIMAL({precision},{scale})" if scale <= precision <= 38 else _TYPES["numeric"]
+    plain = _LENGTH.sub("", kind)
+    return "" if plain.startswith("time ") else _TYPES.get(plain, "STRING")
+
+
+def _columns(ddl: TableDdl) -> list[tuple[str, str, bool]]:
+    """Return each column's name, PostgreSQL type and whether the user may read it; empty for an unknown table."""
     try:
         import psycopg
     except ImportError as error:
@@ -65,4 +94,4 @@ def _columns(ddl: TableDdl) -> dict[str, bool]:
             f"{ddl.table}: the database does not answer: {why}",
             remedy="check that it runs, its address, user and dbname, and ~/.pgpass",
         ) from error
-    return {str(name).lower(): bool(may_read) for name, may_read in rows}
+    return [(str(name), str(kind), bool(may_read)) for name, kind, may_read in rows]

@@ -95,6 +95,32 @@ def test_a_table_that_the_database_lacks_is_named_before_the_start(tiny: Tiny, s
     assert [check["facts"]["table"] for check in checks if check["name"] == "inputs" and not check["ok"]] == ["lost"]
 
 
+def test_init_declares_a_table_that_can_be_joined(tiny: Tiny, server: PostgresServer) -> None:
+    server.run(
+        "CREATE TABLE kinds (id int, n numeric(6,2), tags text[], at timestamptz, d timestamp, j json, t time, u uuid)",
+        "INSERT INTO kinds VALUES (1, 2.5, '{a,b}', '2026-01-01 00:00+02', '2026-01-01', '{\"a\": 1}', '10:00', NULL)",
+        f"GRANT SELECT ON kinds TO {READER}",
+    )
+    uri = f"postgresql://{READER}@127.0.0.1:{server.port}/postgres"
+    refused = tiny.run("init", "table", "kinds", "--postgres", f"{uri}/absent")
+    assert refused.returncode == 3 and "sees no table public.absent" in refused.stderr, refused
+    tiny.done("init", "table", "kinds", "--postgres", f"{uri}/kinds")
+    ddl = next(tiny.folder.rglob("ddl.kinds.sql")).read_text()
+    assert "Left out, because Spark would add a date to a time of day: t." in ddl and "n DECIMAL(6,2)" in ddl
+    folder = tiny.folder / "pipelines/facts/p/known/sql-scripts"
+    folder.mkdir(parents=True)
+    text = "to_json(struct(n, tags, at, d, j, u))"
+    (folder / "ddl.known.sql").write_text("CREATE TABLE known (id BIGINT, text STRING) USING parquet;")
+    dml = f"INSERT INTO known SELECT l.id, {text} AS text FROM STREAM landed AS l JOIN kinds USING (id);"
+    (folder / "dml.known.sql").write_text(dml)
+    done = tiny.apply(tiny.plan("known"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = committed(tiny.folder / "data/tables/known__v1")
+    texts = [json.loads(row["text"]) for file in files for row in parquet.read_table(file).to_pylist()]
+    times = {"at": "2025-12-31T22:00:00.000Z", "d": "2026-01-01T00:00:00.000Z"}
+    assert texts == [{"n": 2.5, "tags": ["a", "b"], **times, "j": '{"a": 1}'}]
+
+
 def test_the_password_is_nowhere(tiny: Tiny) -> None:
     until(lambda: len(names(tiny)) > 0, 60, "rows are written")
     places = [place for place in tiny.root.rglob("*") if place.is_file() and place.name != "pgpass"]

@@ -98,6 +98,9 @@ def init_table(parser: CommandParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
     what.add_argument("--delta", metavar="FOLDER", help="declare the external Delta table in FOLDER as an input")
+    what.add_argument(
+        "--postgres", metavar="URI", help="declare postgresql://user@host:5432/database/schema.table as a static input"
+    )
 
 
 def up(parser: CommandParser) -> None:

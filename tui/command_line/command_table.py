@@ -123,7 +123,8 @@ TEST_SUBCOMMANDS = (
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
                    "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
-                   "headgate init table orders --delta /lake/orders",
+                   "headgate init table orders --delta /lake/orders\n"
+                   "headgate init table products --postgres postgresql://reader@db/shop/products",
                    arguments.init_table),
 )  # fmt: skip
 

@@ -41,6 +41,15 @@ USING json
 LOCATION '{location}';
 """
 
+JDBC_DDL = """\
+-- External input: a table of a database, with the columns that it has now.{left_out}
+CREATE TABLE {table} (
+{columns}
+)
+USING jdbc
+OPTIONS ({options});
+"""
+
 DELTA_DDL = """\
 -- External input: a Delta table that others write, with the columns in its log.
 CREATE TABLE {table} (
@@ -147,6 +156,10 @@ def _init_table(context: CommandContext, name: str) -> int:
         written = {path: _delta_ddl(context, table, args.delta)}
         then = f"Headgate only reads that table; {next_statement}"
         _refuse_impossible(context, table, written)
+    elif args.postgres:
+        written = {path: _jdbc_ddl(context, table, args.postgres)}
+        then = f"statements can join it: JOIN {table} AS {table[0]} ON …; headgate help postgres"
+        _refuse_impossible(context, table, written)
     elif parent is None:
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
         then = f"put files with one JSON object per line into {os.path.join(place.data, location)}; {next_statement}"
@@ -174,6 +187,23 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
         raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
     columns = ",\n".join(f"  {quoted_name(name)} {kind}" for name, kind in found.facts["columns"])
     return DELTA_DDL.format(table=table, columns=columns, location=quoted_string_literal(location))
+
+
+def _jdbc_ddl(context: CommandContext, table: TableName, uri: str) -> str:
+    from core.text.escaping import quoted_name, quoted_string_literal
+    from tui.services.doctor_checks import columns_in_database
+
+    found = columns_in_database(context.environ, uri)
+    if not found.ok:
+        raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
+    readable = [(name, kind) for name, kind in found.facts["columns"] if kind]
+    if not readable:
+        raise Refused("nothing was written: Spark can read none of its columns", remedy="create a view that casts them")
+    others = ", ".join(name for name, kind in found.facts["columns"] if not kind)
+    left_out = f"\n-- Left out, because Spark would add a date to a time of day: {others}." if others else ""
+    columns = ",\n".join(f"  {quoted_name(name)} {kind}" for name, kind in readable)
+    options = ", ".join(f"{name} {quoted_string_literal(value)}" for name, value in found.facts["options"].items())
+    return JDBC_DDL.format(table=table, columns=columns, options=options, left_out=left_out)
 
 
 def _layer_folder(word: str) -> str:

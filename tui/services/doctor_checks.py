@@ -89,6 +89,15 @@ def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
+def columns_in_database(environ: Mapping[str, str], uri: str) -> DoctorCheck:
+    """Check a table of a PostgreSQL database; if its columns can be read, the result's `facts` contain them.
+
+    They are `columns` as (name, type in Spark), where the type is empty if Spark cannot read it, and `options`, which
+    maps the OPTIONS of a table `USING jdbc` to their values.
+    """
+    return _ask_the_spark_side(environ, ["--json", "--postgres", uri])[0]
+
+
 def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tuple[DoctorCheck, ...]:
     try:
         done = os_processes.run_module("pipelines.doctor", words, environ, seconds=60)

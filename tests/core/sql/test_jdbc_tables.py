@@ -9,6 +9,7 @@ from core.sql.jdbc_tables import (
     jdbc_columns,
     jdbc_fault,
     jdbc_options,
+    jdbc_options_of,
     qualified_table,
 )  # fmt: skip
 from core.sql.statement import TableDdl
@@ -76,6 +77,22 @@ def test_spark_and_the_client_library_are_given_the_same_connection() -> None:
     expected = {"host": "::1", "port": "5432", "dbname": "shop", "user": "r", "sslmode": "require"}
     assert connection_parameters(ddl) == expected
     assert qualified_table(ddl) == "public.t"
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("postgresql://r@db/shop/products", ("jdbc:postgresql://db/shop", "r", "public.products")),
+        ("postgres://r@[::1]:5433/shop/a.b", ("jdbc:postgresql://[::1]:5433/shop", "r", "a.b")),
+        ("postgresql://r:geheim@db/shop/products", None),
+        ("postgresql://db/shop/products", None),
+        ("postgresql://r@db/shop/Products", None),
+        ("postgresql://r@a,b/shop/products", None),
+    ],
+)
+def test_a_uri_gives_the_options_of_its_table(uri: str, expected: tuple[str, str, str] | None) -> None:
+    found = jdbc_options_of(uri)
+    assert (found and (found["url"], found["user"], found["dbtable"])) == expected
 
 
 def test_the_columns_are_cast_to_their_declared_types() -> None:

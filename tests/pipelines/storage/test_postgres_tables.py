@@ -10,7 +10,7 @@ from core.model.errors import TryAgain
 from core.model.states import TableFaultKind
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
-from pipelines.storage.postgres_tables import database_fault
+from pipelines.storage.postgres_tables import columns_in_database, database_fault
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,21 @@ def test_a_table_whose_columns_may_be_read_has_no_fault(server: PostgresServer) 
 
 def test_a_view_can_be_read_like_a_table(server: PostgresServer) -> None:
     assert fault(declared(server, "public.names", user="postgres")) is None
+
+
+def test_columns_have_the_types_in_which_spark_reads_them(server: PostgresServer) -> None:
+    server.run(
+        "CREATE TABLE kinds (a smallint, b numeric(6,2), c numeric, d numeric(50,2), e varchar(9), f text[], g jsonb,"
+        ' h timestamptz, i timestamp(3), j time, k time with time zone[], "L m" uuid, n bytea, o numeric(2,-3))',
+        f"GRANT SELECT ON kinds TO {READER}",
+    )
+    assert columns_in_database(declared(server, "kinds")) == (
+        ("a", "SMALLINT"), ("b", "DECIMAL(6,2)"), ("c", "DECIMAL(38,18)"), ("d", "DECIMAL(38,18)"), ("e", "STRING"),
+        ("f", "ARRAY<STRING>"), ("g", "STRING"), ("h", "TIMESTAMP"), ("i", "TIMESTAMP"), ("j", ""), ("k", ""),
+        ("L m", "STRING"), ("n", "BINARY"), ("o", "STRING"),
+    )  # fmt: skip
+    assert columns_in_database(declared(server)) == (("id", "INT"), ("name", "STRING"))
+    assert columns_in_database(declared(server, "absent")) == ()
 
 
 def test_a_missing_table_and_a_missing_column_are_named(server: PostgresServer) -> None:
