@@ -46,19 +46,19 @@ class CatchUpGate:
 
     opened_at: float
     """When the wait began, in seconds of `AgentContext.monotonic`."""
-    whole: bool = False
+    must_read_all_input: bool = False
     """True if the version must have read all its input, because another version joins it as a static side."""
     good: int = 0
-    looked: bool = False
+    checked: bool = False
     seen_at: float | None = None
     """Time of the last measurement that was checked, in epoch seconds."""
     batch: int | None = None
     moved_at: float = 0.0
     known_at: float = 0.0
     """When the lag was last known, in seconds of `AgentContext.monotonic`."""
-    there_at: float = 0.0
+    sources_present_at: float = 0.0
     """When all sources were last present, in seconds of `AgentContext.monotonic`."""
-    up_at: float = 0.0
+    not_stopped_at: float = 0.0
     """When the version was last not stopped, in seconds of `AgentContext.monotonic`."""
     lowest: tuple[str, int] | None = None
     """Unit and value of the lowest lag so far."""
@@ -72,7 +72,7 @@ class CatchUpGate:
         now = agent.monotonic()
         measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
-        before, self.looked = self.looked, True
+        before, self.checked = self.checked, True
         if why := self._why_cannot_catch_up(deployment, now) or self._why_unmeasurable(mine, now):
             return GateReading(False, str(why), failed=True)
         if mine is None:
@@ -82,19 +82,19 @@ class CatchUpGate:
         if lost := _lost(mine, theirs, deployment):
             return GateReading(False, str(lost), failed=True)
         if before and mine.at != self.seen_at:
-            held = _holds_all(mine) if self.whole else _caught_up(mine, theirs, deployment)
+            held = _holds_all(mine) if self.must_read_all_input else _caught_up(mine, theirs, deployment)
             within = held and deployment.state == State.RUNNING
             self.good = self.good + 1 if within else 0
         self.seen_at = mine.at
         if self.good >= POLLS:
             watermark = f", watermark {mine.watermark}" if mine.watermark else ""
-            limit = _limit_words(mine, theirs, deployment, whole=self.whole)
+            limit = _limit_words(mine, theirs, deployment, must_read_all_input=self.must_read_all_input)
             return GateReading(True, f"caught up: {_behind(mine)}{limit}{watermark}")
         if why := self._stuck(mine, now):
             return GateReading(False, str(why), failed=True)
         if _gone(mine):
             return GateReading(False, _behind(mine))
-        limit = _limit_words(mine, theirs, deployment, whole=self.whole)
+        limit = _limit_words(mine, theirs, deployment, must_read_all_input=self.must_read_all_input)
         return GateReading(False, f"{_behind(mine)}{limit}, {self.good} of {POLLS} checks within the limit")
 
     def _why_cannot_catch_up(self, deployment: Deployment, now: float) -> Sentence | None:
@@ -105,8 +105,8 @@ class CatchUpGate:
         if deployment.wanted == WantedState.STOPPED:
             return Sentence("it is wanted stopped")
         if deployment.state != State.STOPPED:
-            self.up_at = now
-        is_over = self._is_past(self.up_at, SILENT_S, now)
+            self.not_stopped_at = now
+        is_over = self._is_past(self.not_stopped_at, SILENT_S, now)
         return Sentence(f"it has been stopped for {SILENT_S:.0f} s") if is_over else None
 
     def _why_unmeasurable(self, mine: Measurement | None, now: float) -> Sentence | None:
@@ -116,8 +116,8 @@ class CatchUpGate:
             return Sentence(f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent")
         gone = _gone(mine) if mine is not None else ""
         if not gone:
-            self.there_at = now
-        if gone and self._is_past(self.there_at, UNKNOWN_S, now):
+            self.sources_present_at = now
+        if gone and self._is_past(self.sources_present_at, UNKNOWN_S, now):
             return Sentence(f"its source {gone} has been missing for {UNKNOWN_S:.0f} s; put it back, or plan again")
         return None
 
@@ -198,14 +198,16 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
     return max(few, like_theirs), 2 * trigger_s(deployment.trigger) + 15
 
 
-def _limit_words(mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, whole: bool = False) -> str:
+def _limit_words(
+    mine: Measurement, theirs: Measurement | None, deployment: Deployment, *, must_read_all_input: bool = False
+) -> str:
     """Return a suffix for a lag, such as `, 12 s behind, limit 100 rows or 25 s`; empty if no input is pending."""
     if not mine.lag_files:
         return ""
     age = f", {mine.behind_s:,.0f} s behind" if mine.behind_s else ""
     if mine.batch is None:
         return f"{age}, before its first batch"
-    if whole:
+    if must_read_all_input:
         return f"{age}, limit 0"
     rows, age_s = _limits(mine, theirs, deployment)
     in_rows = f"{_many(rows, 'row')} or " if rows and mine.lag_rows is not None else ""

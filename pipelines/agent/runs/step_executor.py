@@ -166,14 +166,14 @@ class StepExecutor:
         if (failed := self._run.restart_stopped_version(step, step.table, step.version)) is not None:
             return failed
         gate = self._gates[step.n]
-        look = gate.check(self._agent, deployment)
-        if look.failed:
-            return StepFailed(step.n, f"{look.note}; headgate runs retry waits again")
-        return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
+        reading = gate.check(self._agent, deployment)
+        if reading.failed:
+            return StepFailed(step.n, f"{reading.note}; headgate runs retry waits again")
+        return StepDone(step.n, reading.note) if reading.open else GatePolled(step.n, reading.note)
 
     def _open_gate(self, step: Step) -> RunEvidence:
-        whole = (step.table, step.version) in self._joined
-        self._gates[step.n] = CatchUpGate(opened_at=self._agent.monotonic(), whole=whole)
+        joined = (step.table, step.version) in self._joined
+        self._gates[step.n] = CatchUpGate(opened_at=self._agent.monotonic(), must_read_all_input=joined)
         return self._run.restart_stopped_version(step, step.table, step.version) or GateOpened(
             step.n, "waiting for the first batch"
         )

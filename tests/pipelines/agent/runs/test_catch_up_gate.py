@@ -71,7 +71,7 @@ class FakeAgent:
     def measure(self, number: int = 2, **figures: Any) -> None:
         self.measured[number] = Measurement(T, number, self.wall, **({"batch": 7, "lag_files": 0} | figures))
 
-    def look(self) -> GateReading:
+    def check(self) -> GateReading:
         return self.gate.check(self, self.green)  # type: ignore[arg-type]  # What a gate needs of the agent's context.
 
     def looks(self, times: int, **figures: Any) -> GateReading:
@@ -79,14 +79,14 @@ class FakeAgent:
         for _ in range(times):
             self.wait(5)
             self.measure(**figures)
-            reading = self.look()
+            reading = self.check()
         return reading
 
 
 @pytest.fixture
 def agent() -> FakeAgent:
     made = FakeAgent()
-    assert made.look() == GateReading(False, "waiting for the first measurement")
+    assert made.check() == GateReading(False, "waiting for the first measurement")
     return made
 
 
@@ -113,7 +113,7 @@ def test_a_lag_is_shown_with_the_limit_of_its_gate(agent: FakeAgent) -> None:
         "caught up: lag 1,676 rows, 90 s behind, limit 5,000 rows or 25 s"
     )
     assert agent.looks(1, lag_files=4, behind_s=90.0).note.startswith("lag 4 files, 90 s behind, limit 25 s, 0 of 3")
-    closed = CatchUpGate.why_closed(agent, agent.green)  # type: ignore[arg-type]  # As `FakeAgent.look`.
+    closed = CatchUpGate.why_closed(agent, agent.green)  # type: ignore[arg-type]  # As `FakeAgent.check`.
     assert closed == "lag 4 files, 90 s behind, limit 25 s"
 
 
@@ -138,7 +138,7 @@ def test_a_measurement_counts_once_however_often_it_is_read(agent: FakeAgent) ->
     agent.looks(1)
     for _ in range(10):
         agent.wait(1)
-        assert not agent.look().open
+        assert not agent.check().open
     assert agent.gate.good == 1
 
 
@@ -146,7 +146,7 @@ def test_measurements_from_before_the_gate_began_do_not_count() -> None:
     agent = FakeAgent()
     agent.measure()
     for _ in range(5):
-        assert not agent.look().open
+        assert not agent.check().open
         agent.wait(1)
     assert agent.gate.good == 0
     assert agent.looks(POLLS).open
@@ -176,7 +176,7 @@ def within(**figures: Any) -> bool:
     made.green = version(2, trigger=trigger)
     if theirs is not None:
         made.measure(1, **theirs)
-    made.look()
+    made.check()
     return made.looks(POLLS, **figures).open
 
 
@@ -209,7 +209,7 @@ def test_the_limits_within_which_a_version_has_caught_up(figures: dict[str, Any]
 
 def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_does() -> None:
     made = FakeAgent(green=version(2, active=True), blue=None)
-    made.look()
+    made.check()
     assert not made.looks(POLLS, **BEHIND).open
     assert made.looks(POLLS).open
 
@@ -218,8 +218,8 @@ def test_a_version_that_serves_itself_has_not_caught_up_because_it_lags_as_it_do
     "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "behind_s": 0.0}]
 )
 def test_a_static_side_must_be_complete(figures: dict[str, Any], agent: FakeAgent) -> None:
-    agent.gate = CatchUpGate(opened_at=agent.passed, whole=True)
-    agent.look()
+    agent.gate = CatchUpGate(opened_at=agent.passed, must_read_all_input=True)
+    agent.check()
     assert not agent.looks(POLLS + 2, **figures).open
     assert agent.looks(POLLS, lag_files=0).open
 
@@ -258,7 +258,7 @@ def test_dropped_rows_fail_the_gate_even_after_it_has_caught_up(agent: FakeAgent
 def test_a_version_that_failed_fails_it_with_its_error(agent: FakeAgent) -> None:
     agent.looks(1)
     agent.green = replace(agent.green, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="the value 'two'")
-    assert agent.look() == GateReading(False, "failed: CAST_INVALID_INPUT the value 'two'", failed=True)
+    assert agent.check() == GateReading(False, "failed: CAST_INVALID_INPUT the value 'two'", failed=True)
 
 
 def test_input_without_a_batch_fails_it_in_the_end(agent: FakeAgent) -> None:
@@ -294,9 +294,9 @@ def test_a_version_that_is_never_measured_fails_it_in_the_end_whatever_the_clock
     for jump in (86400.0, -86400.0):
         agent.wall += jump
         agent.wait(UNKNOWN_S / 2)
-        assert not agent.look().failed
+        assert not agent.check().failed
     agent.wait(1)
-    assert agent.look() == UNMEASURED
+    assert agent.check() == UNMEASURED
 
 
 def test_a_lag_that_stays_unknown_fails_the_gate_even_while_batches_are_committed(agent: FakeAgent) -> None:
@@ -323,16 +323,16 @@ def test_a_reopened_gate_waits_the_full_time_for_a_measurement() -> None:
     agent.wait(UNKNOWN_S)
     agent.gate = CatchUpGate(opened_at=agent.passed)
     agent.wait(UNKNOWN_S)
-    assert not agent.look().failed
+    assert not agent.check().failed
     agent.wait(1)
-    assert agent.look() == UNMEASURED
+    assert agent.check() == UNMEASURED
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 1e7, -1e7])
 def test_setting_the_clock_neither_fails_nor_opens_a_gate(jump: float, agent: FakeAgent) -> None:
     agent.looks(1, **BEHIND)
     agent.wall += jump
-    assert not agent.look().failed
+    assert not agent.check().failed
     assert not agent.looks(5, **BEHIND).failed
     assert agent.gate.good == 0
 
@@ -343,7 +343,7 @@ def test_a_clock_that_is_set_does_not_delay_it(after: int, jump: float, agent: F
     if after:
         agent.looks(after)
     agent.wall += jump
-    assert not agent.look().open
+    assert not agent.check().open
     assert agent.looks(POLLS - after).open
 
 
@@ -352,7 +352,7 @@ def test_silence_lasts_as_long_as_it_did_whatever_the_clock_says(agent: FakeAgen
     for jump in (-86400.0, 86400.0, -86400.0):
         agent.wall += jump
         agent.wait(SILENT_S / 3 + 5)
-        reading = agent.look()
+        reading = agent.check()
     assert reading.failed
 
 
@@ -360,7 +360,7 @@ def test_an_unreadable_ledger_does_not_reset_the_count(agent: FakeAgent) -> None
     agent.looks(POLLS - 1)
     agent.locked = True
     with pytest.raises(LedgerUnavailable):
-        agent.look()
+        agent.check()
     agent.locked = False
     assert agent.looks(1).open
 
@@ -369,7 +369,7 @@ def test_a_reopened_gate_starts_counting_again(agent: FakeAgent) -> None:
     """As after a restart of the agent: the old gate's counts and times are lost with it."""
     agent.looks(POLLS - 1)
     agent.gate = CatchUpGate(opened_at=agent.passed)
-    assert not agent.look().open
+    assert not agent.check().open
     assert not agent.looks(POLLS - 1).open
     assert agent.looks(1).open
 
@@ -378,7 +378,7 @@ def test_a_reopened_gate_waits_the_full_time_for_a_batch(agent: FakeAgent) -> No
     agent.looks(1, **BEHIND)
     agent.wait(SILENT_S - 10)
     agent.gate = CatchUpGate(opened_at=agent.passed)
-    agent.look()
+    agent.check()
     agent.wait(SILENT_S - 10)
     assert not agent.looks(1, **BEHIND).failed
     agent.wait(20)
@@ -398,7 +398,7 @@ def test_it_judges_its_own_version_alone(agent: FakeAgent) -> None:
     for _ in range(POLLS):
         agent.wait(5)
         agent.measure(1)
-        assert agent.look().note == "waiting for the first measurement"
+        assert agent.check().note == "waiting for the first measurement"
 
 
 GONE = {"lag_files": 0, "lag_rows": None, "sources": ({"table": "raw_orders", "rows": None, "missing": True},)}
@@ -440,7 +440,7 @@ def test_a_version_that_is_wanted_stopped_or_deleted_fails_it_at_once(agent: Fak
         (replace(agent.green, drop_after=1.0), "it was deleted"),
     ):
         agent.green = green
-        assert agent.look() == GateReading(False, why, failed=True)
+        assert agent.check() == GateReading(False, why, failed=True)
 
 
 def test_a_lag_that_does_not_fall_fails_it_in_the_end(agent: FakeAgent) -> None:
@@ -467,5 +467,5 @@ def test_a_static_side_and_everything_that_fills_it_must_be_complete() -> None:
 def test_rows_that_wait_without_an_age_open_no_gate() -> None:
     """Files from before a clock was set back have an age of 0 s."""
     agent = FakeAgent()
-    agent.look()
+    agent.check()
     assert not agent.looks(POLLS + 1, lag_files=400, lag_rows=1_000_000, rows_total=5_000_000, behind_s=0.0).open

@@ -56,7 +56,7 @@ class OpenGate:
     """A gate over an empty backlog that opens at its second look; like `CatchUpGate`, only for a running version."""
 
     opened_at: float
-    whole: bool = False
+    must_read_all_input: bool = False
     looks: int = 0
 
     def check(self, agent: AgentContext, deployment: Any) -> GateReading:
