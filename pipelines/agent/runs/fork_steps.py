@@ -40,7 +40,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         gone = physical_name(step.table, node.from_version)
         return StepFailed(step.n, f"{gone} no longer exists; plan again from the current state")
     refuse_other_checkpoint(agent, origin)
-    note, rows = run.folder_note(run.built(step)), _ROWS[node.strategy]
+    note, rows = run.folder_note(run.compiled_version(step)), _ROWS[node.strategy]
     if origin.before_ddl and rows is not OriginRows.LEFT:
         name = physical_name(step.table, node.from_version)
         return StepFailed(step.n, f"{name} has rows from before its first; plan again with another strategy")
@@ -50,7 +50,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     agent.faults.pass_by("fork record")
     logged = table_format(made.format).transaction_log
-    taken = take_rows(run, origin, made, cut, rows) if logged else {}
+    taken = clone_inherited_rows(run, origin, made, cut, rows) if logged else {}
     before = _before(run, origin, made) if rows is OriginRows.BEFORE else ""
     # A copied checkpoint has the same pinned settings.
     came_of = query_name(origin.table, origin.version)
@@ -86,7 +86,9 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
     # Rows of a table with a log are read by a batch, so the batch number also covers the files of other sources.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:
-        cut = agent.files.create_checkpoint_after(_folders(made), seen, run.folder_note(run.built(step)), batch=batch)
+        cut = agent.files.create_checkpoint_after(
+            _folders(made), seen, run.folder_note(run.compiled_version(step)), batch=batch
+        )
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     agent.faults.pass_by("seed record")
@@ -102,7 +104,7 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
 
 def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
     name = run.agent.layout.before_name(made.table, made.version)
-    return compile_before(origin.texts, made.table, name, place_before(made))
+    return compile_before(origin.texts, made.table, name, inherited_rows_location(made))
 
 
 def _folders(deployment: Deployment) -> VersionFolders:
@@ -113,7 +115,9 @@ CLONE_CALL_S = 120.0
 """Deadline of a clone, in seconds; its single commit lists all data files."""
 
 
-def take_rows(run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows) -> dict[str, Any]:
+def clone_inherited_rows(
+    run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows
+) -> dict[str, Any]:
     """Clone the older rows that a version inherits, and return the registry fields to record. Idempotent."""
     if cut.batch is None:
         return {}
@@ -134,7 +138,7 @@ def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
     pool.call(WRITE_CALL_S, pool.tables.record_batch, place, cut.id, cut.batch)
 
 
-def place_before(made: Deployment) -> str:
+def inherited_rows_location(made: Deployment) -> str:
     """Return the location of a version's second table, whose older rows are served together with the version's own."""
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
@@ -160,7 +164,7 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
         )
     pool, source = agent.pool.connection(), format.place_in(origin.folder)
     if rows is OriginRows.BEFORE:
-        name, place = layout.before_name(made.table, made.version), place_before(made)
+        name, place = layout.before_name(made.table, made.version), inherited_rows_location(made)
     else:
         name, place = layout.catalog_name(made.table, made.version), table_format(made.format).place_in(made.folder)
     pool.call(CLONE_CALL_S, pool.tables.clone, name, source, version, place)

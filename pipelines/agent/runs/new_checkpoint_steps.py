@@ -47,7 +47,7 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     deployment, node = run.deployed(step), run.node(step)
-    if has_moved(run, step):
+    if is_bound_as_planned(run, step):
         return _begun(run, step)
     place = find_place(run.agent, deployment, node)
     if isinstance(place, Unaligned):
@@ -69,7 +69,7 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
     return _begun(run, step)
 
 
-def has_moved(run: RunContext, step: Step) -> bool:
+def is_bound_as_planned(run: RunContext, step: Step) -> bool:
     """True if the ledger already records the plan's bindings for the step's version."""
     return {*run.deployed(step).bindings} == {*run.node(step).bindings}
 
@@ -129,7 +129,7 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
     take_over_texts(run, step, checkpoint=checkpoint, checkpoint_id=cut.id, older_rows=f"rows from {before}")
     agent.faults.pass_by(f"seam move {step.table}")
     words = f"after batch {place.batch}, on batch {place.parent_batch} of {query_name(*place.parent)}"
-    run.seams[step.n] = f"continues {words}; "
+    run.continuation_notes[step.n] = f"continues {words}; "
     about = (deployment.table, deployment.version)
     agent.event(EventKind.STATE, f"continues {words}, by run {run.id}", about=about, run=run.id)
 
@@ -137,7 +137,8 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
 def _begun(run: RunContext, step: Step) -> RunEvidence:
     run.waits.pop(step.n, None)
     begun = begin_moved(run, step)
-    return begun if isinstance(begun, StepFailed) else GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
+    note = f"{run.continuation_notes.get(step.n, '')}{PENDING}"
+    return begun if isinstance(begun, StepFailed) else GateOpened(step.n, note)
 
 
 def _wait(run: RunContext, step: Step, why: str) -> RunEvidence:
@@ -171,7 +172,7 @@ def rewrite(run: RunContext, step: Step) -> RunEvidence:
 
 
 def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkpoint: str) -> None:
-    agent, built = run.agent, run.built(step)
+    agent, planned = run.agent, run.compiled_version(step)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     made = agent.files.create_checkpoint_after(VersionFolders(deployment.folder, checkpoint), (), note)
     agent.faults.pass_by(f"rewrite seed {step.table}")
@@ -180,9 +181,9 @@ def _make_checkpoint(run: RunContext, step: Step, deployment: Deployment, checkp
         step,
         checkpoint=checkpoint,
         checkpoint_id=made.id,
-        mode=built.mode,
-        stateful=built.stateful,
-        begins_where=built.begins_where,
+        mode=planned.mode,
+        stateful=planned.stateful,
+        begins_where=planned.begins_where,
         begins_after="",
         begins_after_version=0,
         begins_after_batch=None,

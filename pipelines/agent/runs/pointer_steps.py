@@ -38,10 +38,10 @@ def swap(run: RunContext, step: Step) -> RunEvidence:
     _record(run, targets)
     moved = moves_in_words(run, step)
     took = f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved
-    return StepDone(step.n, took + passed_over(run, {table for table, _ in targets}))
+    return StepDone(step.n, took + skipped_comparisons(run, {table for table, _ in targets}))
 
 
-def passed_over(run: RunContext, tables: Collection[TableName]) -> str:
+def skipped_comparisons(run: RunContext, tables: Collection[TableName]) -> str:
     """List the tables whose comparison an operator has skipped, with the reasons; empty if there are none."""
     row = run.agent.ledger.run(run.id)
     skipped = [

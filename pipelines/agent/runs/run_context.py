@@ -75,7 +75,7 @@ class RunContext:
         self.plan = plan
         self.id = run_id
         self.nodes = {node.table: node for node in plan.nodes}
-        self.seams: dict[int, str] = {}
+        self.continuation_notes: dict[int, str] = {}
         """Descriptions of where restarted statements continue, by step number."""
         self.validations: dict[int, OpenValidation] = {}
         """Open validations by step number."""
@@ -178,7 +178,7 @@ class RunContext:
     def node(self, step: Step) -> PlanNode:
         return self.nodes[step.table]
 
-    def built(self, step: Step) -> Deployment:
+    def compiled_version(self, step: Step) -> Deployment:
         """Compile the step's version from the plan's SQL and YAML."""
         node = self.node(step)
         return compile_deployment(
@@ -202,14 +202,14 @@ class RunContext:
         """Return the readers of the step's version that should be running, separated by commas; empty if none."""
         return running_readers(self.agent, step.table, step.version)
 
-    def folder_note(self, built: Deployment) -> dict[str, Any]:
+    def folder_note(self, version: Deployment) -> dict[str, Any]:
         """Return the note to store in table and checkpoint folders; with it, restarts and adoptions need no catalog."""
         return {
-            "table": built.table,
-            "version": built.version,
-            "ddl": built.compiled_ddl,
-            "revision": built.revision,
+            "table": version.table,
+            "version": version.version,
+            "ddl": version.compiled_ddl,
+            "revision": version.revision,
             "run": self.id,
             "plan": self.plan.hash,
-            "checkpoint": built.checkpoint,
+            "checkpoint": version.checkpoint,
         }

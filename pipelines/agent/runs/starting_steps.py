@@ -33,17 +33,17 @@ PENDING = "started, first batch pending"
 
 def register(run: RunContext, step: Step) -> RunEvidence:
     """Add an external table to the catalog and to the registry."""
-    built = run.built(step)
-    pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(built.format)
+    planned = run.compiled_version(step)
+    pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(planned.format)
     if format.database:
-        refuse_input_unlike(run.agent, built)
+        refuse_input_unlike(run.agent, planned)
     if format.transaction_log:
         # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
-        refuse_input_unlike(run.agent, built)
-        logs, id = run.agent.files, run.agent.files.identity(built.folder, built.stored_as)
-    table_identities.register(pool, run.agent.layout, built, logs=logs)
+        refuse_input_unlike(run.agent, planned)
+        logs, id = run.agent.files, run.agent.files.identity(planned.folder, planned.stored_as)
+    table_identities.register(pool, run.agent.layout, planned, logs=logs)
     before = run.agent.ledger.deployment(step.table, 0)
-    running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
+    running = replace(planned, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.agent.ledger.put_deployment(running)
     return StepDone(step.n)
 
@@ -52,36 +52,36 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     """Create a version's table and its empty checkpoint."""
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
-    built = run.built(step)
-    if why := _why_not_begun(run, built):
+    planned = run.compiled_version(step)
+    if why := _why_not_begun(run, planned):
         return StepFailed(step.n, f"{why}; nothing was created: plan again")
-    note = run.folder_note(built)
+    note = run.folder_note(planned)
     try:
-        run.agent.files.prepare(built.folder, note)
-        run.agent.files.prepare(built.checkpoint, note)
+        run.agent.files.prepare(planned.folder, note)
+        run.agent.files.prepare(planned.checkpoint, note)
     except FolderTaken as error:
         run.agent.ledger.block_version_number(step.table, step.version)
         return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
     name = run.agent.layout.catalog_name(step.table, step.version)
     pool = run.agent.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
+    pool.call(WRITE_CALL_S, pool.tables.create, name, planned.compiled_ddl)
     if run.agent.ledger.deployment(step.table, step.version) is None:
-        made = run.agent.files.identity(built.folder, built.format)
-        run.agent.ledger.put_deployment(replace(built, made_by=run.id, table_id=made))
+        made = run.agent.files.identity(planned.folder, planned.format)
+        run.agent.ledger.put_deployment(replace(planned, made_by=run.id, table_id=made))
     return StepDone(step.n)
 
 
-def _why_not_begun(run: RunContext, built: Deployment) -> Sentence | None:
-    starts = [start for start in map(read_log_start, built.begins_where) if start is not None]
-    if not starts or run.agent.ledger.deployment(built.table, built.version) is not None:
+def _why_not_begun(run: RunContext, planned: Deployment) -> Sentence | None:
+    starts = [start for start in map(read_log_start, planned.begins_where) if start is not None]
+    if not starts or run.agent.ledger.deployment(planned.table, planned.version) is not None:
         return None
-    versions = {b.parent: b.version for b in built.bindings if b.streamed}
-    reads = {read.table: read for read in streamed_reads(built)}
+    versions = {b.parent: b.version for b in planned.bindings if b.streamed}
+    reads = {read.table: read for read in streamed_reads(planned)}
     for start in starts:
         parent = run.agent.ledger.deployment(start.table, versions[start.table])
         if parent is None:
             return Sentence(f"{start.table} is not there")
-        takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(built)}
+        takes = {"takes_changes": takes_changes(reads[start.table]), "tracked": tracks_schemas(planned)}
         if why := run.agent.files.why_not_from(parent.folder, parent.stored_as, start, **takes):
             return why
     return None
@@ -97,7 +97,7 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
     """Restart a version with the new SQL on the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
-        after = replace(deployment, **_texts(run.built(step)))
+        after = replace(deployment, **_texts(run.compiled_version(step)))
         refuse_start(run.agent, after, stops=run.agent.locks.stops((step.table, step.version)))
         stop(run.agent, deployment)
         take_over_texts(run, step)
@@ -110,8 +110,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
     with suppress(TryAgain):
         checkpoint = run.agent.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
-        run.seams[step.n] = f"{seam}; "
-    return GateOpened(step.n, f"{run.seams.get(step.n, '')}{PENDING}")
+        run.continuation_notes[step.n] = f"{seam}; "
+    return GateOpened(step.n, f"{run.continuation_notes.get(step.n, '')}{PENDING}")
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
@@ -132,20 +132,20 @@ def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
     return begun
 
 
-def look_for_proof(run: RunContext, step: Step) -> RunEvidence:
+def check_started(run: RunContext, step: Step) -> RunEvidence:
     """Check whether a start has succeeded, as shown by a committed batch or by a trigger without input."""
-    deployment, seam = run.deployed(step), run.seams.get(step.n, "")
+    deployment, note = run.deployed(step), run.continuation_notes.get(step.n, "")
     if deployment.state == State.FAILED:
         return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
     if deployment.state == State.RUNNING:
-        return StepDone(step.n, seam.removesuffix("; "))
+        return StepDone(step.n, note.removesuffix("; "))
     if run.stopped_by_operator(step.table, step.version):
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     # A retry, or a start of the serving version, has ended the stop without starting this version.
     if (failed := run.restart_stopped_version(step, step.table, step.version)) is not None:
         return failed
     late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
-    return GatePolled(step.n, f"{seam}{PENDING}{late}")
+    return GatePolled(step.n, f"{note}{PENDING}{late}")
 
 
 def alter(run: RunContext, step: Step) -> RunEvidence:
@@ -156,9 +156,9 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
     node = run.node(step)
     name = run.agent.layout.catalog_name(step.table, step.version)
     columns = column_types(node.texts, step.table)
-    built = run.built(step)
+    planned = run.compiled_version(step)
     pool = run.agent.pool.connection()
-    format = table_format(built.format)
+    format = table_format(planned.format)
     before = dict(column_types(node.old, step.table)) if node.old.ddl else {}
     retyped = any(before.get(column, kind) != kind for column, kind in columns)
     pauses = format.added_column_stops_readers
@@ -168,22 +168,22 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
         if format.widening_property:
             pool.call(WRITE_CALL_S, pool.tables.widen_columns, name, columns, format.widening_property)
         run.agent.faults.pass_by("alter done")
-        if not built.external:
-            run.agent.files.note(built.folder, run.folder_note(built))
-        changes = {"compiled_ddl": built.compiled_ddl, "columns": built.columns}
+        if not planned.external:
+            run.agent.files.note(planned.folder, run.folder_note(planned))
+        changes = {"compiled_ddl": planned.compiled_ddl, "columns": planned.columns}
         run.agent.ledger.update_deployment(step.table, step.version, **changes)
     return StepDone(step.n, f"stopped for it: {', '.join(stopped)}" if stopped else "")
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
     """Write the step's new SQL and YAML, and the fields in `more`, to the registry; all later restarts use them."""
-    texts = _texts(run.built(step))
+    texts = _texts(run.compiled_version(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
 
-def _texts(built: Deployment) -> dict[str, Any]:
+def _texts(planned: Deployment) -> dict[str, Any]:
     names = ("revision", "texts", "compiled", "trigger", "bindings")
-    return {name: getattr(built, name) for name in names}
+    return {name: getattr(planned, name) for name in names}
 
 
 def record(run: RunContext, step: Step) -> RunEvidence:

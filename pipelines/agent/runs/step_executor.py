@@ -101,7 +101,7 @@ class StepExecutor:
         """Return the evidence of a swap that the ledger records although its step is unfinished, or None."""
         if step.do is not StepKind.SWAP or not pointer_steps.has_swapped(self._run, step):
             return None
-        skipped = pointer_steps.passed_over(self._run, {table for table, _ in self._run.versions(step)})
+        skipped = pointer_steps.skipped_comparisons(self._run, {table for table, _ in self._run.versions(step)})
         return StepDone(step.n, pointer_steps.moves_in_words(self._run, step) + skipped)
 
     def poll(self, step: Step) -> RunEvidence:
@@ -142,15 +142,15 @@ class StepExecutor:
     def _check_gate(self, step: Step) -> RunEvidence:
         match step.do:
             case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.REWRITE:
-                return starting_steps.look_for_proof(self._run, step)
+                return starting_steps.check_started(self._run, step)
             case StepKind.VALIDATE:
                 return validation_step.look_for_verdict(self._run, step)
             case StepKind.HOLD:
                 return pointer_steps.check_held_versions(self._run, step)
             case StepKind.OPTIMIZE | StepKind.VACUUM:
                 return upkeep_steps.poll_upkeep(self._run, step)
-            case StepKind.SEAM if new_checkpoint_steps.has_moved(self._run, step):
-                return starting_steps.look_for_proof(self._run, step)
+            case StepKind.SEAM if new_checkpoint_steps.is_bound_as_planned(self._run, step):
+                return starting_steps.check_started(self._run, step)
             case StepKind.SWAP | StepKind.UNPOINT | StepKind.SEAM:
                 again = self.perform(step)
                 return GatePolled(step.n, again.note) if isinstance(again, GateOpened | StepPutOff) else again

@@ -247,15 +247,15 @@ def read_locked_after_the_swap(
     agent: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
 ) -> None:
     """Lock the ledger once, by `then`, right after it has recorded a swap."""
-    first, passed_over = [True], pointer_steps.passed_over
+    first, skipped_comparisons = [True], pointer_steps.skipped_comparisons
 
     def once(*given: Any) -> str:
         if serving(agent) == AFTER and first and first.pop():
             then()
             locked()
-        return passed_over(*given)
+        return skipped_comparisons(*given)
 
-    monkeypatch.setattr(pointer_steps, "passed_over", once)
+    monkeypatch.setattr(pointer_steps, "skipped_comparisons", once)
 
 
 def test_a_swap_that_the_ledger_has_is_done_although_one_of_its_versions_has_failed_since(

@@ -382,7 +382,7 @@ def start_of(agent: AgentContext, run_id: str) -> StepRow:
 
 def taken_up_after_a_kill(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
     """End an agent while the first start of a run waits for its batch; return run and step."""
-    monkeypatch.setattr(step_executor.starting_steps, "look_for_proof", waits_for_ever)
+    monkeypatch.setattr(step_executor.starting_steps, "check_started", waits_for_ever)
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     before = OpenRuns(agent)
     before.drive(run_id)
