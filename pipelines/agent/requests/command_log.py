@@ -71,7 +71,7 @@ WINDOW_S = 60.0
 CHANGES_NOTHING = frozenset({CommandOutcome.REFUSED, CommandOutcome.FAILED, CommandOutcome.UNCHANGED})
 """Outcomes of commands that changed nothing. Such commands count as similar even if their subjects differ."""
 
-DRAFTS = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
+CHANGES_NO_STATEMENT = frozenset(("stage", "unstage", "opinion", "upgrade_shown"))
 """Commands that do not affect statements. They count as similar even if their subjects differ."""
 
 
@@ -82,7 +82,7 @@ class Alike(NamedTuple):
     op: str
     outcome: str
     subject: str = ""
-    """Table, run or other subject that the commands changed; empty for `CHANGES_NOTHING` and `DRAFTS`."""
+    """Table, run or other subject that the commands changed; empty for `CHANGES_NOTHING` and `CHANGES_NO_STATEMENT`."""
 
 
 @dataclass(slots=True)
@@ -101,14 +101,14 @@ class RepeatedCalls:
 
     def is_stored(self, caller: str, op: str, outcome: str, subject: str) -> bool:
         """Count a command, and return True if it should be recorded."""
-        changes = outcome not in CHANGES_NOTHING and op not in DRAFTS
+        changes = outcome not in CHANGES_NOTHING and op not in CHANGES_NO_STATEMENT
         alike = Alike(caller, op, outcome, subject if changes else "")
         with self._lock:
             window = self._windows.setdefault(alike, _Window(self._monotonic()))
             window.count += 1
             return window.count <= STORED
 
-    def take_over(self) -> list[tuple[Alike, int]]:
+    def remove_ended_periods(self) -> list[tuple[Alike, int]]:
         """Remove ended counting periods, and return the number of unrecorded commands for each group of similar ones.
 
         Groups whose commands were all recorded are omitted.
@@ -178,7 +178,7 @@ class CommandLog:
             except LedgerUnavailable:
                 return
             self._unwritten.popleft()
-        for alike, count in self._repeated.take_over():
+        for alike, count in self._repeated.remove_ended_periods():
             subject = f"{alike.subject}: {count:,} more within a minute".removeprefix(": ")
             self._record(
                 CommandRow(
