@@ -35,7 +35,7 @@ class SampleCopy:
         return self.folder / "data"
 
 
-SELDOM = "40 seconds"
+TRIGGER_WITH_LOG = "40 seconds"
 """Trigger interval of the sample's statements if their table format has a transaction log."""
 
 
@@ -86,7 +86,7 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
         assert count == 1, "the sample's headgate.yml has one id"
         (building / "headgate.yml").write_text(text + _store_tables(building, format))
         if table_format(format).transaction_log:
-            _trigger_seldom(building)
+            _lengthen_triggers(building)
         made = sorted(path.relative_to(building).as_posix() for path in building.rglob("*"))
         marker = {"made_by": "headgate demo", "project_id": identity, "format": format, "made": made}
         (building / MARKER).write_text(json.dumps(marker) + "\n")
@@ -94,7 +94,7 @@ def _copy(target: Path, identity: str, format: str) -> SampleCopy:
     return SampleCopy(target, identity, True)
 
 
-def _trigger_seldom(folder: Path) -> None:
+def _lengthen_triggers(folder: Path) -> None:
     """Lengthen the trigger intervals of all statements, because every commit to a transaction log is expensive.
 
     With the intervals of the Parquet sample, 19 statements on Delta never became idle on two cores. The batches of
@@ -102,7 +102,7 @@ def _trigger_seldom(folder: Path) -> None:
     """
     for file in (folder / "headgate.yml", *folder.glob("pipelines/**/*.yml")):
         text = file.read_text()
-        file.write_text(re.sub(r"(?m)^(\s*trigger:) \d+ seconds$", rf"\1 {SELDOM}", text))
+        file.write_text(re.sub(r"(?m)^(\s*trigger:) \d+ seconds$", rf"\1 {TRIGGER_WITH_LOG}", text))
 
 
 def _store_tables(folder: Path, format: str) -> str:

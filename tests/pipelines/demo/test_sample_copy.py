@@ -15,7 +15,7 @@ from core.project.model import Project
 from core.project_reader.loader import read_project
 from pipelines.demo import sample_copy
 from pipelines.demo.event_simulation import FEEDS, FOLDER
-from pipelines.demo.sample_copy import MARKER, PROGRAM, SELDOM, copy_sample, project_id
+from pipelines.demo.sample_copy import MARKER, PROGRAM, TRIGGER_WITH_LOG, copy_sample, project_id
 from tests.support.domain_builders import deployed
 
 
@@ -116,7 +116,7 @@ def test_the_sample_on_delta_is_the_same_company_with_its_tables_in_delta(tmp_pa
     project = project_of(copy.folder)
     formats = {table.parsed_ddl.format for table in project.tables.values() if not table.external}
     assert formats == {"delta"}
-    assert {table.settings.trigger for table in project.tables.values()} == {SELDOM}
+    assert {table.settings.trigger for table in project.tables.values()} == {TRIGGER_WITH_LOG}
     keyed = {name for name, table in project.tables.items() if table.settings.upserts}
     assert keyed == {"dim_client_now", "int_order_status"}
     (changes,) = project.tables[TableName("fct_client_moves")].parsed.reads  # type: ignore[union-attr]  # It has one.
