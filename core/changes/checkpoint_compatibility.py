@@ -19,7 +19,7 @@ _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 def why_not_from_checkpoint(old: Revision, new: Revision) -> CheckpointRefusal | None:
     """Return why the statement cannot restart from its old checkpoint; None if nothing rules it out.
 
-    Spark might reject the checkpoint, or the table would be stored differently.
+    A restart is ruled out if Spark might reject the checkpoint, or if the table would be stored differently.
     """
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
@@ -41,11 +41,11 @@ def why_not_from_checkpoint(old: Revision, new: Revision) -> CheckpointRefusal |
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """True if Spark is known to accept the old state for the new SQL (tested on Spark 4.2.0).
+    """True if Spark is known to continue from the old statement's state with the new SQL (tested on Spark 4.2.0).
 
-    Spark accepts a different length of a tumbling window, min instead of max or the reverse, and an inner join instead
-    of a left join (see `same_checkpoint.txt`). A left join instead of an inner join counts as rejected, because whether
-    Spark accepts it depends on which columns may be null.
+    It does after a different length of a tumbling window, min instead of max or the reverse, and an inner join instead
+    of a left join (see `same_checkpoint.txt`). The result is False for a left join instead of an inner join, because it
+    depends on which columns may be null.
     """
     if len(old.operators) != len(new.operators):
         return False

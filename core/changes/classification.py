@@ -1,4 +1,4 @@
-"""Classification of changes between deployed and declared revisions; what is not proved harmless requires a rebuild."""
+"""Classifies changes between deployed and declared revisions; unless proved harmless, a change requires a rebuild."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Change:
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change to assume if two revisions cannot be compared; it requires a rebuild."""
+    """Return the change to assume if two revisions cannot be compared, which requires a rebuild."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 
@@ -82,7 +82,7 @@ def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revi
 
 
 def most_severe(changes: Mapping[TableName, Change]) -> Change:
-    """Return the most severe change among statements deployed together, with the evidence of all changes."""
+    """Return the most severe change of statements that are deployed together, with the evidence of all changes."""
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.definition.severity)

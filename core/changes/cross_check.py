@@ -1,4 +1,4 @@
-"""Checks a change against Spark's analysis and against upgrade tests; both can only make it more severe."""
+"""Checks a change against Spark's analysis and upgrade tests, which can only make the change more severe."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
 """Operator kinds that Spark names differently: windows and DISTINCT are aggregates (tested on Spark 4.2.0)."""
 
 _PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
-"""Matches the position in a Spark error message; Spark counts lines from the start of the query, not of the file."""
+"""Matches the position in a Spark error message, whose line numbers start at the query, not at the file."""
 
 _LONGEST = 200
 """Maximum number of characters of a Spark message that a plan quotes."""
@@ -104,10 +104,7 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the request for Spark to analyse a new statement (without `old`) or changed SQL.
-
-    None if there is nothing to analyse.
-    """
+    """Return the analysis request for a new statement (without `old`) or a changed one; None if none is needed."""
     if new.parsed is None:
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
@@ -118,9 +115,9 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change adjusted to Spark's answer: STATE_CHANGED if Spark disagrees with Headgate.
+    """Return the change, confirmed by Spark's answer, or STATE_CHANGED if the answer contradicts Headgate's analysis.
 
-    Spark never makes a change milder: if it sees no difference, that only confirms COMMENT_OR_FORMAT.
+    An answer never makes a change milder: if Spark finds both statements equal, the change stays COMMENT_OR_FORMAT.
     """
     if answer is None or new.parsed is None:
         return change
@@ -148,8 +145,8 @@ def _written_type_changes(
 ) -> Iterator[Fact[Notice]]:
     """Yield a notice for each column whose written type changes although its declared type does not.
 
-    Spark does not check this: a stream writes files of the new type next to the old ones, and the table becomes
-    unreadable.
+    Spark does not check this: a stream would write files of the new type next to the old ones, and the table would
+    become unreadable.
     """
     declared, deployed = _declared_types(new), _declared_types(old)
     types = {column.name.lower(): column.type for column in before.columns}
@@ -174,8 +171,8 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
-    The DDL of every table that it reads must be known, and it must not stream a table's changes, because the temporary
-    tables of the analysis have no change feed.
+    It cannot be sent if the DDL of a table that it reads is unknown. Nor can it stream a table's changes, because the
+    temporary tables of the analysis have no change feed.
     """
     if any(read.takes_changes for read in parsed.reads):
         return None
@@ -192,7 +189,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the ledger key for the result of an upgrade test, given the hashes of both revisions."""
+    """Return the ledger key of an upgrade test's result, which is made of the hashes of both revisions."""
     return f"upgrade {old} {new}"
 
 

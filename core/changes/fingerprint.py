@@ -35,7 +35,7 @@ class Fingerprints:
     settings: str
     """The YAML content without blank lines and comment lines."""
     udf: str
-    """Names of called functions that are not built into Spark; their code is not declared anywhere yet."""
+    """Names of called functions that are not built into Spark; changes to their code are not detected."""
     conf_pinned: str
     """Pool settings that a checkpoint retains from its first start; empty if the pool is unknown."""
     conf_restartable: str

@@ -1,6 +1,6 @@
-"""Kinds of change, and a table with the action, the reason and the effect on the checkpoint of each kind.
+"""Kinds of change, with the action, the reason and the effect on the checkpoint of each kind.
 
-The README.md of this package states the rules behind the table.
+The README.md of this package states the rules behind them.
 """
 
 from collections.abc import Mapping
@@ -120,16 +120,15 @@ class ChangeKindDefinition:
 
     @property
     def loss_words(self) -> Sentence:
-        """One line on the losses of the default action and its effect on existing rows or on an undo."""
+        """One line on what the default action loses, and on its effect on existing rows or on an undo."""
         lost = self.loses or "nothing"
         return Sentence(f"{lost}; {self.leaves}" if self.leaves is not None else f"{lost}")
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Why a restart from the old checkpoint cannot replace a rebuild; None if it can.
+        """Why a restart from the old checkpoint cannot replace a rebuild; None if it can, or if the states decide that.
 
-        Also None if a comparison of the states decides. A kind that requires a rebuild by default, without a specific
-        reason, counts as unproven.
+        For a kind that requires a rebuild by default and has no reason of its own, the reason is UNPROVEN.
         """
         if self.judged_by_state:
             return None

@@ -1,4 +1,4 @@
-"""Spark settings by their effect on a checkpoint: pinned at the first start, changeable, or unknown."""
+"""Spark settings by their effect on a checkpoint: pinned at its first start, changeable, or unknown."""
 
 import re
 from dataclasses import replace
@@ -51,7 +51,7 @@ def is_restartable(key: str) -> bool:
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Return the pool as ledger and plans record it: only settings that can affect rows or state, and no secrets.
+    """Return a pool as ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
     Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
     secret names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).

@@ -1,7 +1,6 @@
 """Differences between two revisions, each with its kind of change and its edit.
 
-A difference may be milder than STATE_CHANGED only if Spark is certain to continue with the rows that the new SQL
-describes.
+A difference may be milder than STATE_CHANGED only if Spark is certain to produce the rows that the new SQL describes.
 """
 
 import re
@@ -74,7 +73,8 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     """Return the columns that an unchanged stateful statement gains through a star.
 
-    Spark refuses to continue with such a state (Spark 4.2.0). Unchanged SQL can gain a column only through a star.
+    Spark 4.2.0 refuses to continue from a state that lacks such a column. Unchanged SQL can gain a column only through
+    a star.
     """
     if old.parsed is None or new.parsed is None or not new.parsed.stateful:
         return ()
@@ -253,7 +253,7 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Unknown settings may affect the result, as time zone and ANSI mode do."""
+    """Return the kind of change of a setting; an unknown setting may affect the rows, as time zone and ANSI mode do."""
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -263,7 +263,7 @@ def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
-    """Reads are compared by position, because a checkpoint only numbers unnamed sources."""
+    """Yield the differences in streamed reads, compared by position: a checkpoint only numbers unnamed sources."""
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
     before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
@@ -283,7 +283,10 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """A name must keep its table: otherwise Spark 4.2.0 continues from another table's offsets, or refuses (tested)."""
+    """Return the kind of a change of streamed tables; it is milder if no source name moves to another table.
+
+    If a name moves to another table, Spark 4.2.0 continues from the former table's offsets, or refuses (tested).
+    """
     if all(read.source_name for read in (*before, *after)):
         old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
         kept = old.keys() & new.keys()
@@ -374,7 +377,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[tuple[str, str], ...]:
-    """Return pairs of a replaced static table and its replacement; empty if there is any other edit."""
+    """Return pairs of a replaced static table and its replacement; empty unless replacements are the only edits."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )

@@ -1,8 +1,8 @@
 """Requests to Spark to analyse a statement, and Spark's answers.
 
-An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED; no answer makes a change milder. If
-Spark merely distinguishes the old statement from the new one, the change stays as it is, because the two may still have
-the same meaning.
+An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED, and an answer never makes a change
+milder. If Spark merely distinguishes the old statement from the new one, the kind of change stays the same, because
+both statements may still have the same meaning.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class AnalysisQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AnalysedRead:
-    """One read of a table, as Spark sees it; a table named twice in the statement has two reads."""
+    """One read of a table, as Spark sees it; a table that the statement names twice has two reads."""
 
     table: str
     streaming: bool
@@ -103,7 +103,7 @@ class AnalysisAnswer:
     new: AnalysedStatement
     old: AnalysedStatement | None = None
     same: bool | None = None
-    """True if both statements mean the same to Spark; False proves nothing; None if nothing is deployed."""
+    """True if Spark finds both statements equal. False does not prove a difference. None if nothing is deployed."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as sent over the socket and stored; `answer_from_json` is the inverse."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PARSE_CACHE_FILE = "facts-1.db"
-"""File name of the parse cache; must change whenever the layout of the tables in the cache changes."""
+"""File name of the parse cache; must change with the layout of the cache's tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPaths:
-    """The absolute paths of one environment's files and folders."""
+    """The absolute paths of an environment's files and folders."""
 
     home: str
     """Home folder, `<root>/<project>-<hash of the project id>/<env>`, with mode 2750."""

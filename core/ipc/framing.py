@@ -27,13 +27,13 @@ second per million lists. A message about 10,000 tables needs 250,000.
 """
 
 DEPTH_LIMIT = 50
-"""Maximum nesting of a message, so that code that walks a message never reaches Python's recursion limit."""
+"""Maximum nesting of a message, low enough for recursive code."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BadFrame(ValueError):
-    """Raised for received data that is not a valid frame, and for an outgoing message that is too large for one."""
+    """Raised for received bytes that are not a valid frame, and for an outgoing message that is too large."""
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """Faults of a statement: failed, stalled, starved, or behind its objective.
 
-A statement is *behind* by the age of its oldest uncommitted input. The number of pending rows is no criterion, since a
-statement may process millions per batch. The direction of the lag is a trend, never a fault.
+A statement is *behind* if its oldest uncommitted input is too old. The number of pending rows does not matter, since a
+statement may process millions per batch. Whether the lag rises or falls is its trend, never a fault.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
-"""Seconds after which a measured fault is reported, and an absent one is cleared: about three measurements."""
+"""Seconds for which measurements must agree before a fault is reported or cleared: about three measurements."""
 
 MET_S = 60.0
 """Seconds for which an objective must be met before this is recorded, so that a table's status does not flap."""
@@ -30,7 +30,7 @@ class FaultSign:
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """True to apply the sign immediately: after a failure, at a start, or while the pool does not answer."""
+    """True to report the fault without delay: after a failure, at a start, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class FaultWatch:
     def updated(self, sign: FaultSign, at: float) -> "FaultWatch":
         """Return the watch after one more measurement.
 
-        A fault is reported or cleared once the change has lasted `SUSTAINED_S`; a sign with `at_once` applies
-        immediately.
+        A fault is reported or cleared once measurements have contradicted the report for `SUSTAINED_S`, or immediately
+        if the sign is `at_once`.
         """
         if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
@@ -55,11 +55,11 @@ class FaultWatch:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveWatch:
-    """Whether a table is reported as missing its lag objective, and since when measurements contradict this."""
+    """Whether a table is reported as missing its lag objective, and since when measurements contradict the report."""
 
     missed: bool = False
     since: float = 0.0
-    """When the objective was first missed or met again, in epoch seconds."""
+    """When the objective was first missed, or first met again, according to the current report, in epoch seconds."""
     contrary_since: float | None = None
 
     def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
@@ -81,7 +81,7 @@ def objective_s(objective: str, trigger: str) -> float:
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
-    """Return the fault that a measurement suggests; a statement that should be stopped can only have failed.
+    """Return the fault that a measurement suggests; for a statement that should be stopped, only a failure counts.
 
     A start clears any fault at once: until the first batch, the age of unread input is not meaningful.
     """

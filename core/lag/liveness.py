@@ -1,7 +1,8 @@
-"""Liveness of an active statement: whether it makes progress, or is in a batch that may take this long.
+"""Liveness of an active statement: whether it makes progress, or is silent only because of a long batch.
 
-Spark reports an idle query every 10 s, but nothing during a batch or before the first commit. So silence is compared
-with the typical duration of the statement's own batches. A statement is never restarted merely for being silent.
+Spark reports an idle query every 10 s, but reports nothing during a batch or before the first commit. So silence is
+compared with the typical duration of the statement's own batches. A statement is never restarted merely for being
+silent.
 """
 
 from collections.abc import Sequence
@@ -20,12 +21,12 @@ PATIENT_S = 600.0
 
 _MEDIANS = 10.0
 _LARGE = 3.0
-"""A batch is a catch-up batch if its backlog exceeds this multiple of the typical input between two samples."""
+"""A batch is a catch-up batch if its backlog exceeds the typical input between two samples by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessSigns:
-    """The observations from which the liveness of an active query is determined."""
+    """Observations that determine whether an active query is live."""
 
     silent_s: float
     """Seconds since the query's last progress or idle event, or since the query was first seen."""

@@ -68,7 +68,7 @@ class LagTrend:
 
     trend: Trend
     rate_rows_s: float | None = None
-    """Change of the lag in rows per second; None unless it grows or drains, or if the lag is counted in files."""
+    """Change of the lag in rows per second; None if the lag neither grows nor drains, or is counted in files."""
     eta_s: float | None = None
     """Seconds until the backlog is processed; None unless the lag is draining."""
     reason: str = ""
@@ -152,7 +152,7 @@ def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return how many seconds input may wait while its statement still counts as keeping up."""
+    """Return for how many seconds input may wait while its statement still counts as keeping up."""
     return max(30.0, 3 * trigger_s)
 
 
@@ -174,7 +174,7 @@ def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
     """True if a shrinking backlog counts as draining although no input arrives.
 
-    It does if it was draining before, or if it will take several more batches.
+    It counts if the trend was draining before, or if the backlog will take several more batches.
     """
     if movement.trend is not Trend.DRAINING:
         return False
@@ -285,7 +285,10 @@ def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> 
 
 
 def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
-    """Return, for samples without counters, the lowest lag in each stretch long enough for a commit, and the noise."""
+    """Return the lowest lag in each stretch of samples long enough to contain a commit, and the noise.
+
+    Used for samples without counters.
+    """
     width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
     for at, lag in zip(series.at, series.lag, strict=True):
@@ -297,7 +300,7 @@ def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, f
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
-    """Return the points since the last turn: the last extreme that was followed by a change beyond the noise."""
+    """Return the points since the last turn, which is the last extreme followed by a change that exceeds the noise."""
     low = high = 0
     start, direction = 0, 0
     for n, (_, lag) in enumerate(points):

@@ -1,7 +1,7 @@
 """Column lineage across a project: which columns and rows determine which other columns and rows.
 
 Statements are analysed on demand. A node without a column represents the rows of a table. Every column depends on the
-rows of its own table; this edge is implied, and upstream traces follow it. The rows of a table depend on the rows of
+rows of its own table; this edge is not stored, but upstream traces follow it. The rows of a table depend on the rows of
 every table that its statement reads.
 """
 
@@ -27,12 +27,12 @@ class LineageEdge:
     target: ColumnOrigin
     kind: InputKind
     clause: str
-    """`SELECT` for an edge to a column; for an edge to rows, the clause of the condition, such as `WHERE`."""
+    """The clause of the condition, such as `WHERE`, for an edge to rows; `SELECT` for an edge to a column."""
     expression: str
     fields: tuple[str, ...]
     """Paths of the struct fields that are read; empty if the whole column is read."""
     through: tuple[LineageStep, ...]
-    """The columns of CTEs and subqueries between the edge's target and its source, starting at the target."""
+    """Columns of CTEs and subqueries on the way from the edge's target to its source, starting at the target."""
     path: str
     line: int
 
@@ -45,7 +45,7 @@ class LineageNode:
     type: str
     """Type of the column as declared in the DDL; empty for rows and undeclared columns."""
     landed: bool
-    """Whether the table is filled from outside Headgate, so that lineage ends there."""
+    """Whether the table is filled outside Headgate, so that lineage ends at the table."""
     format: str = ""
     """Format of a landed table, such as `json` or `csv`."""
     location: str = ""
@@ -53,7 +53,7 @@ class LineageNode:
     expression: str = ""
     """The expression that computes the column in its table's statement; empty for rows and landed tables."""
     of_feed: bool = False
-    """Whether the column exists only in the change feed of the table (`core.sql.statement.CHANGE_COLUMNS`)."""
+    """Whether the column exists only in the table's change feed (`core.sql.statement.CHANGE_COLUMNS`)."""
 
 
 @dataclass(frozen=True, slots=True)

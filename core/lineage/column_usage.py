@@ -1,4 +1,4 @@
-"""Uses of a column, with line numbers, by statements that read it or columns derived from it.
+"""Uses of a column by statements that read the column itself or columns derived from it, with line numbers.
 
 A name that cannot be resolved counts as a use.
 """
@@ -85,11 +85,11 @@ class ColumnUse:
     place: str
     """Lines that refer to the column or a column derived from it, as in `dml.orders.sql:3,7`."""
     direct: str
-    """Lines that refer to the column itself; empty if the statement reads only columns derived from it."""
+    """Lines that refer to the column itself; empty if the statement reads only derived columns."""
     output_columns: tuple[str, ...]
-    """The output columns of the statement that are derived from the column, spelled as in the DDL.
+    """Output columns of the statement that are derived from the column, spelled as in the DDL.
 
-    Output columns whose rows, but not values, depend on the column are not included.
+    An output column is not derived from a column that only decides which rows exist.
     """
 
 

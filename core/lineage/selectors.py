@@ -20,7 +20,7 @@ class Selector:
 
     tables: tuple[TableName, ...] = ()
     tag: str = ""
-    """If not empty, the selector starts from the tables with this tag, and `tables` is empty."""
+    """Tag of the tables to start from; `tables` is then empty. Empty if the selector names a table."""
     up: int | None = 0
     down: int | None = 0
 
@@ -32,7 +32,7 @@ class SelectableTables:
     parents: Callable[[TableName], Iterable[TableName]]
     children: Callable[[TableName], Iterable[TableName]]
     tags: Callable[[], Mapping[str, Iterable[TableName]]]
-    """Function that returns the tables of each tag; called only if a selector contains a tag."""
+    """Function that returns the tables of each tag; it is called only if a selector contains a tag."""
 
 
 def is_selector(word: str) -> bool:

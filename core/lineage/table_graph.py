@@ -1,4 +1,4 @@
-"""The graph of tables and its topological order; this is the only module that uses networkx. A graph is immutable.
+"""The graph of tables and its topological order. Graphs are immutable, and only this module uses networkx.
 
 Topological order comes from the standard library's `graphlib`. `networkx` is imported only to list the cycles of a
 graph that has some: the import takes 150 ms of CPU, more than half of the time to plan one table. For everything else,

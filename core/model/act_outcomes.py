@@ -1,4 +1,4 @@
-"""Outcomes of commands and of an operator's actions on single versions, with their wording."""
+"""Outcomes of commands, and of operator actions on single versions, as values and as sentences."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -79,9 +79,7 @@ class ActOutcome:
     version: int
     came: ActResult
     called_ms: float | None
-    """Milliseconds from receiving the command to asking Spark to stop the query; None if Spark was not asked to stop
-    it.
-    """
+    """Milliseconds from receiving the command to asking Spark to stop the query; None if Spark was not asked."""
     took_ms: float
     recorded: bool = True
     """False if part of the action would be lost when the agent exits.
@@ -104,7 +102,7 @@ class ActOutcome:
 
     @property
     def recorded_as(self) -> CommandOutcome:
-        """The outcome for the command log; it is `DONE` only if nothing remains to be confirmed."""
+        """The outcome for the command log; `DONE` only if nothing remains to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
         if self.came in UNCHANGED:
@@ -149,9 +147,9 @@ class ActOutcome:
 def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
     """Combine the outcomes of a command's actions into the outcome of the command.
 
-    If only some actions failed or were refused, the result is `PARTLY`. If all did, it is `FAILED` if any action
-    failed, else `REFUSED`. If none did, it is the first outcome found, in the order of `CommandOutcome`. At least one
-    action is required.
+    If only some actions failed or were refused, the outcome is `PARTLY`. If all of them were, it is `FAILED` if any
+    action failed, else `REFUSED`. If none of them was, it is the first outcome found, in the order of `CommandOutcome`.
+    At least one action is required.
     """
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):

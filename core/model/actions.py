@@ -43,7 +43,7 @@ class StepKind(StrEnum):
     RESUME = "resume"
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
-    """Wait until a version is no further behind its inputs than a given bound."""
+    """Wait until the lag of a version is within the limit for serving."""
     VALIDATE = "validate"
     """Compare a new version with the serving one at batches where both have read the same input, and run the project's
     checks.
@@ -91,10 +91,10 @@ MOVES_POINTERS = frozenset({StepKind.SWAP, StepKind.UNPOINT})
 
 READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
 NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
-"""Steps that cannot be undone; each waits for the first batch of every query that an earlier step started."""
+"""Steps that cannot be undone; each waits for the first batch of every query started by a step on which it depends."""
 
 POLLED_WITH_EFFECT = MOVES_POINTERS | UPKEEP | {StepKind.SEAM}
-"""Steps that take effect while their gate is polled; the gate is therefore not polled while the run is paused."""
+"""Steps that take effect when their gate is polled, so the gate is not polled while the run is paused."""
 
 
 class Strategy(StrEnum):
@@ -138,7 +138,7 @@ EXECUTABLE = frozenset(
 """Strategies that an agent can execute; plans with other strategies cannot be applied."""
 
 UNDO_D = 90.0
-"""Days after its run for which a plan, with the texts deployed before it, is kept in the ledger."""
+"""Number of days after its run for which the ledger keeps a plan, with the SQL and YAML that it replaced."""
 
 
 def typed_strategy(strategy: str) -> str:

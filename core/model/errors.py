@@ -5,7 +5,7 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 FREE_SPACE = "free some space, or write to another disk"
-"""Remedy if a file cannot be written because the disk is full."""
+"""Remedy for a file that cannot be written because the disk is full."""
 
 
 class HeadgateError(Exception):
@@ -66,7 +66,7 @@ class Overtaken(Refused):
 
 
 class NotAdopted(Refused):
-    """Raised if the data or the ledger belongs to another environment and no operator has adopted it."""
+    """Raised if data or ledger belong to another environment, and no operator has adopted them."""
 
 
 class Stale(Refused):
@@ -115,7 +115,7 @@ class SparkFailure(StrEnum):
     WORKER_LATE = "worker late"
     """The Python process that writes a keyed table did not start in time."""
     WRITTEN_MEANWHILE = "written meanwhile"
-    """Another writer committed to the table while a batch was being written."""
+    """The connection to a database that a batch reads was refused or has ended."""
     DATABASE_LOST = "database lost"
     """The connection to a database that a batch reads was refused or has ended."""
     EXCLUSIVE_OPTIONS = "exclusive options"

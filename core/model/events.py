@@ -41,7 +41,7 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""Causes for which the sentence names an operator or a run, with the words that precede the name."""
+"""The words before the name of the operator or run in a sentence, for causes whose sentence contains such a name."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 

@@ -13,7 +13,7 @@ from core.text.sentence import Fact, FactKind
 
 
 class EditKind(StrEnum):
-    """What an edit changed; the values are used in JSON."""
+    """The part of a statement or of its settings that an edit changed; the values are used in JSON."""
 
     # Clauses of a query.
     UNION = "union"
@@ -111,7 +111,7 @@ class Edit:
     before: str = ""
     after: str = ""
     of: str = ""
-    """What was edited: the table of a join, a stateful operator, a setting, or a table option."""
+    """The edited object: the table of a join, a stateful operator, a setting, or a table option."""
     columns: tuple[str, ...] = ()
     place: EditPlace = EditPlace.QUERY
     table: str = ""
@@ -211,7 +211,7 @@ Evidence = Edit | Fact[Notice]
 
 
 def is_of_rows(seen: Evidence) -> bool:
-    """True if the evidence is an edit that may change the number of rows."""
+    """True if a piece of evidence is an edit that may change the number of rows."""
     return isinstance(seen, Edit) and (seen.kind in _OF_ROWS or seen.joins or seen.limits)
 
 

@@ -1,6 +1,6 @@
 """Names of tables, versions and queries, and parsers for whole numbers and trigger intervals.
 
-A name is validated once, when it is parsed.
+A name is validated only once, when it is parsed.
 """
 
 import re

@@ -5,7 +5,7 @@ from enum import StrEnum
 from core.text.sentence import Sentence
 
 _IT = "it "
-"""Subject of the clause of a reason, unless the words of the reason have a subject of their own."""
+"""Default subject of a reason's clause, used if the reason's words have no subject."""
 
 
 class Reason(StrEnum):
@@ -93,7 +93,7 @@ class Reason(StrEnum):
 
 
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
-"""Reasons of statements that do not change, but pause while an upstream table is altered."""
+"""Reasons of statements that do not change, but are paused while an upstream table is altered."""
 
 LOST_CHECKPOINT = "its checkpoint, its table or an input is missing or belongs to another query"
 """Explanation of why a statement cannot continue, used if the agent recorded no precise cause."""

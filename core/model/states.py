@@ -1,4 +1,4 @@
-"""Closed lists of states, trends and faults, with the same spelling on screen, in JSON, filters and the ledger."""
+"""Closed lists of states, trends and faults, spelled the same on screen, in JSON, in filters and in the ledger."""
 
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
 
 class TableFaultKind(StrEnum):
-    """What is wrong with a table that a statement reads or writes; the value becomes the statement's error class."""
+    """What is wrong with a table that a statement reads or writes; its value becomes the statement's error class."""
 
     REPLACED = "HEADGATE_TABLE_REPLACED"
     """The table was replaced by another table or by an older copy of itself."""
@@ -58,7 +58,7 @@ class TableFaultKind(StrEnum):
     LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
     """The table's log cannot be read now, or needs a feature that is not supported."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
-    """The pool's catalog refused the table."""
+    """The pool's catalog did not accept the table."""
 
 
 class WantedState(StrEnum):
@@ -82,7 +82,7 @@ ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
 """States in which a query is known to exist."""
 
 MAY_WORK = ALIVE | {State.UNKNOWN}
-"""States in which a query may exist; in the state `unknown`, only commits prove that the query makes progress."""
+"""States in which a query may exist; in the state `unknown`, only commits show that the query makes progress."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 """States without a query; the agent starts none while the desired state is `stopped`."""

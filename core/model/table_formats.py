@@ -33,9 +33,9 @@ class TableFormat:
     """Whether statements may write tables of this format."""
     row_counting: RowCounting = RowCounting.NONE
     keeps_read_files: bool = False
-    """Whether the files of an external table must remain in place after they were read.
+    """Whether the files of an external table must stay in place after they were read.
 
-    If so, a folder that lacks them is taken for a different table.
+    If so, a folder that lacks such files counts as a different table.
     """
 
     connector: str = ""
@@ -50,7 +50,7 @@ class TableFormat:
     Widening stops readers in the same way as an added column.
     """
     columns_are_fixed: bool = False
-    """Whether a batch with a column that the table lacks is refused."""
+    """Whether a write fails if its batch has a column that the table lacks."""
     repeated_by_new_checkpoint: bool = False
     """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
 
@@ -61,8 +61,7 @@ class TableFormat:
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
-    """Whether a version can start as a clone of another version, whose files it references and which must then be kept.
-    """
+    """Whether a version can start as a clone, which references files of another version that must then be kept."""
     keyed: bool = False
     """Whether statements can upsert rows by key."""
     keyed_properties: tuple[tuple[str, str], ...] = ()
@@ -73,7 +72,7 @@ class TableFormat:
     """
 
     retention_property: str = ""
-    """The table property that sets the retention of unreferenced files; empty if the format has no such files."""
+    """The table property that sets how long unreferenced files are kept; empty if the format has no such files."""
     retention_h: float = 0.0
     """The default retention of unreferenced files, in hours."""
 
@@ -89,7 +88,7 @@ class TableFormat:
 
     @property
     def has_files(self) -> bool:
-        """Whether the rows are in files, rather than in another system that a view of the pool's session reads."""
+        """Whether the rows are in files, not in another system that the pool reads through a view."""
         return not (self.topics or self.database)
 
     def place_in(self, folder: str) -> str:
@@ -97,9 +96,7 @@ class TableFormat:
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return for how many hours a table with these properties keeps unreferenced files; None if the value cannot be
-        parsed.
-        """
+        """Return for how many hours a table with these properties keeps unreferenced files; None if not parsable."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 
@@ -176,9 +173,9 @@ _DECIMAL = re.compile(r"decimal\(([0-9]{1,9}),([0-9]{1,9})\)")
 def is_wider(kind: str, than: str) -> bool:
     """True if a column of type `than` can be widened in place to type `kind` (Delta 4.4.0).
 
-    Both types are spelled as `read_type` returns them. Delta could also widen whole numbers to decimals or doubles, but
-    readers would then compute differently, and dates to timestamps, but this needs another table feature. In both
-    cases, Headgate requires a rebuild.
+    Both types are spelled as `read_type` returns them. Delta can also widen whole numbers to decimals or doubles, which
+    makes readers compute differently, and dates to timestamps, which needs another table feature. Headgate requires a
+    rebuild for both.
     """
     if than in _WHOLE_NUMBERS and kind in _WHOLE_NUMBERS:
         return _WHOLE_NUMBERS.index(kind) > _WHOLE_NUMBERS.index(than)

@@ -1,8 +1,9 @@
 """Aligned positions: the latest batches of two versions after which both had read exactly the same input.
 
 By the end of a batch, a version has read a definite set of rows from each streamed source. A mark such as `12:9f3a…`,
-for 12 files, identifies that set; equal marks mean equal rows. A source that only one of the two versions reads is
-replaced by its own inputs if its batches are known. This is repeated until all sources are shared or external.
+for 12 files, identifies that set, so equal marks mean equal rows. If only one of the two versions reads a source and
+the batches of the source are known, the source's own inputs are compared instead. This is repeated until all sources
+are shared or external.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +22,7 @@ NOTHING = "0:0"
 """The mark of a source before the first batch."""
 
 ALTERNATIVES = 256
-"""Maximum number of positions considered for one batch; every batch that writes nothing adds a possible position."""
+"""Maximum number of positions considered for one batch; each batch that writes no rows adds a possible position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,12 @@ class BatchHistory:
 
     batches: Mapping[int, BatchPosition]
     held: Mapping[str, tuple[int, int]]
-    """Maps the mark of a reader of the table to the first and last batch after which the table held exactly the marked
-    rows.
-    """
+    """For each mark of a reader, the first and the last batch after which the table held exactly the marked rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionHistory:
-    """The recorded batches of a version, and the upstream versions that it streams from."""
+    """The recorded batches of a version, and the upstream versions from which it streams."""
 
     sources: tuple[Version, ...]
     history: BatchHistory
@@ -70,7 +69,7 @@ class AlignedPair:
 
 @dataclass(frozen=True, slots=True)
 class Unaligned:
-    """Why there are no batches after which two versions had read the same input."""
+    """Why there is no pair of batches after which two versions had read the same input."""
 
     why: str
     final: bool = False
@@ -139,7 +138,7 @@ class _Side:
         return self._positions(self.version, batch)
 
     def expands(self, version: Version) -> bool:
-        """True if the comparison replaces the source version by the inputs of that version."""
+        """True if the comparison replaces a source version by that version's own inputs."""
         return version not in self._shared and version in self._histories
 
     def _roots(self, version: Version, path: SourcePath) -> Iterator[tuple[SourcePath, Version]]:

@@ -30,7 +30,7 @@ from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
-"""Keys of a document. Only the first is documented; with the others, an export reproduces the ledger exactly."""
+"""Keys of a document. Only the first is documented; the others let an export reproduce the ledger exactly."""
 
 _MOST_LEVELS = 100
 """Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""
@@ -149,7 +149,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse JSON if possible, else YAML, whose parser takes seconds for 3,000 tables."""
+    """Parse JSON if possible, else YAML, which takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):
@@ -187,7 +187,7 @@ def _twice(word: str, remedy: str, where: Where | None) -> Problem:
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
-    """Raise ValueError if a YAML document is nested too deeply or has aliases, before libyaml recurses into it."""
+    """Raise ValueError if a YAML document has aliases or is nested too deeply, before libyaml recurses into it."""
     deep = 0
     for event in _events(text):
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -22,7 +22,7 @@ _MOST = 2**63
 _SHOWN = 80
 
 _LONGEST_NAME = 200
-"""Number of characters after which a name is cut before it is parsed; every valid table name is shorter."""
+"""Maximum number of characters of a name that are parsed; every valid table name is shorter."""
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
@@ -35,7 +35,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """A reader of values in one mapping of a document; an invalid value gives a Problem and a default."""
+    """Reads the values in one mapping of a document; an invalid value gives a Problem and the default."""
 
     subject: str
     label: str
@@ -55,7 +55,7 @@ class EntryReader:
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read the string under a key; return the default if it is missing or not one of the `known` values."""
+        """Read one of the `known` strings under a key; return the default if it is missing or any other value."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)
@@ -130,7 +130,7 @@ class EntryReader:
 
 
 def read_name(name: Any, problems: list[Problem]) -> TableName | None:
-    """Parse a table name; report a Problem and return None if it is invalid."""
+    """Parse a table name; if it is invalid, report a Problem and return None."""
     try:
         return parse_table_name(cut(name, _LONGEST_NAME))
     except BadName as error:
@@ -144,13 +144,13 @@ _KEYS = {"orphan_versions": "spare", "statistics": "figures"}
 FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
 """Field names by key, in document order.
 
-Only the first four keys are documented; with the others, an export reproduces the ledger exactly.
+Only the first four keys are documented; the others let an export reproduce the ledger exactly.
 """
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine", "log"))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
-"""Numbers that may have decimals."""
+"""Fields whose numbers may have decimals."""
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
@@ -221,7 +221,7 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
-    """Convert enumerations to strings and tuples to lists, recursively."""
+    """Convert enumerations to strings and tuples to lists, at any depth."""
     if isinstance(value, Mapping):
         return {str(key): plain_value(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

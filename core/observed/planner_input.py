@@ -1,4 +1,4 @@
-"""What the planner knows of an environment: the state of each table, measurements, policy and step durations."""
+"""What the planner knows about an environment: the state of each table, measurements, policy and step durations."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""Minimum number of measured steps of one kind and table for using these instead of the steps of all tables."""
+"""Minimum number of steps measured for a kind and table; with fewer, the steps of all tables are used."""
 
 ROOM, ROOM_S = 1.5, 1.0
-"""Factor and seconds by which a predicted range is wider than the measurements, since work may run concurrently."""
+"""Factor and seconds by which a predicted range exceeds the measurements, since other work may run concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Seconds:
         return Seconds(self.low + other.low, self.high + other.high)
 
     def less(self, elapsed_s: float) -> "Seconds":
-        """Return the range of the time that remains after `elapsed_s` seconds; no bound is below 0."""
+        """Return the range of the time that remains after `elapsed_s` seconds, with bounds of at least 0."""
         return Seconds(max(0.0, self.low - elapsed_s), max(0.0, self.high - elapsed_s))
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """The measured duration of a step that succeeded at the first attempt."""
+    """The measured duration of a step that succeeded on its first attempt."""
 
     do: str
     table: str
@@ -48,9 +48,7 @@ StepDurations = Mapping[str, Seconds]
 
 
 def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
-    """Return the typical duration range of each step kind, and of each kind and table with at least `OWN_LEAST`
-    measurements.
-    """
+    """Return the typical duration range of each step kind, and of each kind and table with enough measurements."""
     found: dict[str, list[float]] = {}
     for step in measured:
         found.setdefault(step.do, []).append(step.took_s)
@@ -66,7 +64,7 @@ def _usual(took: list[float]) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A version that is not serving: it served before, or is the orphan of a run that never moved the pointer to it."""
+    """A version that does not serve: it served before, or is the orphan of a run that never moved the pointer to it."""
 
     version: int
     revision: str = ""
@@ -95,9 +93,9 @@ class OpenTicket:
 
     reader: str
     version: int
-    """The replaced version."""
+    """The version that was replaced."""
     run: str
-    """The run that replaced it."""
+    """The run that replaced the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +116,9 @@ class ObservedDeployment:
     checkpoint_ok: bool = True
     """False if the statement cannot continue: its checkpoint, its table or an input is missing or was replaced."""
     lost: str = ""
-    """Why the statement cannot continue, as a sentence; empty if it can or no cause was recorded."""
+    """Why the statement cannot continue, as a sentence; empty if it can, or if no cause was recorded."""
     lost_kind: str = ""
-    """The `TableFaultKind` of the table because of which the statement cannot continue; empty if the checkpoint is the
-    cause.
-    """
+    """The `TableFaultKind` of the table that prevents the statement from continuing; empty if the checkpoint does."""
     pointer: str = ""
     """The physical table behind the pointer, such as `orders__v3`; empty if there is no pointer."""
     table_id: str = ""
@@ -130,13 +126,13 @@ class ObservedDeployment:
     serial: int = 0
     """Number of operator actions and runs that have changed the SQL, version or desired state of the table."""
     retained: tuple[int, ...] = ()
-    """Other versions that are kept running because something reads them or waits for them, including failed ones."""
+    """Other versions, including failed ones, that are kept running because something reads them or waits for them."""
     kept: tuple[int, ...] = ()
-    """All other existing versions, running or not; a delete moves them to the trash as well."""
+    """All other existing versions, running or not; a delete moves these to the trash, too."""
     orphan_versions: tuple[OtherVersion, ...] = ()
     """Orphans of runs that never moved the pointer, newest first."""
     served_by: str = ""
-    """The run that moved the pointer to `version`; empty if unknown."""
+    """The run that moved the pointer to the version in `version`; empty if unknown."""
     former: OtherVersion | None = None
     """The version that served before; None if there was none or its files are gone."""
     runs_on: tuple[OtherVersion, ...] = ()
@@ -148,24 +144,26 @@ class ObservedDeployment:
     begun: bool = True
     """Whether the version in `version` serves or its query was ever started."""
     begins_where: tuple[str, ...] = ()
-    """Start conditions of the serving version if it does not read everything; they stay the same across restarts."""
+    """Start conditions of the serving version, unchanged by restarts; empty if the version reads everything."""
     pool: Pool | None = None
     """The pool of the serving version (`core.changes.pinned_settings.recorded_pool`); None if unknown.
 
     Its settings include those pinned at the first start.
     """
     engine: str = ""
-    """Spark version of the last start; empty if unknown."""
+    """Spark version at the last start; empty if unknown."""
     begins_after: str = ""
-    """The position after which `version` starts, such as `batch 12 of orders@v1`; empty if there is none."""
+    """The position after which the version in `version` starts, such as `batch 12 of orders@v1`; empty if there is
+    none.
+    """
     clones: tuple[tuple[int, int], ...] = ()
     """Pairs (clone, origin) of existing versions; the files of the origin must be kept because the clone references
     them.
     """
     rows_before: bool = False
-    """Whether the pointer also serves earlier rows from a separate table."""
+    """Whether the pointer also serves a separate table of earlier rows."""
     statistics: TableStatistics | None = None
-    """Measurements of the table; None if there are none. They affect estimated costs only."""
+    """Measurements of the table, used only to estimate costs; None if there are none."""
 
     @property
     def why_lost(self) -> Sentence | None:

@@ -1,4 +1,4 @@
-"""Measurements for estimating a plan's costs: table statistics, log histories and headroom; None means unknown."""
+"""Measurements for estimating a plan's costs: table statistics, log histories and headroom. None means unknown."""
 
 import json
 from dataclasses import dataclass
@@ -24,22 +24,20 @@ class TableStatistics:
     gone: int | None = None
     """Number of files that the statement has read and that no longer exist.
 
-    Rebuilds of the table and of its readers would lack the rows of these files. None for an external table, or if the
-    checkpoint cannot be read.
+    A rebuild of the table or of one of its readers would lack the rows of these files. None for an external table, or
+    if the checkpoint cannot be read.
     """
     rate_rows_s: float | None = None
     """Rows read per second in the fastest batch of the statement."""
     state_rows: int | None = None
-    """Rows in the statement's state after its last batch; `state_bytes` is the memory used by that state."""
+    """Rows in the statement's state after its last batch; `state_bytes` is the memory that this state uses."""
     state_bytes: int | None = None
     batch_s: float | None = None
     """Duration of the statement's last batch."""
     small_files: int | None = None
     """Number of files smaller than `SMALL_FILE`; None if the format has no transaction log."""
     log_entries: int | None = None
-    """Number of versions since the last checkpoint of the transaction log, each of which is read when the table is
-    opened.
-    """
+    """Number of versions since the last checkpoint of the transaction log; opening the table reads all of them."""
     log_bytes: int | None = None
     log: str = ""
     """A `LogHistory` as a string; empty if the table has no transaction log."""
@@ -56,16 +54,16 @@ class Headroom:
     cores: int | None = None
     """Cores of a pool that Headgate started; None for any other pool."""
     busy: float | None = None
-    """Seconds of batch time per second and core over the last minutes; None if the cores are unknown.
+    """Seconds of batch time per second and core, averaged over the last minutes; None if the cores are unknown.
 
-    The value is 1 if every core is busy with one batch, and greater if batches share cores.
+    The value is 1 if every core is busy with one batch, and greater if several batches share a core.
     """
     engine: str = ""
     """Spark version of the pool; empty if unknown."""
 
 
 NEWEST_COMMITS = 64
-"""Number of commits kept in a history; the row counts of older ones are unknown."""
+"""Number of commits that a history keeps; the row counts of older commits are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class LogHistory:
     commits: tuple[tuple[int, float, int | None], ...]
     """Triples (version, commit time, rows added), newest last; the rows are None if not recorded."""
     kept_h: float | None = None
-    """Hours for which the table's properties retain unreferenced files; None if unreadable or not measured."""
+    """Hours for which the table keeps unreferenced files, by its properties; None if unreadable or not measured."""
 
     @property
     def last(self) -> int:

@@ -1,6 +1,6 @@
 """Table versions as recorded in the ledger, their latest measurements, and the selection of the serving version.
 
-Times are epoch seconds, or None if unknown.
+A time is in epoch seconds, or None if unknown.
 """
 
 import json
@@ -73,19 +73,19 @@ class Deployment:
     """Folder in the trash that holds the files."""
     external: bool = False
     checkpoint_ok: bool = True
-    """False once the agent found that the statement cannot continue from its checkpoint."""
+    """False once the agent has found that the statement cannot continue from its checkpoint."""
     lost: str = ""
     """What is missing or belongs to another query, as a sentence; empty if the statement can continue."""
     lost_kind: str = ""
-    """The `TableFaultKind` if a table prevents the statement from continuing; empty if its checkpoint does."""
+    """The `TableFaultKind` of the table that prevents the statement from continuing; empty if its checkpoint does."""
     pool: Pool | None = None
-    """The pool of the last start, with the settings pinned by the checkpoint; None if unknown."""
+    """The pool at the last start, with the settings pinned by the checkpoint; None if unknown."""
     engine: str = ""
-    """Spark version of the last start; empty if unknown."""
+    """Spark version at the last start; empty if unknown."""
     made_by: str = ""
-    """The run that created table and checkpoint; empty if unknown."""
+    """The run that created the table and the checkpoint; empty if unknown."""
     recorded: int = 0
-    """Number of times this version was recorded in the data folder; a higher number there means a newer ledger."""
+    """Number of times this version was recorded in the data folder; a higher number there shows a newer ledger."""
     served_at: float | None = None
     """When the pointer last moved to this version; None if it never served."""
     served_by: str = ""
@@ -95,14 +95,14 @@ class Deployment:
     stops_at: float | None = None
     """When the query will be stopped because another version now serves; None if no stop is scheduled."""
     begins_where: tuple[str, ...] = ()
-    """Filters on the streams if the version does not read everything: `orders.ts >= TIMESTAMP '…'`.
+    """Filters on the streams, such as `orders.ts >= TIMESTAMP '…'`; empty if the version reads everything.
 
     They are also part of `compiled`.
     """
     older_rows: str = ""
     """Description of the rows that the SQL does not produce from its current inputs: `rows that came of a@v1`."""
     begins_after: str = ""
-    """The position before the first row, such as `batch 12 of orders@v1`; empty if there is none."""
+    """The position before the version's first row, such as `batch 12 of orders@v1`; empty if there is none."""
     begins_after_version: int = 0
     """The version of this table after whose batch `begins_after_batch` this version starts; 0 if there is none."""
     begins_after_batch: int | None = None
@@ -111,7 +111,7 @@ class Deployment:
     table_id: str = ""
     """The id of the table at its creation; empty if the format has no ids."""
     clone_of: int = 0
-    """The version whose files this version references as its clone; 0 if this version is no clone."""
+    """The version whose files this version references because it was cloned from it; 0 if it was not cloned."""
     deleted_keys_id: str = ""
     """The id of the table of deleted keys when it was first seen; empty until then."""
     deleted_keys_version: int | None = None
@@ -137,7 +137,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The latest measurement of a deployment."""
+    """The latest measurement of a deployed version."""
 
     table: TableName
     version: int
@@ -184,7 +184,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """One line of the list of statements: a version with selected fields of its deployment and latest measurement."""
+    """One line of the list of statements: a version, with selected fields of its latest measurement."""
 
     table: TableName
     version: int
@@ -202,7 +202,7 @@ class StatementLine(NamedTuple):
     format: str = ""
     trigger: str = ""
     bound: str = "[]"
-    """The bindings as stored in the ledger; `bindings` decodes them."""
+    """Bindings as stored in the ledger; `bindings` decodes them."""
     at: float | None = None
     """When the version was measured; None before the first measurement."""
     lag_rows: int | None = None
@@ -254,7 +254,7 @@ class StatementLine(NamedTuple):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The latest measurement, with only the fields that this line has; None before the first measurement."""
+        """The latest measurement, with only the fields that this line has; None if there was no measurement yet."""
         if self.at is None:
             return None
         figures = {name: getattr(self, name) for name in _FIGURES}
@@ -299,9 +299,9 @@ V = TypeVar("V", bound=KnownVersion)
 def serving_version(versions: Iterable[V]) -> V | None:
     """Return the version that a table's name refers to; None if there are no versions.
 
-    This is the version behind the pointer. Without a pointer, it is the latest version that was ever started, since
-    that version may be running and have rows, or the latest one if none was started. If all versions are deleted, it
-    is the version that served last.
+    This is the version behind the pointer. Without a pointer, it is the latest version that was ever started, because
+    that version may be running and have rows; if none was started, it is the latest version. If all versions are
+    deleted, it is the version that served last.
     """
     return max(versions, key=_standing, default=None)
 
@@ -327,5 +327,5 @@ def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
 
 
 def is_stale(age_s: float | None, agent_pid: int | None) -> bool:
-    """True if no agent is updating the data, because the heartbeat is too old or the agent has exited."""
+    """True if no agent updates the data, because the heartbeat is too old or the agent has exited."""
     return age_s is None or age_s > STALE_S or agent_pid is None

@@ -102,7 +102,7 @@ def plan_hash(plan: Plan) -> str:
 
     Excluded are measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
     pool's load, the exact state of an existing table, indirect readers that are left behind, and whether Spark was
-    asked, because that never makes a change milder. The kind of a change is included as its code (`row`).
+    asked, because an answer never makes a change milder. The kind of a change is included as its code (`row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -131,7 +131,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return the verdict to hash; a warning about the pool's load comes and goes, so it is hashed as ok."""
+    """Return a guard's verdict as it is hashed; a warning about the pool's changing load counts as ok."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -195,7 +195,7 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     )
 }  # fmt: skip
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
-"""Field names of each dataclass, and one call that reads all fields; a plan of 3,000 tables has 20,000 objects."""
+"""Field names of each dataclass, and a call that reads all fields; a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
     kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
     for kind, names in ((Plan, _PLAN_FIELDS), *_NAMES_BY_KIND.items())

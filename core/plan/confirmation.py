@@ -14,13 +14,13 @@ LARGEST_SET = 20
 """Largest number of statements that can be confirmed by typing their number."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
-"""Operator actions that change nothing but the user's own list."""
+"""Operator actions that need no confirmation, because they only view something or change the user's own list."""
 
 OF_A_RUN = frozenset(("cancel", "skip"))
 """Operator actions on a run, confirmed by typing the start of its id."""
 
 OF_A_PLAN = "approve"
-"""Operator action on a plan, confirmed by typing the start of the plan's hash."""
+"""The operator action on a plan, confirmed by typing the start of the plan's hash."""
 
 SHORT = 4
 """Number of characters of a run id or plan hash that must be typed."""

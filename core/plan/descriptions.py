@@ -52,7 +52,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Return the text of column CHANGE: an edit that may change the number of rows, then the kind of change."""
+    """Return the text of column CHANGE: first an edit that may change the number of rows, then the kind of change."""
     kind, rows, special = node.change, edit_of_rows(node.evidence), _special_change(node)
     words = special if special is not None else kind.definition.label if kind is not None else ""
     if not rows or node.confirmed_by_spark is False:
@@ -83,7 +83,7 @@ def _special_change(node: PlanNode) -> str | None:
 
 
 def action_words(node: PlanNode) -> str:
-    """Return the action of a node with its versions, for example `rebuild v3→v4`."""
+    """Return the action of a node and its versions, for example `rebuild v3→v4`."""
     if node.action is Action.REBUILD and node.version == node.from_version:
         return f"rewrite v{node.version}"
     if node.action is Action.REBUILD:
@@ -102,7 +102,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def reason_words(node: PlanNode) -> str:
-    """Return the text of column WHY: the node's evidence, or else its reason and the tables that caused it."""
+    """Return the text of column WHY: a node's evidence, or else its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -113,7 +113,7 @@ def reason_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Return how many rows a node reads again, for example `81 M`; `?` if unknown, `-` if none."""
+    """Return the number of rows that a node reads again, for example `81 M`; `?` if unknown, `-` if none."""
     if not _has_cost(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
@@ -140,7 +140,7 @@ def undo_words(node: PlanNode) -> str:
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, or empty if it has none; RUN is a placeholder if no agent has the plan."""
+    """Return the command of an undo; empty if there is none. RUN stands for a plan that no agent has."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -158,26 +158,28 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return a clause on how a node's strategy does less than the default."""
+    """Return a clause that warns that the operator chose less than the default strategy of a node."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"
 
 
 def spark_words(node: PlanNode) -> str:
-    """Return a sentence on whether Spark confirmed a node's new or changed statement; empty for other nodes."""
+    """Return a sentence on whether Spark confirmed a node's statement; empty if the statement needed no
+    confirmation.
+    """
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Return the sentence for a statement that Spark confirms (True), contradicts (False) or did not check (None)."""
+    """Return the sentence on a statement that Spark confirms (True), contradicts (False) or did not check (None)."""
     return _SPARK[confirmed]
 
 
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
     """Return a line for each strategy allowed for a node, with costs and losses.
 
-    Without `every`, strategies that no agent can execute yet are left out unless chosen.
+    Without `every`, a strategy that no agent can execute yet is included only if the operator chose it.
     """
     shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
@@ -272,7 +274,7 @@ def step_words(step: Step) -> str:
 
 
 def act_words(do: str) -> str:
-    """Return the name of a step's action in common database and file terms."""
+    """Return the action of a step kind in common database and file terms."""
     return _ACTS.get(do, do.replace("_", " "))
 
 
@@ -357,7 +359,7 @@ _WORDS: Mapping[EditKind, str] = {
 
 _OPERATORS = {"stream_join": "join of streams", "session_window": "session window"}
 _CONTENTS = dict.fromkeys(("aggregate", "window", "session_window"), "aggregates")
-"""User-facing names of operators and of what they hold, where these differ from the names in the state."""
+"""User-facing names of stateful operators and of their contents, where the state uses other names."""
 
 
 def evidence_words(seen: Evidence) -> str:
@@ -388,7 +390,7 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return one line with the statement's own edits that affect rows or values."""
+    """Return, on one line, those of a statement's own edits that affect rows or values."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 

@@ -14,7 +14,7 @@ from core.text.wording import counted, short_duration, short_number
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 
 FIGURES = frozenset(("replay_rows", "eta_s", "predicted"))
-"""Parts of a plan, such as costs, whose values may change although nothing was edited."""
+"""Parts of a plan, such as costs, whose values may change without an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class PlanDifference:
     of: str
     """The part that differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
-    """The table, guard or field that differs; empty if it is none of these."""
+    """The table, guard or field that differs; empty for a difference in the plan as a whole."""
     part: str
     """The differing part of the subject, such as `action` or `texts.dml`; empty for the whole subject."""
     before: str | None
-    """Value in the first plan; None if the part exists only in the second plan."""
+    """Value in the first plan; None if only the second plan has the part."""
     after: str | None
-    """Value in the second plan; None if the part exists only in the first plan."""
+    """Value in the second plan; None if only the first plan has the part."""
     lines: tuple[str, ...] = ()
     """Unified diff of SQL or YAML; empty for other values."""
 
@@ -82,7 +82,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
 
 
 def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """Return the differences as a JSON object; a value that exists in only one plan is null for the other."""
+    """Return the differences as a JSON object; if only one plan has a value, the other plan's value is null."""
     found = compare_plans(first, second)
     return {
         "format": PLAN_DIFF_FORMAT,

@@ -1,7 +1,7 @@
-"""Plan files: a plan, the project files that it was computed from, its creation time and a digest, but no secrets.
+"""Plan files: a plan, the project files from which it was computed, its creation time and a digest, but no secrets.
 
-A file proves nothing: the agent computes the plan again from the project files, with its own ledger, observations and
-policy. The digest detects damage and careless edits before anything is sent.
+The agent does not trust the file: it computes the plan again from the project files, with its own ledger, observations
+and policy. The digest detects damage and careless edits before anything is sent.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class SavedPlan:
     created_at: float
     """Creation time of the plan, in epoch seconds."""
     expires_at: float
-    """Expiry by the project's setting, in epoch seconds; the agent applies its environment's setting instead."""
+    """Expiry in epoch seconds, by the project's setting; the agent applies its own environment's setting instead."""
     author: str
     """Login that made the plan; the agent instead records the login that submits the file as the author."""
 

@@ -28,11 +28,11 @@ COMMENT_LIMIT = 60_000
 """Maximum size in bytes of UTF-8; GitHub accepts comments of up to 65,536 characters."""
 
 _TABLE, _LIST = 24_000, 4_000
-"""Maximum bytes of the table and of each list; diffs get the rest."""
+"""Maximum bytes of the table and of each list; diffs get the remaining bytes."""
 _COMMAND = 1_000
 """Maximum length of a command that can be copied, in characters."""
 _NOTE = 1_200
-"""Bytes reserved for the note on omitted content, including the command in it."""
+"""Bytes reserved for the note on omitted content, including the command that the note suggests."""
 _TICKS = re.compile(r"`+")
 
 
@@ -53,7 +53,7 @@ class _Page:
         return True
 
     def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a heading, the lines that fit into `most` bytes, and a note on how many were left out."""
+        """Add a heading, the lines that fit into `most` bytes, and a note on how many lines were left out."""
         if not lines:
             return
         room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
@@ -129,7 +129,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Return the command that shows the whole plan: `review` if an agent may have it, else the planning command."""
+    """Return the command that shows the plan: `review` if an agent may have the plan, else the planning command."""
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])

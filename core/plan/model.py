@@ -36,7 +36,7 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Availability of the input that a statement would read again."""
+    """Whether the input that a statement would read again still exists."""
 
     kind: RetentionKind
     files_gone: int = 0
@@ -75,20 +75,20 @@ class PlanNode:
     stateful: bool
     action: Action
     change: ChangeKind | None
-    """Kind of change; None if nothing was compared, as in a delete."""
+    """Kind of change; None if no revisions were compared, as in a delete."""
     evidence: tuple[Evidence, ...]
     classified: bool
     strategy: str
-    """A `Strategy` value; empty if no query is started."""
+    """A `Strategy` value; empty if the action starts no query."""
     reason: Reason
-    """Reason for people; execution never depends on it."""
+    """The reason for display; execution never depends on it."""
     because_of: tuple[TableName, ...]
     level: int
     """Topological level within the plan, starting at 0."""
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
-    """Minimum seconds to read the replay; `predicted_low_s` and `predicted_high_s` cover the whole run."""
+    """Minimum seconds to read the rows again; `predicted_low_s` and `predicted_high_s` cover the whole run."""
     predicted_low_s: float | None = None
     """Minimum seconds from the start of the run to the end of the node's last step; None without measurements."""
     predicted_high_s: float | None = None
@@ -103,25 +103,25 @@ class PlanNode:
     revision: str = ""
     """Hash of the declared SQL and YAML."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """SQL and YAML of the version after the plan, possibly empty for a kept table; for a delete, the deployed ones."""
+    """SQL and YAML of the version after the plan; may be empty for a kept table. For a delete, those deployed now."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""
     offers: tuple[StrategyOffer, ...] = ()
-    """Strategies that are allowed for the node, the chosen one first."""
+    """Strategies that are allowed for the node; the chosen strategy comes first."""
     at: str = ""
     """Start position of the strategy: `now`, a time, a version or a partition; empty if it has none."""
     begins_where: tuple[str, ...] = ()
-    """Conditions on the input streams, such as `orders.ts >= TIMESTAMP '…'`; empty if all rows are read."""
+    """Conditions on the input streams, such as `orders.ts >= TIMESTAMP '…'`; empty if the node reads all rows."""
     lowered: bool = False
-    """True if the operator chose a strategy less severe than the default."""
+    """True if the operator's strategy is less severe than the default."""
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
     """False if Spark's analysis differs from Headgate's; None if Spark was not asked or gave no answer."""
 
     @property
     def row(self) -> str:
-        """Code of the kind of change, as used in documents and hashes; empty if nothing was compared."""
+        """Code of the kind of change, as used in documents and hashes; empty if no revisions were compared."""
         return self.change.definition.code if self.change is not None else ""
 
     @property
@@ -154,7 +154,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """A command that undoes a plan for some of its tables, with its cost; or the reason why there is none."""
+    """A command that undoes a plan for some of its tables, with its cost, or the reason why there is no command."""
 
     act: str
     """Command after `headgate`, such as `plan undo` or `stop`; empty if there is none."""
@@ -184,12 +184,14 @@ class LeftBehind:
     table: TableName
     product: str
     reads: str
-    """The physical table that the reader stays on, such as `orders__v1`."""
+    """The physical table that the reader keeps reading, such as `orders__v1`."""
     owner: str = ""
     through: str = ""
-    """The parent that links this reader to the plan: a table that moves to another version, or a reader left behind."""
+    """The parent through which the plan affects this reader: a table that changes its version, or a
+    reader left behind.
+    """
     depth: int = 1
-    """1 for a reader of a table that the plan moves, 2 for a reader of such a reader, and so on."""
+    """1 for a reader of a table that changes its version, 2 for a reader of such a reader, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ class Guard:
     remedy: Sentence | None = None
     """Remedy if the guard denies the plan."""
     kind: str = ""
-    """Code of the guard's finding; empty in plans made by older versions."""
+    """Code of the guard's finding; empty in a plan made by an older version."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
     """The JSON values from which `summary` was built; `kind` determines the keys."""
 
@@ -227,7 +229,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class PlanRefusal:
-    """A reason why a request cannot be planned, with a remedy."""
+    """A reason why a request cannot be planned, with its remedy."""
 
     table: str
     summary: Sentence
@@ -242,7 +244,7 @@ class PlanRefusal:
 
     @classmethod
     def of(cls, table: str, why: Fact[FactKind]) -> "PlanRefusal":
-        """Create a refusal that does not come from a guard; its sentence may contain the table as `{table}`."""
+        """Create a refusal that comes from no guard; its sentence may contain the table as `{table}`."""
         said = _about(table, why)
         remedy = said.remedy
         assert remedy is not None, "a refusal has a remedy"
@@ -258,7 +260,7 @@ class PlanWarning:
     summary: Sentence
     """The text that follows the name of the table."""
     multiplies_rows: bool = False
-    """True if the same input may produce more rows; such warnings are listed first."""
+    """True if the same input may yield more rows; such warnings are listed first."""
     kind: str = ""
     """The code of the warning."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
@@ -279,7 +281,7 @@ class Plan:
     """A proposed change, computed from project files, a request, observations and a policy."""
 
     hash: str
-    """SHA-256 of the parts that change only with an edit; see `core.plan.codec.plan_hash`."""
+    """SHA-256 of the parts that change only through an edit; see `core.plan.codec.plan_hash`."""
     project_id: str
     environment: str
     protected: bool
@@ -314,7 +316,7 @@ class Plan:
 
     @property
     def acknowledges(self) -> bool:
-        """True if the plan permanently changes a watermark on existing state, which must be acknowledged."""
+        """True if the plan permanently changes a watermark on existing state, which the operator must acknowledge."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property

@@ -1,4 +1,4 @@
-"""Preconditions for applying a plan, and the effect of each open plan on a table, to detect contradictory plans."""
+"""Preconditions for applying a plan, and the effects of open plans on tables, to detect contradictory plans."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,18 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counter of actions on a table; detects an action even if the table returns to its former state."""
+"""Counter of actions on a table, which reveals an action even if the table has returned to its former state."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Values that are compared for every table of a plan."""
 
 READERS = "readers"
-"""For a table that the plan acts on: its readers and the versions they read; a new reader invalidates the plan."""
+"""For a table that the plan changes: its readers and the versions they read, because a new reader
+invalidates the plan.
+"""
 
 FILLED = "older versions that run"
-"""For a kept table: older versions that are still running and are read by statements of the plan."""
+"""For a kept table: older versions that still run and that statements of the plan read."""
 
 IN_TRASH = "version in the trash"
 """For a table to undelete: the version in the trash, whose files are purged after a deadline."""
@@ -35,8 +37,7 @@ def preconditions(
 ) -> dict[TableName, dict[str, str]]:
     """Return, for each table of a plan, the observed values that must not change before the plan is applied.
 
-    Readers that are left behind have no entry of their own; they are among the READERS of the table that the plan
-    moves.
+    A reader that is left behind has no entry of its own; it is among the READERS of the table whose version changes.
     """
     found, nodes = {}, sorted(nodes, key=lambda node: node.table)
     read = {(b.parent, b.version) for node in nodes if node.action is not Action.KEEP for b in node.bindings}
@@ -60,8 +61,8 @@ def moved_since(
 ) -> tuple[str, ...]:
     """Return a sentence for each value that differs from a plan's preconditions, sorted by table.
 
-    `acts` describes the last operator action on each table: who did what, and when. A changed state is reported only if
-    the table appeared or disappeared.
+    `acts` describes the last operator action on each table: who did what, and when. A changed state yields a sentence
+    only if the table has appeared or disappeared.
     """
     readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
     for name, seen in observed.items():

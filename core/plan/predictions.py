@@ -17,7 +17,7 @@ from core.observed.table_statistics import TableStatistics
 from core.plan.model import PlanNode, Step
 
 WAITED_FOR = BEGINS | UPKEEP | {StepKind.CATCH_UP, StepKind.VALIDATE, StepKind.HOLD}
-"""Steps that a run waits for in parallel; all other steps are executed one at a time."""
+"""Steps for which a run waits in parallel; all other steps are executed one at a time."""
 
 _AT_ONCE = {do: Seconds(0.0, 1.0) for do in (StepKind.RECORD, StepKind.SOAK)}
 """Assumed durations of steps that only write to the ledger, until there are measurements."""
@@ -25,11 +25,11 @@ _UNMEASURED = {**_AT_ONCE, StepKind.VALIDATE: Seconds(2.0, 60.0)}
 """Assumed durations of steps without measurements; a comparison waits for one or two batches, at most a minute."""
 
 _NO_WORD = Seconds(0.0, 0.0)
-"""Assumed duration of a hold, because the planner cannot know when an operator will release it."""
+"""Assumed duration of a hold, because no planner can know when an operator will release it."""
 
 MEASURED_EVERY_S = 5.0
 CHECKS = 3
-"""Number of consecutive measurements within the bound that open a gate."""
+"""Number of consecutive measurements with an acceptable lag that open a gate."""
 
 SLOWER, FASTER = 2.0, 10.0
 """Factors applied to the reading time at the rate of the fastest batch.
@@ -59,7 +59,8 @@ def predict(
 ) -> PlanPrediction:
     """Return nodes and steps with predicted ranges, in O(n log n) time for n steps.
 
-    A step's range is its duration. A table's range is the time from the start of the run to the end of its last step.
+    The range of a step is its own duration. The range of a table is the time from the start of the run to the end of
+    the table's last step.
     """
     node_by_table = {node.table: node for node in nodes}
     gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
@@ -109,7 +110,8 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
     """Return how long a version takes to catch up; None if the number of rows or the rate is unknown.
 
-    A version `below` another gate may have read its input while the run was waiting for that gate.
+    With `below`, the version's gate follows another gate, so it may have read its input while the run waited for that
+    one.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
@@ -124,8 +126,8 @@ def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
     """Return when each step ends, in seconds from the start of a run that executes them as `advance_run` does.
 
-    Steps are executed one at a time, but gates are awaited in parallel. Steps of unknown duration are left out, and so
-    are the steps that wait for them.
+    Steps are executed one at a time, but gates are awaited in parallel. A step of unknown duration is left out, and so
+    are all steps that wait for it.
     """
     by_n = {step.n: step for step in steps}
     readers: dict[int, list[int]] = {}

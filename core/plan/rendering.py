@@ -32,7 +32,7 @@ NAMED = 8
 """Maximum number of tables listed in one sentence."""
 
 UNMEASURED = frozenset(("checkpoint", "views", "readers", "rates"))
-"""Guards without a measurement; if they are ok, only their names are listed."""
+"""Guards without a measurement; if they are ok, only their names are shown."""
 
 VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
 """Verdicts, from worst to best."""
@@ -46,7 +46,7 @@ class PlanStanding:
     expires: str = ""
     """Expiry as text: a time of day or a date."""
     approved: int = 0
-    """Number of other logins that have approved the plan."""
+    """Number of logins other than the author that have approved the plan."""
     closed: str = ""
     """Why the plan can no longer be executed, for example `already applied, run 7f3a-1`."""
 
@@ -63,7 +63,7 @@ class ColumnWidths:
 
 
 FIXED = 20
-"""Total width of LVL, the sign, REPLAY, UNDO, and the spaces between columns except the one before WHY."""
+"""Total width of LVL, the sign, REPLAY, UNDO, and all spaces between columns but the one before WHY."""
 
 _WHY = 4
 """Index of the reason in the cells of a row."""
@@ -118,7 +118,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 def head_parts(plan: Plan) -> list[str]:
     """Return the size of a plan as separate strings: statements, steps, levels and ETA.
 
-    For a refused or empty plan, a single string says so.
+    If the plan is refused or empty, the only string says so.
     """
     if plan.refusals:
         return ["refused: nothing in it can be executed"]
@@ -188,7 +188,7 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
 
 
 def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
-    """Return the lines of a node: its row, with the whole reason next to it if there is room, otherwise below."""
+    """Return the lines of a node: its row, with the full reason next to it if there is room, else below it."""
     cells = list(node_cells(node))
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]
@@ -240,7 +240,7 @@ def undo_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each guard that is not ok, worst first, and one sentence for all other guards."""
+    """Return a sentence for each guard that is not ok, worst verdict first, and one sentence for all that are ok."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -254,7 +254,9 @@ def guards_by_verdict(plan: Plan) -> list[Guard]:
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return sentences that list which new or changed statements Spark contradicts, confirms, or has not confirmed."""
+    """Return sentences that list the new or changed statements that Spark contradicts, confirms, or has
+    not confirmed.
+    """
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):

@@ -13,7 +13,7 @@ from core.project.model import LAYER_FOLDERS, Layer
 
 @dataclass(frozen=True, slots=True)
 class StrategyChoice:
-    """The operator's strategy for one table; if it is less severe than the default, it needs an approval."""
+    """The operator's strategy for a table; if it is less severe than the default, the plan needs an approval."""
 
     table: TableName
     strategy: str
@@ -32,15 +32,15 @@ class PlanRequest:
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    """Project folders, with forward slashes; a folder selects every table below it."""
+    """Project folders, with forward slashes; a folder stands for every table below it."""
     pipelines: tuple[TableName, ...] = ()
-    """Sinks, each with all upstream tables that no other table needs; only for a delete."""
+    """Sinks, each with all upstream tables that no other table needs; only in a delete."""
     changed_since: str = ""
-    """Git reference; `tables` are then those that differ between its commit and the working tree."""
+    """Git reference; `tables` are then the tables that differ between its commit and the working tree."""
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at `changed_since` and are no longer declared."""
     settings: tuple[str, ...] = ()
-    """Keys of the environment in headgate.yml that changed since `changed_since`, without values: `pool.memory`."""
+    """Keys in headgate.yml that have changed since `changed_since`, without values, such as `pool.memory`."""
     everything: bool = False
     children: str = ""
     """none, product, all, or a sorted, comma-separated list of accepted products.
@@ -50,17 +50,17 @@ class PlanRequest:
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
     keep_table: bool = False
-    """True to refuse any plan that has to create, alter or swap tables."""
+    """True to refuse any plan that would have to create, alter or swap tables."""
     hold: bool = False
-    """True if the run waits before its swap until `headgate release swap RUN`."""
+    """True if the run waits before its swap until an operator enters `headgate release swap RUN`."""
     start: str = ""
     """Start position of new and rebuilt statements: earliest (the default), now, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
     """Strategies chosen by the operator, sorted by table."""
     nonce: str = ""
-    """Distinguishes plans of equal requests, because a plan can be applied only once; empty offline."""
+    """Distinguishes plans of equal requests, because each plan can be applied only once; empty offline."""
     continues: str = ""
-    """Id of the failed run to continue; its orphans are reused or moved to the trash."""
+    """Id of the failed run to continue; the plan reuses the run's orphans or moves them to the trash."""
     retain_h: str = ""
     """Hours for which a vacuum retains files of older versions; empty to use each table's own setting."""
     undoes: str = ""
@@ -74,7 +74,7 @@ EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
 """Prefix that distinguishes a commit time from an event time."""
 CHILDREN = ("none", "product", "all")
-"""Values of `--children` that must stand alone; any other value is a list of products."""
+"""Values of `--children` that cannot be combined; any other value is a list of products."""
 
 MOST_RETAINED_H = 100 * 365 * 24
 
@@ -185,7 +185,8 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 def command_words(request: PlanRequest) -> list[str]:
     """Return the command for a request in normal form as words, for example `plan deploy a --children all`.
 
-    Tables found through a Git reference are written by name, because the reference may later point to another commit.
+    Tables that were found through a Git reference are given by name, because the reference may later point to another
+    commit.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]

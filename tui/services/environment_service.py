@@ -302,7 +302,7 @@ class EnvironmentService:
         """Submit a plan that continues a failed deployment with the current files.
 
         Raises Refused if the run is done, cancelled or already continued, and any error that `submit` raises. For other
-        runs, returns None unless the run is a deployment that has failed and whose files have changed.
+        runs, returns None unless the run is a failed deployment (not an undo) and its files have changed.
         """
         from tui.services import follow_up_plans
         from tui.services.plan_submission import find_plan_row, plan_of_row

@@ -171,8 +171,7 @@ def write_first_case(
 ) -> str:
     """Write a table's first test case, with the rows that its statement produces today; return the file's path.
 
-    Raises Refused if the file exists, UsageError if the table has no statement, and EngineRefused if the test run
-    fails.
+    Raises Refused if the file exists, UsageError if the table has no statement, and any error of the test run.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
