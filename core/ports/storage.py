@@ -82,7 +82,7 @@ class SourceLag:
     newest_s: float | None = None
     """Age of the newest committed file of the source, in seconds: how long the source has been silent."""
     missing: bool = False
-    """Whether the source is gone or was replaced."""
+    """Whether the source no longer exists or was replaced."""
     versions: int | None = None
     """Number of versions of the source that are not completely read; None if there is no transaction log."""
     topics: bool = False
@@ -110,8 +110,8 @@ class FolderContents:
     log_bytes: int | None = None
     """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
 
-    def as_statistics(self, at: float, gone: int | None, history: LogHistory | None) -> TableStatistics:
-        """Convert to table statistics measured at `at`; `gone` is the number of input files that no longer exist."""
+    def as_statistics(self, at: float, missing_inputs: int | None, history: LogHistory | None) -> TableStatistics:
+        """Convert to table statistics measured at `at`; `missing_inputs` counts those no longer present."""
         return TableStatistics(
             at,
             self.rows,
@@ -119,7 +119,7 @@ class FolderContents:
             bytes=self.bytes,
             files=self.files,
             earliest=self.earliest,
-            gone=gone,
+            gone=missing_inputs,
             small_files=self.small_files,
             log_entries=self.log_entries,
             log_bytes=self.log_bytes,
@@ -155,7 +155,7 @@ BEFORE_FOLDER = "_before"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class StartPosition:
     """Where a version starts whose checkpoint was forked or seeded."""
 
     batch: int | None
@@ -268,18 +268,18 @@ class Checkpoints(Protocol):
     def read(self, folder: str) -> CheckpointState | None:
         """Read the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
 
-    def lacks(self, folder: str) -> str:
+    def missing_checkpoint_file(self, folder: str) -> str:
         """Return the first missing file without which Spark cannot start from a checkpoint; empty if none is missing.
 
         The returned path is relative to the checkpoint.
         """
 
-    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+    def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
         """Return a version's existing checkpoints, sorted: the first one, and those created when its inputs were
         rebuilt.
         """
 
-    def why_other_source(
+    def source_fault(
         self,
         checkpoint: str,
         sources: Sources,
@@ -305,7 +305,7 @@ class Checkpoints(Protocol):
         version.
         """
 
-    def gone(self, checkpoint: str, sources: Sources) -> int | None:
+    def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
         """Return how many of the files that a statement has read are gone; None if not all read files are known."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
@@ -355,7 +355,9 @@ class Checkpoints(Protocol):
         Raises Refused if these files do not contain exactly the rows of the table.
         """
 
-    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
+    def source_position(
+        self, folder: str, upto: int | None = None, *, format: str = ""
+    ) -> tuple[SeenFile, ...] | SeenLog:
         """Return the current files or log position of a source, which `create_checkpoint_after` can mark as read.
 
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
@@ -410,7 +412,9 @@ class Checkpoints(Protocol):
 
     # Versions that start at the position of another version, or of a source.
 
-    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+    def fork(
+        self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows
+    ) -> StartPosition:
         """Create a checkpoint that continues after the latest committed batch of another version, which may be running.
 
         The new checkpoint is a copy with its own query id, and the new table's record of batches ends with the same
@@ -428,7 +432,7 @@ class Checkpoints(Protocol):
         *,
         batch: int | None = None,
         like: str = "",
-    ) -> Cut:
+    ) -> StartPosition:
         """Create a checkpoint that marks the files or log positions in `seen` as read.
 
         `seen` is in the order of the source ordinals. Without `batch`, the version has yet to run its first batch,

@@ -118,7 +118,7 @@ def fault_of_topics(files: Checkpoints, ddl: TableDdl) -> TableFault | None:
 
     Raises TryAgain if no broker answers, and Refused if the client library is not installed.
     """
-    found = files.why_other_source("", ((0, ddl.table, ddl.location, ddl.format),))
+    found = files.source_fault("", ((0, ddl.table, ddl.location, ddl.format),))
     return found and TableFault(found[1].kind, f"{ddl.table} {found[1].why}", "create it, or correct subscribe")
 
 

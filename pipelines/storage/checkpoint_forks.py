@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.model.errors import Refused, TryAgain
-from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, SeenLog, VersionFolders
+from core.ports.storage import FolderTaken, OriginRows, SeenFile, SeenLog, StartPosition, VersionFolders
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
 from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
 from pipelines.storage.file_system import read_json, sync_folder, write_json
@@ -43,20 +43,19 @@ def fork(
     note: Mapping[str, Any],
     rows: OriginRows,
     *,
-    logged: bool = False,
-) -> Cut:
+    has_transaction_log: bool = False,
+) -> StartPosition:
     """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    `logged` means that the table has a transaction log, so that its rows and batch records are written by Spark, not
-    here.
+    If the table `has_transaction_log`, Spark writes its rows and batch records, not this function.
     """
     place = Path(copy.checkpoint)
-    if (made := _made(prepare, place, note)) is not None:
+    if (made := _existing_start(prepare, place, note)) is not None:
         return made
     batch = newest_batch(f"{origin.checkpoint}/commits")
-    if rows is OriginRows.BEFORE and not logged:
+    if rows is OriginRows.BEFORE and not has_transaction_log:
         os.makedirs(copy.before, exist_ok=True)
-    if batch is not None and not logged:
+    if batch is not None and not has_transaction_log:
         _fork_log(origin.table, copy.table, batch, rows_into=copy.table if rows is OriginRows.INSIDE else "")
         if rows is OriginRows.BEFORE:
             _fork_log(origin.table, copy.before, batch, rows_into=copy.before)
@@ -65,8 +64,8 @@ def fork(
         if batch is not None:
             _copy_checkpoint(Path(origin.checkpoint), building, batch)
 
-    cut = Cut(batch, str(uuid.uuid4()) if batch is not None else "")
-    return _put(prepare, place, note, cut, fill, origin=origin.checkpoint)
+    start = StartPosition(batch, str(uuid.uuid4()) if batch is not None else "")
+    return _build_checkpoint(prepare, place, note, start, fill, origin=origin.checkpoint)
 
 
 def create_checkpoint_after(
@@ -78,22 +77,21 @@ def create_checkpoint_after(
     batch: int | None = None,
     like: str = "",
     query: str = "",
-    logged: bool = False,
-) -> Cut:
+    has_transaction_log: bool = False,
+) -> StartPosition:
     """Create a checkpoint that marks source contents as read; see `Checkpoints.create_checkpoint_after`.
 
     `query` is the query id in the table's batch records, which the new checkpoint reuses; empty if the table has none.
-    `logged` means that the table has a transaction log.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
             "a table with a log cannot be marked as read before its first batch", remedy="choose another strategy"
         )
     place = Path(version.checkpoint)
-    if (made := _made(prepare, place, note)) is not None:
+    if (made := _existing_start(prepare, place, note)) is not None:
         return made
     conf = pinned(like)
-    if batch is not None and not logged and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
+    if batch is not None and not has_transaction_log and not os.path.isdir(f"{version.table}/{TABLE_LOG_FOLDER}"):
         _write_log(version.table, {str(number): () for number in range(batch + 1)})
 
     def fill(building: Path) -> None:
@@ -101,7 +99,7 @@ def create_checkpoint_after(
         if batch is not None:
             _write_positions(building, batch, seen, conf)
 
-    return _put(prepare, place, note, Cut(batch, query or str(uuid.uuid4())), fill, origin=like)
+    return _build_checkpoint(prepare, place, note, StartPosition(batch, query or str(uuid.uuid4())), fill, origin=like)
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
@@ -136,7 +134,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
     return {str(key): str(value) for key, value in found.items()}
 
 
-def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
+def _existing_start(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> StartPosition | None:
     """Return the starting point if this run has already created the checkpoint; None if the folder is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
@@ -144,34 +142,36 @@ def _made(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> Cut | None:
     prepare(str(place), note)
     mark = read_json(f"{place}/{MARK_FILE}")
     if mark:
-        return Cut(mark.get("batch"), str(mark.get("id", "")))
+        return StartPosition(mark.get("batch"), str(mark.get("id", "")))
     if any((place / name).exists() for name in ("metadata", "offsets", "commits")):
         raise FolderTaken(f"{place} was started before its positions were prepared")
     return None
 
 
-def _put(
+def _build_checkpoint(
     prepare: Prepare,
     place: Path,
     note: Mapping[str, Any],
-    cut: Cut,
+    start: StartPosition,
     fill: Callable[[Path], None],
     *,
     origin: str,
-) -> Cut:
+) -> StartPosition:
     building, empty = place.with_name(f".{place.name}.fork"), place.with_name(f".{place.name}.empty")
     for left in (building, empty):
         shutil.rmtree(left, ignore_errors=True)
     prepare(str(building), note)
     fill(building)
-    if cut.id:
-        (building / "metadata").write_text(_line({"id": cut.id}), "utf-8")
-    write_json(building / MARK_FILE, {"run": note.get("run", ""), "origin": origin, "batch": cut.batch, "id": cut.id})
+    if start.id:
+        (building / "metadata").write_text(_line({"id": start.id}), "utf-8")
+    write_json(
+        building / MARK_FILE, {"run": note.get("run", ""), "origin": origin, "batch": start.batch, "id": start.id}
+    )
     os.rename(place, empty)
     os.rename(building, place)
     sync_folder(place.parent)
     shutil.rmtree(empty, ignore_errors=True)
-    return cut
+    return start
 
 
 def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:

@@ -25,7 +25,6 @@ from core.observed.aligned_positions import BatchHistory
 from core.observed.table_statistics import LogHistory
 from core.ports.storage import (
     CheckpointState,
-    Cut,
     FolderContents,
     FolderTaken,
     LogMark,
@@ -34,6 +33,7 @@ from core.ports.storage import (
     SeenLog,
     SourceLag,
     Sources,
+    StartPosition,
     TableFault,
     Upkeep,
     VersionFolders,
@@ -134,7 +134,7 @@ class TableCheckpoints:
             except (ValueError, FileNotFoundError):
                 return None
 
-    def lacks(self, folder: str) -> str:
+    def missing_checkpoint_file(self, folder: str) -> str:
         with reachable(folder):
             try:
                 sources = sorted(
@@ -206,7 +206,7 @@ class TableCheckpoints:
                 for left in place.parents[:3]:
                     left.rmdir()
 
-    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+    def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
         first = Path(checkpoint)
         with reachable(checkpoint):
             beside = first.parent.glob(f"{first.name}*") if first.parent.is_dir() else ()
@@ -347,7 +347,7 @@ class TableCheckpoints:
     def restore_lag(self, encoded: Mapping[str, str]) -> None:
         self._lags.restore(encoded)
 
-    def why_other_source(
+    def source_fault(
         self,
         checkpoint: str,
         sources: Sources,
@@ -394,7 +394,7 @@ class TableCheckpoints:
                 return delta_tables.unread_before(found, offset, moment, takes_changes=takes_changes) if found else None
         return None
 
-    def gone(self, checkpoint: str, sources: Sources) -> int | None:
+    def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
         with _reading(checkpoint):
             for of, place in logs.values():
@@ -417,7 +417,9 @@ class TableCheckpoints:
 
     # Versions that start from the position of another version or of a source.
 
-    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...] | SeenLog:
+    def source_position(
+        self, folder: str, upto: int | None = None, *, format: str = ""
+    ) -> tuple[SeenFile, ...] | SeenLog:
         with self._log(folder, format or None) as log:
             found = delta_tables.seen(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
         if found is None:
@@ -427,10 +429,12 @@ class TableCheckpoints:
             )
         return found
 
-    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+    def fork(
+        self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows
+    ) -> StartPosition:
         with reachable(copy.checkpoint):
             logged = self._log_of(copy.table) is not None
-            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, logged=logged)
+            return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, has_transaction_log=logged)
 
     def create_checkpoint_after(
         self,
@@ -440,14 +444,14 @@ class TableCheckpoints:
         *,
         batch: int | None = None,
         like: str = "",
-    ) -> Cut:
+    ) -> StartPosition:
         with reachable(version.checkpoint):
             logged = self._log_of(version.table) is not None
             # The table's log records batches by query id, so the new checkpoint keeps the id.
             known = self.read(like) if like and logged else None
             query = known.id if known else ""
             return checkpoint_forks.create_checkpoint_after(
-                self.prepare, version, seen, note, batch=batch, like=like, query=query, logged=logged
+                self.prepare, version, seen, note, batch=batch, like=like, query=query, has_transaction_log=logged
             )
 
     @contextmanager

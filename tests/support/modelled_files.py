@@ -14,12 +14,12 @@ from core.model.errors import LedgerUnavailable, Refused, TryAgain
 from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.ports.storage import (
     CheckpointState,
-    Cut,
     FolderContents,
     FolderTaken,
     OriginRows,
     SeenFile,
     SourceLag,
+    StartPosition,
     VersionFolders,
 )
 from state.emergency_journal import EmergencyJournal
@@ -114,7 +114,7 @@ class ModelledFiles:
         batches = (found.batch, found.batch, found.committed_at)
         return CheckpointState(found.id, found.owner, *batches, {}, found.epoch, self.machine, found.run)
 
-    def lacks(self, folder: str) -> str:
+    def missing_checkpoint_file(self, folder: str) -> str:
         self._look()
         return ""
 
@@ -135,7 +135,7 @@ class ModelledFiles:
     def written_by_hand(self, folder: str, format: str) -> None:
         return None
 
-    def why_other_source(self, checkpoint: str, sources: Any, **more: Any) -> None:
+    def source_fault(self, checkpoint: str, sources: Any, **more: Any) -> None:
         return None
 
     def take_over(self, folder: str, former: str = "") -> None:
@@ -162,7 +162,7 @@ class ModelledFiles:
         elif folder not in place:
             raise Refused(f"{aside} is no longer in the trash")
 
-    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+    def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
         self._look()
         there = self._disk.checkpoints
         return tuple(sorted(f for f in there if f == checkpoint or f.startswith(f"{checkpoint}.")))
@@ -200,7 +200,7 @@ class ModelledFiles:
     def log_history(self, folder: str, format: str) -> None:
         return None
 
-    def gone(self, checkpoint: str, sources: Any) -> int | None:
+    def count_missing_inputs(self, checkpoint: str, sources: Any) -> int | None:
         return 0
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
@@ -215,7 +215,7 @@ class ModelledFiles:
         self._look()
         return (f"{folder}/part-0.parquet",)
 
-    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
+    def source_position(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
         self._look()
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
@@ -227,7 +227,7 @@ class ModelledFiles:
         *,
         batch: int | None = None,
         like: str = "",
-    ) -> Cut:
+    ) -> StartPosition:
         self._write()
         disk = self._disk
         found = disk.checkpoints.get(version.checkpoint)
@@ -235,9 +235,11 @@ class ModelledFiles:
             disk.ids += 1
             made = ModelledCheckpoint(self._owner, str(note.get("run")), self.epoch, f"query-{disk.ids:04}", batch)
             found = disk.checkpoints[version.checkpoint] = made
-        return Cut(batch, found.id)
+        return StartPosition(batch, found.id)
 
-    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+    def fork(
+        self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows
+    ) -> StartPosition:
         self._write()
         self._server.settle()
         disk = self._disk
@@ -250,7 +252,7 @@ class ModelledFiles:
             disk.checkpoints[copy.checkpoint] = made
             if made.batch is not None:
                 disk.sink[Path(copy.table).name] = made.batch
-        return Cut(made.batch, made.id)
+        return StartPosition(made.batch, made.id)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the files of a life do not model {name}")

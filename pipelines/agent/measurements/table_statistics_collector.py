@@ -141,7 +141,7 @@ class TableStatisticsCollector:
             gone = None
             if not deployment.external:
                 sources = streamed_sources(deployment, streamed_reads(deployment), by_version)
-                gone = files.gone(deployment.checkpoint, sources)
+                gone = files.count_missing_inputs(deployment.checkpoint, sources)
         except HeadgateError as error:
             log.info("%s v%s was not measured: %s", *key, error.summary)
             self._looked[key] = now

@@ -14,7 +14,7 @@ from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.plan.model import Step
-from core.ports.storage import Cut, FolderTaken, OriginRows, SeenLog, VersionFolders
+from core.ports.storage import FolderTaken, OriginRows, SeenLog, StartPosition, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
 from pipelines.agent.context import WRITE_CALL_S
@@ -45,23 +45,23 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         name = physical_name(step.table, node.from_version)
         return StepFailed(step.n, f"{name} has rows from before its first; plan again with another strategy")
     try:
-        cut = agent.files.fork(_folders(origin), _folders(made), note, rows=rows)
+        start = agent.files.fork(_folders(origin), _folders(made), note, rows=rows)
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     agent.faults.pass_by("fork record")
     logged = table_format(made.format).transaction_log
-    taken = clone_inherited_rows(run, origin, made, cut, rows) if logged else {}
+    taken = clone_inherited_rows(run, origin, made, start, rows) if logged else {}
     before = _before(run, origin, made) if rows is OriginRows.BEFORE else ""
     # A copied checkpoint has the same pinned settings.
     came_of = query_name(origin.table, origin.version)
-    place = f"batch {cut.batch} of {came_of}" if cut.batch is not None else ""
-    begins = (place, origin.version if place else 0, cut.batch)
+    place = f"batch {start.batch} of {came_of}" if start.batch is not None else ""
+    begins = (place, origin.version if place else 0, start.batch)
     if rows is OriginRows.INSIDE:
         begins = (origin.begins_after, origin.begins_after_version, origin.begins_after_batch)
     agent.ledger.update_deployment(
         step.table,
         step.version,
-        checkpoint_id=cut.id,
+        checkpoint_id=start.id,
         pool=origin.pool,
         before_ddl=before,
         begins_after=begins[0],
@@ -82,23 +82,25 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     by_version = {(d.table, d.version): d for d in agent.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
-    seen = tuple(agent.files.seen(folder, format=format) if folder else () for _, _, folder, format in sources)
+    seen = tuple(
+        agent.files.source_position(folder, format=format) if folder else () for _, _, folder, format in sources
+    )
     # Rows of a table with a log are read by a batch, so the batch number also covers the files of other sources.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
     try:
-        cut = agent.files.create_checkpoint_after(
+        start = agent.files.create_checkpoint_after(
             _folders(made), seen, run.folder_note(run.compiled_version(step)), batch=batch
         )
     except FolderTaken as error:
         return StepFailed(step.n, f"{error.summary}; plan again, under the next number")
     agent.faults.pass_by("seed record")
     if table_format(made.format).transaction_log:
-        record_cut(run, made, cut)
+        record_start_position(run, made, start)
     files = [found for found in seen if not isinstance(found, SeenLog)]
     after = [counted(sum(map(len, files)), "file")] if files else []
     for (_, table, _, _), found in zip(sources, seen, strict=True):
         after += [f"version {found.version - 1} of {table}"] if isinstance(found, SeenLog) else []
-    agent.ledger.update_deployment(step.table, step.version, checkpoint_id=cut.id, begins_after=" and ".join(after))
+    agent.ledger.update_deployment(step.table, step.version, checkpoint_id=start.id, begins_after=" and ".join(after))
     return StepDone(step.n, f"begins after {' and '.join(after)}")
 
 
@@ -116,26 +118,26 @@ CLONE_CALL_S = 120.0
 
 
 def clone_inherited_rows(
-    run: RunContext, origin: Deployment, made: Deployment, cut: Cut, rows: OriginRows
+    run: RunContext, origin: Deployment, made: Deployment, start: StartPosition, rows: OriginRows
 ) -> dict[str, Any]:
     """Clone the older rows that a version inherits, and return the registry fields to record. Idempotent."""
-    if cut.batch is None:
+    if start.batch is None:
         return {}
-    if _recorded(run, made, cut) is None:
+    if _recorded(run, made, start) is None:
         if rows is not OriginRows.LEFT:
-            _clone(run, origin, made, cut.batch, rows)
+            _clone(run, origin, made, start.batch, rows)
         run.agent.faults.pass_by("fork clone")
-        record_cut(run, made, cut)
+        record_start_position(run, made, start)
     clone_of = 0 if rows is OriginRows.LEFT else origin.version
     return {"clone_of": clone_of, "table_id": run.agent.files.identity(made.folder, made.format)}
 
 
-def record_cut(run: RunContext, made: Deployment, cut: Cut) -> None:
+def record_start_position(run: RunContext, made: Deployment, start: StartPosition) -> None:
     """Write the batch after which the version's checkpoint continues to the transaction log of its table."""
-    if cut.batch is None or _recorded(run, made, cut) is not None:
+    if start.batch is None or _recorded(run, made, start) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)
-    pool.call(WRITE_CALL_S, pool.tables.record_batch, place, cut.id, cut.batch)
+    pool.call(WRITE_CALL_S, pool.tables.record_batch, place, start.id, start.batch)
 
 
 def inherited_rows_location(made: Deployment) -> str:
@@ -143,8 +145,8 @@ def inherited_rows_location(made: Deployment) -> str:
     return table_format(made.format).place_in(VersionFolders(made.folder, made.checkpoint).before)
 
 
-def _recorded(run: RunContext, made: Deployment, cut: Cut) -> int | None:
-    return run.agent.files.sink_batch(made.folder, format=made.format, query=cut.id)
+def _recorded(run: RunContext, made: Deployment, start: StartPosition) -> int | None:
+    return run.agent.files.sink_batch(made.folder, format=made.format, query=start.id)
 
 
 def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, rows: OriginRows) -> None:

@@ -121,7 +121,7 @@ def _move(run: RunContext, step: Step, deployment: Deployment, place: SeamPlace)
     assert parent is not None, "its history was read"
     checkpoint = layout.seam_folder(deployment.table, deployment.version, place.parent, place.batch)
     folders = VersionFolders(deployment.folder, checkpoint)
-    read = agent.files.seen(parent.folder, place.parent_batch)
+    read = agent.files.source_position(parent.folder, place.parent_batch)
     note = {**run.folder_note(deployment), "run": deployment.made_by or run.id, "checkpoint": checkpoint}
     cut = agent.files.create_checkpoint_after(folders, (read,), note, batch=place.batch, like=deployment.checkpoint)
     agent.faults.pass_by(f"seam seed {step.table}")

@@ -177,7 +177,7 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
     In the version's trash folder, they get a subfolder whose name is their purge time.
     """
     layout, files = agent.layout, agent.files
-    beside = files.made_beside(layout.checkpoint_folder(deployment.table, deployment.version))
+    beside = files.checkpoints_of_version(layout.checkpoint_folder(deployment.table, deployment.version))
     former = [found for found in beside if found != deployment.checkpoint]
     if not former:
         return

@@ -156,7 +156,7 @@ def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidatio
         return None
     open_.looked_at = now
     by_version = {(found.table, found.version): found for found in agent.ledger.deployments()}
-    gone = agent.files.gone(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
+    gone = agent.files.count_missing_inputs(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
     return Sentence(f"{gone:,} files that {name} has read are no longer there") if gone else None
 
 

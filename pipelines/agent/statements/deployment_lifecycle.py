@@ -291,7 +291,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
             f"the checkpoint of {name} is not the one it had before",
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
-    if lacks := agent.files.lacks(deployment.checkpoint):
+    if lacks := agent.files.missing_checkpoint_file(deployment.checkpoint):
         raise Refused(
             f"the checkpoint of {name} lacks {lacks}, without which Spark does not start: part of it is missing, or it "
             "was mixed from two copies",

@@ -242,7 +242,7 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
     take_changes = frozenset(n for n, read in enumerate(reads) if takes_changes(read))
-    other = agent.files.why_other_source(
+    other = agent.files.source_fault(
         deployment.checkpoint,
         sources,
         take_changes=take_changes,

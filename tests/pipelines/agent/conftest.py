@@ -36,13 +36,13 @@ from core.ports.spark import (
 )
 from core.ports.storage import (
     CheckpointState,
-    Cut,
     FolderContents,
     FolderTaken,
     LogMark,
     OriginRows,
     SeenFile,
     SourceLag,
+    StartPosition,
     TableFault,
     Upkeep,
     VersionFolders,
@@ -486,7 +486,7 @@ class ScriptedFiles:
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         return self.versions.get(batch)
 
-    def lacks(self, folder: str) -> str:
+    def missing_checkpoint_file(self, folder: str) -> str:
         return self.lacking
 
     def lost_files(self, folder: str, version: int) -> tuple[str, ...]:
@@ -495,7 +495,7 @@ class ScriptedFiles:
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         return self.by_hand.get(folder)
 
-    def why_other_source(
+    def source_fault(
         self,
         checkpoint: str,
         sources: tuple[tuple[int, TableName, str, str], ...],
@@ -525,22 +525,22 @@ class ScriptedFiles:
         same = BatchHistory({1: BatchPosition(("1:a",) * sources)}, {"1:a": (1, 1)})
         return self.histories.get(checkpoint, same)
 
-    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
+    def count_missing_inputs(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
         return 0
 
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)
 
-    def seen(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
+    def source_position(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
     def create_checkpoint_after(
         self, version: Any, seen: Any, note: Mapping[str, Any], *, batch: int | None = None, like: str = ""
-    ) -> Cut:
+    ) -> StartPosition:
         self.folders[version.checkpoint] = note
         self.started.add(version.checkpoint)
         self.seeded.append((version.checkpoint, batch, like))
-        return Cut(batch, f"id in {version.checkpoint}")
+        return StartPosition(batch, f"id in {version.checkpoint}")
 
     @property
     def begun_elsewhere(self) -> set[str]:
@@ -550,10 +550,12 @@ class ScriptedFiles:
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note
 
-    def fork(self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows) -> Cut:
+    def fork(
+        self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows
+    ) -> StartPosition:
         self._reach(copy.checkpoint)
         self.forked.setdefault(copy.checkpoint, (origin.checkpoint, rows))
-        return Cut(1, f"id in {copy.checkpoint}")
+        return StartPosition(1, f"id in {copy.checkpoint}")
 
     def set_aside(self, folder: str, into: str) -> None:
         if folder in self.folders:
@@ -564,7 +566,7 @@ class ScriptedFiles:
         """Delete what a test has put on the disk, as the real implementation does."""
         return TableCheckpoints(self.owner).remove(folder)
 
-    def made_beside(self, checkpoint: str) -> tuple[str, ...]:
+    def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
         return tuple(sorted(f for f in self.folders if f == checkpoint or f.startswith(f"{checkpoint}.")))
 
     def put_back(self, aside: str, folder: str) -> None:

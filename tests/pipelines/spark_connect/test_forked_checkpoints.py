@@ -99,7 +99,7 @@ def test_every_row_is_once_in_the_new_version_or_before_it(ground: Any, rows: Or
     ground.until(lambda: behind(ground, "new") == 0 == behind(ground, "old"))
     assert ground.files.read(ground.checkpoint("new")).id == cut.id
     assert numbers(ground, "old") == Counter(range(50))
-    origin = [local_path(file.path) for file in ground.files.seen(ground.place("old"), upto=cut.batch)]
+    origin = [local_path(file.path) for file in ground.files.source_position(ground.place("old"), upto=cut.batch)]
     after = set(range(50)) - {n for path in origin for n in pyarrow.parquet.read_table(path)["a"].to_pylist()}
     assert len(after) == 50 - 2 * (cut.batch + 1)
     if rows is OriginRows.INSIDE:
@@ -163,12 +163,12 @@ def test_a_seeded_version_holds_only_later_rows(ground: Any) -> None:
         ("table", f"above_{ground.mark}__v1", ground.place("above")),
     ):
         ready(ground, name)
-        cut = ground.files.create_checkpoint_after(folders(ground, name), (ground.files.seen(folder),), NOTE)
+        cut = ground.files.create_checkpoint_after(folders(ground, name), (ground.files.source_position(folder),), NOTE)
         assert cut.batch is None
         start(ground, name, f"SELECT a, b FROM STREAM {source} WITH ('maxFilesPerTrigger'='1')")
     ready(ground, "counted", "b STRING, a BIGINT")
     ground.files.create_checkpoint_after(
-        folders(ground, "counted"), (ground.files.seen(f"{ground.folder}/landing"),), NOTE
+        folders(ground, "counted"), (ground.files.source_position(f"{ground.folder}/landing"),), NOTE
     )
     start(ground, "counted", COUNTED.format(ground.source))
     land(ground, 10, 40)

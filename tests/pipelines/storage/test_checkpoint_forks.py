@@ -11,7 +11,7 @@ from spark_files import Consumer, WrittenTable
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
-from core.ports.storage import Cut, FolderTaken, OriginRows, SeenFile, VersionFolders
+from core.ports.storage import FolderTaken, OriginRows, SeenFile, StartPosition, VersionFolders
 from pipelines.storage import checkpoint_forks
 from pipelines.storage.checkpoints import TableCheckpoints
 
@@ -45,7 +45,7 @@ class Versions:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("state")
 
-    def fork(self, rows: OriginRows = OriginRows.LEFT) -> Cut:
+    def fork(self, rows: OriginRows = OriginRows.LEFT) -> StartPosition:
         return FILES.fork(self.old, self.new, NOTE, rows=rows)
 
 
@@ -173,7 +173,7 @@ def test_a_version_that_began_from_nothing_is_never_forked_into(tmp_path: Path) 
 
 def test_before_the_first_batch_there_is_nothing_to_continue_from(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 0)
-    assert versions.fork(OriginRows.BEFORE) == Cut(None, "") == versions.fork(OriginRows.BEFORE)
+    assert versions.fork(OriginRows.BEFORE) == StartPosition(None, "") == versions.fork(OriginRows.BEFORE)
     assert FILES.sink_batch(versions.new.table) is None and os.path.isdir(versions.new.before)
 
 
@@ -211,8 +211,8 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
 
 def test_a_seeded_checkpoint_has_read_up_to_the_given_positions(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
-    seen = FILES.seen(versions.old.table)
-    assert len(seen) == 3 and FILES.seen(versions.old.table, upto=1) == seen[:2]
+    seen = FILES.source_position(versions.old.table)
+    assert len(seen) == 3 and FILES.source_position(versions.old.table, upto=1) == seen[:2]
     cut = FILES.create_checkpoint_after(versions.new, (seen, ()), NOTE, batch=7, like=versions.old.checkpoint)
     found = FILES.read(versions.new.checkpoint)
     assert found is not None and (found.batch, found.planned, found.id) == (7, 7, cut.id)
@@ -224,7 +224,7 @@ def test_a_seeded_checkpoint_has_read_up_to_the_given_positions(tmp_path: Path) 
 
 def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
-    cut = FILES.create_checkpoint_after(versions.new, (FILES.seen(versions.old.table), ()), NOTE)
+    cut = FILES.create_checkpoint_after(versions.new, (FILES.source_position(versions.old.table), ()), NOTE)
     found = FILES.read(versions.new.checkpoint)
     assert found is not None and (cut.batch, found.batch, found.planned, found.id) == (None, None, None, cut.id)
     assert FILES.sink_batch(versions.new.table) is None
@@ -237,9 +237,11 @@ def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -
 def test_files_marked_as_read_are_no_lag_even_after_compaction(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 3)
     source = (0, TableName("orders"), versions.old.table, "parquet")
-    FILES.create_checkpoint_after(versions.new, (FILES.seen(versions.old.table),), NOTE)
+    FILES.create_checkpoint_after(versions.new, (FILES.source_position(versions.old.table),), NOTE)
     query = Consumer(Path(versions.new.checkpoint))
-    query.entries = [{"path": file.path, "timestamp": 1, "batchId": 0} for file in FILES.seen(versions.old.table)]
+    query.entries = [
+        {"path": file.path, "timestamp": 1, "batchId": 0} for file in FILES.source_position(versions.old.table)
+    ]
     query.batch = 1
     for _ in range(10):
         query.commit(versions.table.write())
@@ -256,8 +258,13 @@ def test_files_of_a_plain_folder_are_named_as_spark_names_them(tmp_path: Path) -
     for name in ("b c.json", "_hidden.json", ".d.json", "day=1/a+b#.json"):
         (landing / name).write_text("{}")
     os.utime(landing / "b c.json", (0, 1.25))
-    assert FILES.seen(str(landing))[0] == SeenFile(f"file://{tmp_path}/in%20%5Bé%5D%20100%25/b%20c.json", 1250)
-    assert [file.path.rpartition("/")[2] for file in FILES.seen(str(landing))] == ["b%20c.json", "a+b%23.json"]
+    assert FILES.source_position(str(landing))[0] == SeenFile(
+        f"file://{tmp_path}/in%20%5Bé%5D%20100%25/b%20c.json", 1250
+    )
+    assert [file.path.rpartition("/")[2] for file in FILES.source_position(str(landing))] == [
+        "b%20c.json",
+        "a+b%23.json",
+    ]
 
 
 def test_a_batch_that_the_record_holds_only_with_later_ones_is_refused(tmp_path: Path) -> None:
@@ -265,5 +272,5 @@ def test_a_batch_that_the_record_holds_only_with_later_ones_is_refused(tmp_path:
     for n in range(9):
         Path(versions.old.table, f"_spark_metadata/{n}").unlink(missing_ok=True)
     with pytest.raises(Refused, match="no longer distinguishes batch 4 from later ones"):
-        FILES.seen(versions.old.table, upto=4)
-    assert len(FILES.seen(versions.old.table, upto=10)) == 11
+        FILES.source_position(versions.old.table, upto=4)
+    assert len(FILES.source_position(versions.old.table, upto=10)) == 11

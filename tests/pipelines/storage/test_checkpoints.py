@@ -154,8 +154,11 @@ def test_a_folder_that_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
 def test_the_checkpoints_of_a_version_are_its_first_and_those_of_seams(tmp_path: Path) -> None:
     for name in ("b__v1", "b__v1.a__v2.7", "b__v11", "b__v11.a__v2.7", "bb__v1"):
         FILES.prepare(str(tmp_path / name), {"run": "7f3a"})
-    assert FILES.made_beside(str(tmp_path / "b__v1")) == (str(tmp_path / "b__v1"), str(tmp_path / "b__v1.a__v2.7"))
-    assert FILES.made_beside(str(tmp_path / "none" / "b__v1")) == ()
+    assert FILES.checkpoints_of_version(str(tmp_path / "b__v1")) == (
+        str(tmp_path / "b__v1"),
+        str(tmp_path / "b__v1.a__v2.7"),
+    )
+    assert FILES.checkpoints_of_version(str(tmp_path / "none" / "b__v1")) == ()
 
 
 def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
@@ -256,8 +259,8 @@ def test_files_that_spark_reads_at_a_start_exist_or_are_reported(
     log.mkdir(parents=True)
     for name in names:
         (log / name).write_text("v1\n")
-    assert FILES.lacks(str(tmp_path)) == lacks
+    assert FILES.missing_checkpoint_file(str(tmp_path)) == lacks
 
 
 def test_a_checkpoint_without_logs_of_files_lacks_none(tmp_path: Path) -> None:
-    assert FILES.lacks(str(tmp_path)) == FILES.lacks(str(tmp_path / "gone")) == ""
+    assert FILES.missing_checkpoint_file(str(tmp_path)) == FILES.missing_checkpoint_file(str(tmp_path / "gone")) == ""

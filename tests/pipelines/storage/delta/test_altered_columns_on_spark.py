@@ -180,7 +180,7 @@ def test_a_column_that_is_renamed_or_dropped_ends_its_readers_at_every_start(lak
     assert ended(lake, **selects) == dict.fromkeys(selects, always), "also where it has its name again"
     for table, what in (("p", "column w was renamed to x"), ("q", "column w was dropped")):
         given = ((0, table, lake.place(table), "delta"),)
-        (about, fault) = lake.files.why_other_source(lake.checkpoint(f"{table}_c"), given)
+        (about, fault) = lake.files.source_fault(lake.checkpoint(f"{table}_c"), given)
         assert about == table and f"has changed since version 2: its {what}" in fault.why
         assert fault.kind is TableFaultKind.STREAM_COLUMNS_CHANGED
     begun = f"SELECT id, v FROM STREAM {names['q']} WITH ('startingVersion'='1')"

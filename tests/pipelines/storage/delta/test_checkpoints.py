@@ -39,7 +39,7 @@ def test_a_table_of_files_has_no_versions(format: str, tmp_path: Path) -> None:
     assert files.kept_h(folder, format) is None and files.written_by_hand(folder, format) is None
     source = (0, T, folder, format)
     assert files.unread_before(folder, source, 0.0) is None
-    assert files.why_other_source(folder, (source,)) is None
+    assert files.source_fault(folder, (source,)) is None
 
 
 def test_a_lost_column_of_one_stream_hides_no_fault_of_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,5 +54,5 @@ def test_a_lost_column_of_one_stream_hides_no_fault_of_another(monkeypatch: pyte
         (tmp_path / name).mkdir()
     sources = tuple((n, TableName(name), str(tmp_path / name), "delta") for n, name in enumerate(("a", "b")))
     files = TableCheckpoints("ledger")
-    assert files.why_other_source(str(tmp_path), sources) == (TableName("b"), gone)
-    assert files.why_other_source(str(tmp_path), sources[:1]) == (TableName("a"), lost)
+    assert files.source_fault(str(tmp_path), sources) == (TableName("b"), gone)
+    assert files.source_fault(str(tmp_path), sources[:1]) == (TableName("a"), lost)

@@ -11,7 +11,7 @@ import pytest
 from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.ports.spark import FileView
-from core.ports.storage import Cut, OriginRows, SeenLog, VersionFolders
+from core.ports.storage import OriginRows, SeenLog, StartPosition, VersionFolders
 from core.sql.statement import AT_TIME, AT_VERSION, LogStart
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -36,7 +36,7 @@ def ids(lake: Any, table: str) -> list[int]:
     return sorted(int(str(row[0])) for row in lake.sql(f"SELECT id FROM {lake.name(table)}"))
 
 
-def begun(lake: Any, table: str, rows: OriginRows) -> Cut:
+def begun(lake: Any, table: str, rows: OriginRows) -> StartPosition:
     """Let a table continue from the position of `c`, by the steps of a run."""
     lake.table(table)
     lake.files.prepare(lake.checkpoint(table), {"run": "r"})
@@ -97,7 +97,7 @@ def test_a_version_that_begins_now_reads_each_new_row_once_even_on_an_empty_tabl
     select = streams(lake)
     lake.table("g")
     lake.files.prepare(lake.checkpoint("g"), {"run": "r"})
-    seen = lake.files.seen(lake.place("p"))
+    seen = lake.files.source_position(lake.place("p"))
     assert isinstance(seen, SeenLog)
     cut = lake.files.create_checkpoint_after(folders(lake, "g"), (seen,), {"run": "r"}, batch=0)
     lake.tables.record_batch(f"{lake.place('g')}/delta", cut.id, 0)

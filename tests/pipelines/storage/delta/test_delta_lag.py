@@ -69,9 +69,9 @@ def test_rows_removed_after_the_position_of_a_stream_of_rows_are_reported(
     sources = ((0, P, place, "delta"),)
     for batch, offset in enumerate((offset_line(written, 1), offset_line(written, 1, 0, snapshot=True))):
         commit_batch(tmp_path / "cp", batch, offset)
-        assert files.why_other_source(checkpoint, sources) is None
+        assert files.source_fault(checkpoint, sources) is None
     written.commit(2, removes=(path,))
-    assert files.why_other_source(checkpoint, sources) == (
+    assert files.source_fault(checkpoint, sources) == (
         P,
         TableFault(
             TableFaultKind.ROWS_CHANGED,
@@ -79,9 +79,9 @@ def test_rows_removed_after_the_position_of_a_stream_of_rows_are_reported(
         ),
     )
     (tmp_path / "p/delta/part-2-0.parquet").touch()
-    assert files.why_other_source(checkpoint, sources, take_changes={0}) is None
+    assert files.source_fault(checkpoint, sources, take_changes={0}) is None
     commit_batch(tmp_path / "cp", 2, offset_line(written, 3))
-    assert files.why_other_source(checkpoint, sources) is None, "what is behind it does not matter"
+    assert files.source_fault(checkpoint, sources) is None, "what is behind it does not matter"
 
 
 def test_a_statement_that_reads_files_and_delta_has_a_lag_of_both_in_the_order_of_its_text(
@@ -131,9 +131,9 @@ def test_a_log_cleaned_up_while_it_is_read_is_reported(files: TableCheckpoints, 
     written.checkpoint()
     for batch, (offset, gone) in enumerate([(offset_line(written, 2), 2), (offset_line(written, 2, snapshot=True), 3)]):
         commit_batch(tmp_path / "cp", batch, offset)
-        assert files.why_other_source(str(tmp_path / "cp"), sources) is None and not lag(files, tmp_path).missing
+        assert files.source_fault(str(tmp_path / "cp"), sources) is None and not lag(files, tmp_path).missing
         (written.log / f"{gone:020}.json").rename(tmp_path / "away")
-        found = files.why_other_source(str(tmp_path / "cp"), sources)
+        found = files.source_fault(str(tmp_path / "cp"), sources)
         why = f"no longer has version {gone} in its log, which is to be read next"
         assert found == (P, TableFault(TableFaultKind.LOG_GONE, why))
         assert lag(files, tmp_path).missing
@@ -155,14 +155,14 @@ def test_pending_input_of_a_reader_far_behind_is_read_once(
     for n in range(3):
         assert lag(files, tmp_path).rows == 50 + n
         assert lag(files, tmp_path).versions == 50 + n
-        assert files.why_other_source(str(tmp_path / "cp"), sources) is None
+        assert files.source_fault(str(tmp_path / "cp"), sources) is None
         written.commit(1)
     first = len(read)
     assert first < 2 * 60 + 10, "each by what waits and by what has changed"
     (path,) = written.commit(1)
     written.commit(1, removes=(path,), operation="UPDATE")
     assert lag(files, tmp_path).versions == 55
-    found = files.why_other_source(str(tmp_path / "cp"), sources)
+    found = files.source_fault(str(tmp_path / "cp"), sources)
     assert found is not None and "UPDATE in version 65" in found[1].why
     assert len(read) - first < 10
 
@@ -172,12 +172,12 @@ def test_knowledge_of_a_log_does_not_count_for_its_replacement(files: TableCheck
     (path,) = written.commit(1)
     written.commit(1)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
-    assert lag(files, tmp_path).rows == 1 and files.why_other_source(str(tmp_path / "cp"), sources) is None
+    assert lag(files, tmp_path).rows == 1 and files.source_fault(str(tmp_path / "cp"), sources) is None
     shutil.rmtree(tmp_path / "p")
     again = WrittenLog(tmp_path / "p")
     again.commit(1)
     again.commit(5, removes=(path,), operation="DELETE")
     again.commit(7)
     assert lag(files, tmp_path).versions == 2
-    found = files.why_other_source(str(tmp_path / "cp"), sources)
+    found = files.source_fault(str(tmp_path / "cp"), sources)
     assert found is not None and "DELETE in version 2" in found[1].why

@@ -53,10 +53,10 @@ def test_removed_rows_are_not_held_and_read_rows_may_be_gone(files: TableCheckpo
     paths = written.commit(3, 4)
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
     source = ((0, P, folder, "delta"),)
-    assert files.gone(str(tmp_path / "cp"), source) == 0
+    assert files.count_missing_inputs(str(tmp_path / "cp"), source) == 0
     written.commit(removes=(paths[0],))
     assert files.rows(folder, "delta") == 4 and files.contents(folder, "delta").files == 1  # type: ignore[union-attr]
-    assert files.gone(str(tmp_path / "cp"), source) is None
+    assert files.count_missing_inputs(str(tmp_path / "cp"), source) is None
 
 
 def test_a_recreated_table_is_a_different_table(files: TableCheckpoints, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_shorter_copy_of_a_log_is_not_the_log_that_was_read(files: TableCheckp
     for version in (2, 3):
         (written.log / f"{version:020}.json").unlink()
     assert lag(files, tmp_path).missing
-    assert files.why_other_source(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),)) == (
+    assert files.source_fault(str(tmp_path / "cp"), ((0, P, str(tmp_path / "p"), "delta"),)) == (
         P,
         TableFault(TableFaultKind.REPLACED, "is an older copy: it ends with version 1, and version 3 was read"),
     )
@@ -111,10 +111,10 @@ def test_a_table_in_an_unmounted_folder_is_not_gone(files: TableCheckpoints, tmp
     with pytest.raises(TryAgain, match="tables is not there"):
         files.identity(str(place), "delta")
     with pytest.raises(TryAgain, match="tables is not there"):
-        files.why_other_source(str(tmp_path / "cp"), sources)
+        files.source_fault(str(tmp_path / "cp"), sources)
     (tmp_path / "tables").mkdir()
     assert files.identity(str(place), "delta") == ""
-    assert files.why_other_source(str(tmp_path / "cp"), sources) == (
+    assert files.source_fault(str(tmp_path / "cp"), sources) == (
         P,
         TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log"),
     )
@@ -277,14 +277,14 @@ def test_missing_files_are_reported_by_a_log_reader_that_begins_at_a_later_check
     written.optimize(first, into=3)
     written.checkpoint()
     commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
-    assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) == (
+    assert TableCheckpoints("ledger").source_fault(str(tmp_path / "cp"), sources) == (
         P,
         TableFault(
             TableFaultKind.FILES_GONE, "lacks files of version 1, which is to be read next: VACUUM has deleted them"
         ),
     )
     (written.folder / "delta" / first).touch()
-    assert TableCheckpoints("ledger").why_other_source(str(tmp_path / "cp"), sources) is None
+    assert TableCheckpoints("ledger").source_fault(str(tmp_path / "cp"), sources) is None
 
 
 def test_rows_that_were_taken_out_before_a_checkpoint_may_have_been_read(tmp_path: Path) -> None:
@@ -293,10 +293,12 @@ def test_rows_that_were_taken_out_before_a_checkpoint_may_have_been_read(tmp_pat
     written.optimize(second, into=4)
     written.checkpoint()
     commit_batch(tmp_path / "cp", 0, offset_line(written, 2))
-    assert TableCheckpoints("ledger").gone(str(tmp_path / "cp"), sources) == 0, "OPTIMIZE has taken no row out"
+    assert TableCheckpoints("ledger").count_missing_inputs(str(tmp_path / "cp"), sources) == 0, (
+        "OPTIMIZE has taken no row out"
+    )
     written.commit(removes=(first,))
     written.checkpoint()
-    assert TableCheckpoints("ledger").gone(str(tmp_path / "cp"), sources) is None
+    assert TableCheckpoints("ledger").count_missing_inputs(str(tmp_path / "cp"), sources) is None
 
 
 def test_the_position_of_a_log_distinguishes_it_from_an_older_copy_even_if_written_on(
@@ -389,6 +391,6 @@ def test_the_log_of_an_external_table_is_in_its_folder_and_ours_is_one_level_bel
     assert (files.identity(place, "delta"), files.identity(f"{place}/", others)) == ("", "id-1")
     assert files.identity(f"file://{place}", others) == "id-1" and files.is_there(f"file:{place}")
     assert (files.rows(place, others), files.lag("/none", ((0, P, place, others),))[0].rows) == (5, 5)
-    found = files.seen(place, format=others)
+    found = files.source_position(place, format=others)
     assert isinstance(found, SeenLog) and found.version == 2
     assert format_of_others("json") == "json"

@@ -223,14 +223,14 @@ def test_a_recreated_source_is_reported_before_a_start_and_by_spark(lake: Any) -
     select = f"SELECT id, v FROM STREAM {lake.name('p')}"
     lake.run("c", select)
     sources = ((0, "p", lake.place("p"), "delta"),)
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) is None
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) is None
     before = lake.files.identity(lake.place("p"), "delta")
     lake.sql(
         f"CREATE OR REPLACE TABLE {lake.name('p')} (id BIGINT, v STRING) USING delta LOCATION '{lake.place('p')}/delta'"
     )
     now = lake.files.identity(lake.place("p"), "delta")
     assert now != before
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) == (
         "p",
         TableFault(TableFaultKind.REPLACED, f"was re-created: its id is {now}, and what was read had {before}"),
     )
@@ -239,7 +239,7 @@ def test_a_recreated_source_is_reported_before_a_start_and_by_spark(lake: Any) -
         lake.insert("p", 1)
         lake.run("c", select)
     shutil.rmtree(f"{lake.place('p')}/delta")
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) == (
         "p",
         TableFault(TableFaultKind.GONE, "is gone: there is no _delta_log"),
     )
@@ -264,7 +264,7 @@ def test_rows_changed_by_hand_in_a_source_are_reported_before_spark_ends_its_rea
     lake.run("c", select)
     lake.sql(change.format(p=name))
     sources = ((0, "p", lake.place("p"), "delta"),)
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) == (
         "p",
         TableFault(
             TableFaultKind.ROWS_CHANGED,
@@ -272,7 +272,7 @@ def test_rows_changed_by_hand_in_a_source_are_reported_before_spark_ends_its_rea
             "that",
         ),
     )
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources, take_changes={0}) is None
+    assert lake.files.source_fault(lake.checkpoint("c"), sources, take_changes={0}) is None
     with pytest.raises(AssertionError, match=error):
         lake.run("c", select)
     lake.run("c", f"SELECT id, v FROM STREAM {name} WITH ('skipChangeCommits'='true')")
@@ -290,11 +290,11 @@ def test_files_that_vacuum_deleted_before_they_were_read_are_reported(lake: Any)
         lake.insert("p", 1, at=n)
     sources = ((0, "p", lake.place("p"), "delta"),)
     lake.sql(f"OPTIMIZE {name}")
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) is None
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) is None
     lake.sql("SET spark.databricks.delta.retentionDurationCheck.enabled=false")
     lake.sql(f"VACUUM {name} RETAIN 0 HOURS")
     lake.sql("RESET spark.databricks.delta.retentionDurationCheck.enabled")
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) == (
         "p",
         TableFault(
             TableFaultKind.FILES_GONE, "lacks files of version 2, which is to be read next: VACUUM has deleted them"
@@ -331,7 +331,7 @@ def test_a_parents_log_cleaned_up_behind_a_statement_is_reported(lake: Any) -> N
         (log / f"{version:020}.json").unlink()
     sources = ((0, "p", lake.place("p"), "delta"),)
     lake.read_anew()
-    assert lake.files.why_other_source(lake.checkpoint("c"), sources) == (
+    assert lake.files.source_fault(lake.checkpoint("c"), sources) == (
         "p",
         TableFault(TableFaultKind.LOG_GONE, "no longer has version 2 in its log, which is to be read next"),
     )

@@ -59,7 +59,7 @@ def lag(lake: Any, foreign: Foreign, reader: str = "c") -> Any:
 
 
 def why_other(lake: Any, foreign: Foreign, **more: Any) -> Any:
-    return lake.files.why_other_source(lake.checkpoint("c"), ((0, "orders", foreign.folder, OTHERS),), **more)
+    return lake.files.source_fault(lake.checkpoint("c"), ((0, "orders", foreign.folder, OTHERS),), **more)
 
 
 def test_an_external_table_is_registered_and_read_without_changes_in_its_folder(lake: Any) -> None:

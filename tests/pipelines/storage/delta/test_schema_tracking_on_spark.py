@@ -53,10 +53,10 @@ def test_it_ends_once_at_a_renamed_column_and_continues_with_each_row_once(lake:
     lake.sql(f"INSERT INTO {name} VALUES (2, 2, 2)")
     assert ends(lake, "c", select) == GOES and rows(lake, "c") == [(1, 1), (2, 2)]
     given = ((0, TableName("p"), lake.place("p"), "delta"),)
-    assert lake.files.why_other_source(lake.checkpoint("c"), given, tracked=True) is None
+    assert lake.files.source_fault(lake.checkpoint("c"), given, tracked=True) is None
     lake.sql(f"ALTER TABLE {name} RENAME COLUMN v TO y")
-    assert lake.files.why_other_source(lake.checkpoint("c"), given) is not None
-    assert lake.files.why_other_source(lake.checkpoint("c"), given, tracked=True) is None
+    assert lake.files.source_fault(lake.checkpoint("c"), given) is not None
+    assert lake.files.source_fault(lake.checkpoint("c"), given, tracked=True) is None
 
 
 @pytest.mark.long

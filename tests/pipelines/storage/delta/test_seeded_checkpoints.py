@@ -30,7 +30,7 @@ class Moved:
         commit_batch(self.checkpoint, 4, offset_line(self.old, 5))
 
     def seed(self, upto: int) -> str:
-        seen = self.files.seen(str(self.new.folder), upto)
+        seen = self.files.source_position(str(self.new.folder), upto)
         return self.files.create_checkpoint_after(self.folders, (seen,), NOTE, batch=4, like=str(self.checkpoint)).id
 
 

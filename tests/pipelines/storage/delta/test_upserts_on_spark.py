@@ -245,7 +245,9 @@ def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -
     lake.table("later", EVENTS, CDF)
     lake.files.prepare(lake.checkpoint("later"), {"run": "r"})
     folders = VersionFolders(lake.place("later"), lake.checkpoint("later"))
-    cut = lake.files.create_checkpoint_after(folders, (lake.files.seen(lake.place("p")),), {"run": "r"}, batch=0)
+    cut = lake.files.create_checkpoint_after(
+        folders, (lake.files.source_position(lake.place("p")),), {"run": "r"}, batch=0
+    )
     lake.tables.record_batch(f"{lake.place('later')}/delta", cut.id, 0)
     happened(lake, (1, "late", 2, False), (2, "late", 4, False))
     run()
