@@ -314,7 +314,7 @@ class TableCheckpoints:
             for tables in self._logs.values():
                 with tables.open(local_path(place)) as log:
                     if log:
-                        return delta_tables.mark(log, version)
+                        return delta_tables.log_mark(log, version)
         return None
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
@@ -413,7 +413,7 @@ class TableCheckpoints:
         with reachable(checkpoint), suppress(FileNotFoundError, ValueError):
             found = self._histories.history(checkpoint, sources, local_path(folder))
         with self._log(folder, newest=False) as log:
-            return replace(found, held=delta_tables.held(log)) if log else found
+            return replace(found, held=delta_tables.batches_by_reader_position(log)) if log else found
 
     # Versions that start from the position of another version or of a source.
 
@@ -421,7 +421,7 @@ class TableCheckpoints:
         self, folder: str, upto: int | None = None, *, format: str = ""
     ) -> tuple[SeenFile, ...] | SeenLog:
         with self._log(folder, format or None) as log:
-            found = delta_tables.seen(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
+            found = delta_tables.position_after_batch(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
         if found is None:
             raise Refused(
                 f"the log of {folder} no longer distinguishes batch {upto} from other changes",

@@ -104,7 +104,7 @@ class Commit(NamedTuple):
     rows: int | None
     """Number of new rows or, if the commit changed rows, of inserted, updated and deleted ones. None if not recorded.
     """
-    took_out: str = ""
+    changed_rows_by: str = ""
     """Operation that deleted or updated rows, such as `UPDATE`; empty if none. OPTIMIZE does not count."""
     replaced: bool = False
     """True if the commit removed files from the table, which VACUUM may then delete."""
@@ -122,7 +122,7 @@ class Actions:
     """Files with new rows, in the order in which a stream counts them."""
     rewritten: list[DataFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    took_out: bool = False
+    changes_rows: bool = False
     operation: str = ""
     tag: str = ""
     """Tag set by the client that requested the operation."""
@@ -238,7 +238,7 @@ class DeltaLog:
         """True if no commit that is still in the log deleted or updated rows."""
         if self._keeps_all is None:
             older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
-            self._keeps_all = not any((actions := self.read(each)) and actions.took_out for each in older)
+            self._keeps_all = not any((actions := self.read(each)) and actions.changes_rows for each in older)
         return self._keeps_all
 
     def first(self) -> int:
@@ -312,12 +312,12 @@ class DeltaLog:
             self.batch_by_version[version] = (query, batch)
             self.batch_by_version.pop(version - KEPT_COMMITS, None)
         a_statement = actions.batches or actions.ours
-        if actions.operation in _BY_HAND and not a_statement and (actions.added or actions.took_out):
+        if actions.operation in _BY_HAND and not a_statement and (actions.added or actions.changes_rows):
             self.by_hand = (version, actions.operation)
         if commit.files:
             self.newest_at = commit.at
-        if version == 0 or actions.took_out:
-            self._keeps_all = not actions.took_out
+        if version == 0 or actions.changes_rows:
+            self._keeps_all = not actions.changes_rows
         if actions.removed or actions.rewritten:
             self._active = None
         elif self._active is not None or version == 0:
@@ -328,7 +328,7 @@ class DeltaLog:
     def _commit(self, version: int, actions: Actions) -> Commit:
         found = Totals.of(actions.added)
         at = actions.at if actions.at is not None else found.earliest or 0.0
-        what = (actions.operation or "a commit") if actions.took_out else ""
+        what = (actions.operation or "a commit") if actions.changes_rows else ""
         rows = actions.changed_rows if what else found.rows
         return Commit(
             version,
@@ -336,7 +336,7 @@ class DeltaLog:
             files=found.files,
             bytes=found.bytes,
             rows=rows,
-            took_out=what,
+            changed_rows_by=what,
             replaced=bool(actions.removed),
             schema=actions.schema,
         )
@@ -405,7 +405,7 @@ def _actions(lines: Iterable[str]) -> Actions:
             (found.added if add.get("dataChange", True) else found.rewritten).append(_data_file(add))
         elif remove := action.get("remove"):
             found.removed.append(str(remove["path"]))
-            found.took_out |= bool(remove.get("dataChange", True))
+            found.changes_rows |= bool(remove.get("dataChange", True))
         elif txn := action.get("txn"):
             found.batches[str(txn["appId"])] = int(txn["version"])
         elif meta := action.get("metaData"):

@@ -124,7 +124,7 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
     return Backlog(log.head + 1 - after + partly, waiting, oldest)
 
 
-def longer(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
+def extended_backlog(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
     """Extend `known`, a query's backlog up to version `upto`, to the latest version of the log.
 
     Only commits after `upto` are examined. Raises the same errors as `backlog`.
@@ -187,9 +187,9 @@ class DeltaReaders:
             if looked is None or looked.life != log.life:
                 looked = _Looked(log.life, first - 1)
             waits = list(log.since(looked.upto + 1))
-            took_out = next((commit for commit in waits if commit.took_out and not takes_changes), None)
-            if took_out is not None:
-                how = f"{took_out.took_out} in version {took_out.version}, which it has not read"
+            changing = next((commit for commit in waits if commit.changed_rows_by and not takes_changes), None)
+            if changing is not None:
+                how = f"{changing.changed_rows_by} in version {changing.version}, which it has not read"
                 why = f"was changed by {how}: a stream of rows cannot continue past that"
                 return TableFault(TableFaultKind.ROWS_CHANGED, why)
             lost = None if tracked else lost_column(log, waits)

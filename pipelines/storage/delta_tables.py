@@ -26,8 +26,8 @@ from pipelines.storage.delta_readers import (
     DeltaReaders,
     OtherTable,
     backlog,
+    extended_backlog,
     first_without_files,
-    longer,
     read_offsets,
 )
 from pipelines.storage.delta_schemas import lost_column
@@ -144,7 +144,7 @@ class DeltaTables:
         if known is None or life != log.life or offset is None or offset.version > head:
             known = backlog(log, offset) if (life, head) != (log.life, log.head) or known is None else known
         else:
-            known = longer(known, head, log, offset)
+            known = extended_backlog(known, head, log, offset)
         self._backlogs[key] = (log.life, log.head, known)
         self._backlogs.move_to_end(key)
         if len(self._backlogs) > KEPT_BACKLOGS:
@@ -156,7 +156,7 @@ def is_there(folder: str) -> bool:
     return os.path.isdir(f"{folder}/_delta_log")
 
 
-def mark(log: DeltaLog, version: int | None) -> LogMark:
+def log_mark(log: DeltaLog, version: int | None) -> LogMark:
     """Return the mark of a log at `version`, or at the latest version if that is lower or `version` is None."""
     at = log.head if version is None else min(version, log.head)
     return LogMark(log.id, at, log.commit_mark(at))
@@ -191,7 +191,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
     return tuple(log.place_of(file) for file in files)
 
 
-def seen(log: DeltaLog, upto: int | None) -> SeenLog | None:
+def position_after_batch(log: DeltaLog, upto: int | None) -> SeenLog | None:
     """Return the position after the version that batch `upto` wrote; if `upto` is None, after the latest version.
 
     None if the log records no version, or several versions, for that batch.
@@ -241,14 +241,14 @@ def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked
         if version > log.head:
             return Sentence(f"{start.table} ends with version {log.head}, which is before {start.value}")
         waits = list(log.since(version))
-        took_out = next((each for each in waits if each.took_out and not takes_changes), None)
+        changing = next((each for each in waits if each.changed_rows_by and not takes_changes), None)
         if not tracked and (lost := lost_column(log, waits)) is not None:
             what = f"its {lost[1]} in version {lost[0]}"
             return Sentence(
                 f"{start.table} has changed since then: {what}; only a stream with schema_tracking continues"
             )
-        if took_out is not None:
-            how = f"{took_out.took_out} in version {took_out.version}"
+        if changing is not None:
+            how = f"{changing.changed_rows_by} in version {changing.version}"
             return Sentence(
                 f"{start.table} was changed by {how}: a stream that starts earlier cannot continue past that"
             )
@@ -271,7 +271,7 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
     return sum(known) if len(known) == len(since) else None
 
 
-def held(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
+def batches_by_reader_position(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
     """Map positions of readers to the first and last batch after which the table has exactly the rows read so far.
 
     Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
@@ -317,7 +317,7 @@ def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None
 
 def _changed(log: DeltaLog, version: int) -> bool:
     (commit,) = islice(log.since(version), 1)
-    return bool(commit.files or commit.took_out)
+    return bool(commit.files or commit.changed_rows_by)
 
 
 LOOKED_AT = 1_000
@@ -377,7 +377,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
     if offset.in_snapshot:
         paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
     for commit in log.since(offset.version + int(offset.in_snapshot)):
-        if takes_changes and commit.took_out and commit.at < moment:
+        if takes_changes and commit.changed_rows_by and commit.at < moment:
             # Its changes are in separate files, which expire with the commit.
             return commit.version
         if commit.files:
