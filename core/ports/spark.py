@@ -221,9 +221,9 @@ class Tables(Protocol):
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a batch query like `read`, but over temporary views of files; `end_reads` can cancel it by its tag."""
+        """Run a batch query like `read`, but over temporary views of files; `cancel_reads` can cancel it by its tag."""
 
-    def end_reads(self, tag: str) -> None:
+    def cancel_reads(self, tag: str) -> None:
         """Cancel all running reads with this tag, also on the server."""
 
 
@@ -258,5 +258,5 @@ class TableUpkeep(Protocol):
         If `retain_h` is empty, the table's own retention applies.
         """
 
-    def end(self, tag: str) -> None:
+    def cancel(self, tag: str) -> None:
         """Cancel all running operations with this tag, also on the server."""

@@ -323,7 +323,7 @@ class SparkTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Run a query like `read`, with temporary views over files. The views exist only during the query.
 
-        `end_reads` can cancel a query that has a `tag`.
+        `cancel_reads` can cancel a query that has a `tag`.
         """
         session = self._reader or self._session
         left = remaining()
@@ -334,7 +334,7 @@ class SparkTables:
             summary = f"the query did not end within {seconds:.3g} s"
             raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
-    def end_reads(self, tag: str) -> None:
+    def cancel_reads(self, tag: str) -> None:
         """Cancel all running reads with this tag on the server."""
         _interrupt(self._reader or self._session, tag)
 
@@ -493,7 +493,7 @@ class SparkUpkeep:
         """
         self._run(f"VACUUM {_named(table)}" + (f" RETAIN {int(retain_h)} HOURS" if retain_h else ""), tag)
 
-    def end(self, tag: str) -> None:
+    def cancel(self, tag: str) -> None:
         """Cancel the operation with this tag on the server. Does nothing if no such operation is running."""
         with self._lock:
             session = self._open.get(tag)

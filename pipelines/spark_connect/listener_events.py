@@ -78,12 +78,12 @@ class ListenerEvents:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)
 
-    def forgive(self) -> None:
+    def restart_silence(self) -> None:
         """Restart every run's silence at zero, after a period in which no events could be received."""
         with self._lock:
             self._heard.clear()
 
-    def keep(self, run_ids: frozenset[str]) -> None:
+    def forget_other_runs(self, run_ids: frozenset[str]) -> None:
         """Forget all runs that are not in `run_ids`."""
         with self._lock:
             self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}

@@ -155,12 +155,12 @@ class SparkQueries:
             listed = self._manager.active
             now = time.monotonic()
             if now - self._answered_at > _SUSPENDED_S:
-                self._events.forgive()
+                self._events.restart_silence()
             self._answered_at = now
             self._events.listen(alone=not listed)
             found = tuple(self._described(query) for query in listed)
         run_ids = frozenset(query.run_id for query in found)
-        self._events.keep(run_ids)
+        self._events.forget_other_runs(run_ids)
         with self._lock:
             gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
             self._known = {query.run_id: (query.name, query.id) for query in found}

@@ -88,10 +88,10 @@ class ModelledEvents:
     def silence_s(self, run_id: str) -> float:
         return 1.0
 
-    def forgive(self) -> None:
+    def restart_silence(self) -> None:
         return
 
-    def keep(self, run_ids: frozenset[str]) -> None:
+    def forget_other_runs(self, run_ids: frozenset[str]) -> None:
         return
 
 
@@ -190,7 +190,7 @@ class ModelledTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return self._ask("read", "", lambda: ((), ()))  # type: ignore[no-any-return]  # As above.
 
-    def end_reads(self, tag: str) -> None:
+    def cancel_reads(self, tag: str) -> None:
         self._ask("end reads", "", lambda: None)
 
 

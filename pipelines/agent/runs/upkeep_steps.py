@@ -107,7 +107,7 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
         open_.ended.set()
         try:
             pool = run.agent.pool.connection()
-            pool.call(READ_CALL_S, pool.upkeep.end, open_.tag)
+            pool.call(READ_CALL_S, pool.upkeep.cancel, open_.tag)
         except HeadgateError as error:
             log.info("%s was not ended: %s", open_.tag, error.summary)
 

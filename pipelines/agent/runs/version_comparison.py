@@ -110,7 +110,7 @@ class VersionComparison:
         while not self._over.is_set():
             with suppress(HeadgateError):
                 pool = self._agent.pool.connection()
-                pool.call(INTERRUPTED_S, pool.tables.end_reads, self._tag)
+                pool.call(INTERRUPTED_S, pool.tables.cancel_reads, self._tag)
             self._over.wait(ENDED_EVERY_S)
 
     def _go_on(self) -> None:

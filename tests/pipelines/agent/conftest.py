@@ -322,7 +322,7 @@ class _Tables:
             raise EngineRefused("the operation was cancelled", error_class="OPERATION_CANCELED")
         return next((found for word, found in self.pool.answered.items() if word in sql), ((), ()))
 
-    def end_reads(self, tag: str) -> None:
+    def cancel_reads(self, tag: str) -> None:
         self.pool.ended_reads.add(tag)
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -343,7 +343,7 @@ class _Upkeep:
         self.pool.looked_after.append(what)
         self.pool.looks_after(what)
 
-    def end(self, tag: str) -> None:
+    def cancel(self, tag: str) -> None:
         self.pool.ended_reads.add(tag)
 
 

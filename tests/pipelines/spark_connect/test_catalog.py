@@ -296,7 +296,7 @@ def test_a_read_is_ended_by_its_tag_and_no_other_one_is(ground: Any) -> None:
     for tag, thread in threads.items():
 
         def gone(tag: str = tag, thread: threading.Thread = thread) -> bool:
-            tables.end_reads(tag)
+            tables.cancel_reads(tag)
             return not thread.is_alive()
 
         ground.until(gone, 20)
@@ -321,7 +321,7 @@ def test_a_read_cancelled_at_its_start_leaves_no_work_on_the_pool(ground: Any) -
         thread.start()
         thread.join(number * 0.04)
         while thread.is_alive():
-            tables.end_reads("headgate-mine")
+            tables.cancel_reads("headgate-mine")
             thread.join(0.02)
         # An abandoned job would hold every core, and this one would wait for it.
         assert ground.session.call(8, tables.read, "SELECT count(*) FROM range(10)", 1)[1] == ((10,),), number

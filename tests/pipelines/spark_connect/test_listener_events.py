@@ -51,12 +51,12 @@ def test_a_progress_that_was_asked_for_counts_only_where_it_is_newer(now: list[f
         assert (heard.silence_s("r"), heard.progress("r")) == (silence, known)
 
 
-def test_silence_while_nobody_could_hear_is_forgiven_and_runs_that_are_gone_are_forgotten(now: list[float]) -> None:
+def test_silence_while_nobody_could_hear_is_restarted_and_runs_that_are_gone_are_forgotten(now: list[float]) -> None:
     heard = ListenerEvents(None)  # type: ignore[arg-type]  # As above.
     heard.put("r", {"timestamp": "1"})
     now[0] = 200.0
-    heard.forgive()
+    heard.restart_silence()
     assert heard.silence_s("r") == 0.0 and heard.progress("r") is not None
-    heard.keep(frozenset())
+    heard.forget_other_runs(frozenset())
     now[0] = 300.0
     assert heard.silence_s("r") == 0.0 and heard.progress("r") is None

@@ -124,7 +124,7 @@ def test_an_optimize_that_is_ended_has_changed_nothing(lake: Any) -> None:
 
     def end() -> None:
         while not over.wait(0.05):
-            lake.upkeep.end("mine")
+            lake.upkeep.cancel("mine")
 
     thread = threading.Thread(target=end)
     thread.start()
