@@ -40,12 +40,12 @@ class ActResult(StrEnum):
     STARTED = "started"
     RESTARTED = "restarted"
     """Spark has accepted the start; only the first batch will prove that it works."""
-    RAN = "ran"
+    ALREADY_RUNNING = "ran"
     STOPPED = "stopped"
-    RESTED = "rested"
+    ALREADY_STOPPED = "rested"
     SENT = "sent"
     """Spark was asked to stop the query and has not confirmed it yet; the agent keeps trying."""
-    WAITS = "waits"
+    NOT_SENT = "waits"
     """Spark could not be reached; the agent keeps trying."""
     NOT_STARTED = "not started"
     NOT_RESTARTED = "not restarted"
@@ -55,19 +55,19 @@ class ActResult(StrEnum):
 BEGUN = frozenset({ActResult.STARTED, ActResult.RESTARTED})
 """Results of a start that Spark has accepted but no first batch has confirmed yet."""
 
-UNCHANGED = frozenset({ActResult.RAN, ActResult.RESTED})
+UNCHANGED = frozenset({ActResult.ALREADY_RUNNING, ActResult.ALREADY_STOPPED})
 """Results of an action that had nothing to do, because the version was already in the requested state."""
 
-UNCONFIRMED = frozenset({ActResult.SENT, ActResult.WAITS})
+UNCONFIRMED = frozenset({ActResult.SENT, ActResult.NOT_SENT})
 
 FAILED = frozenset({ActResult.NOT_STARTED, ActResult.NOT_RESTARTED, ActResult.NOT_STOPPED})
 """Results of a failed action; the outcome carries the error."""
 
-_WORDS = {
-    ActResult.RAN: "was already running",
-    ActResult.RESTED: "was already stopped",
+_SENTENCES = {
+    ActResult.ALREADY_RUNNING: "was already running",
+    ActResult.ALREADY_STOPPED: "was already stopped",
     ActResult.SENT: "sent, not confirmed",
-    ActResult.WAITS: "not sent: the pool does not answer",
+    ActResult.NOT_SENT: "not sent: the pool does not answer",
 }
 
 
@@ -77,7 +77,7 @@ class ActOutcome:
 
     table: TableName
     version: int
-    came: ActResult
+    result: ActResult
     called_ms: float | None
     """Milliseconds from receiving the command to asking Spark to stop the query; None if Spark was not asked."""
     took_ms: float
@@ -88,32 +88,32 @@ class ActOutcome:
     records that this version should run, but not that the stop of the other versions has ended.
     """
     error: HeadgateError | None = None
-    """The error; set only if `came` is in `FAILED`."""
+    """The error; set only if `result` is in `FAILED`."""
 
     @property
     def succeeded(self) -> bool:
         """True if the action is recorded, did not fail, and needs no further confirmation of a stop."""
-        return self.recorded and self.came not in UNCONFIRMED | FAILED
+        return self.recorded and self.result not in UNCONFIRMED | FAILED
 
     @property
     def outcome(self) -> Sentence:
         """The outcome as a sentence, without its duration."""
-        return self.words()
+        return self.sentence()
 
     @property
     def recorded_as(self) -> CommandOutcome:
         """The outcome for the command log; `DONE` only if nothing remains to be confirmed."""
         if self.error is not None:
             return CommandOutcome.of_error(self.error)
-        if self.came in UNCHANGED:
+        if self.result in UNCHANGED:
             return CommandOutcome.UNCHANGED
-        return CommandOutcome.ACCEPTED if self.came in BEGUN | UNCONFIRMED else CommandOutcome.DONE
+        return CommandOutcome.ACCEPTED if self.result in BEGUN | UNCONFIRMED else CommandOutcome.DONE
 
-    def words(self, took: str = "") -> Sentence:
+    def sentence(self, took: str = "") -> Sentence:
         """Return the outcome as a sentence; `took` is the duration to include, such as `12 ms`."""
-        said = _WORDS.get(self.came, self.came.value) + (f": {self.error.summary}" if self.error else "")
-        timed = f"{said} in {took}" if took and self.error is None else said
-        pending = ", first batch pending" if self.came in BEGUN else ""
+        text = _SENTENCES.get(self.result, self.result.value) + (f": {self.error.summary}" if self.error else "")
+        timed = f"{text} in {took}" if took and self.error is None else text
+        pending = ", first batch pending" if self.result in BEGUN else ""
         return Sentence(timed + pending + ("" if self.recorded else ", not recorded"))
 
     def as_json(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class ActOutcome:
         return {
             "table": self.table,
             "version": self.version,
-            "came": self.came,
+            "came": self.result,
             "outcome": str(self.outcome),
             "called_ms": None if self.called_ms is None else round(self.called_ms, 1),
             "took_ms": round(self.took_ms, 1),
@@ -132,11 +132,11 @@ class ActOutcome:
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> Self:
         """Rebuild an outcome from the output of `as_json`; an unknown value of `came` is read as `SENT`."""
-        came, error = answer.get("came"), answer.get("error")
+        given, error = answer.get("came"), answer.get("error")
         return cls(
             table=TableName(str(answer.get("table", "?"))),
             version=int(answer.get("version") or 0),
-            came=ActResult(came) if came in tuple(ActResult) else ActResult.SENT,
+            result=ActResult(given) if given in tuple(ActResult) else ActResult.SENT,
             called_ms=answer.get("called_ms"),
             took_ms=float(answer.get("took_ms") or 0.0),
             recorded=bool(answer.get("recorded", True)),
@@ -164,7 +164,7 @@ def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
     """
     codes = {
         TryAgain.exit_code
-        if outcome.error is None or outcome.came is ActResult.NOT_STOPPED
+        if outcome.error is None or outcome.result is ActResult.NOT_STOPPED
         else outcome.error.exit_code
         for outcome in outcomes
         if not outcome.succeeded

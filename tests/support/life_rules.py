@@ -25,7 +25,7 @@ from core.run.model import RunState
 
 Version = tuple[TableName, int]
 
-GONE = frozenset({ActResult.STOPPED, ActResult.RESTED})
+GONE = frozenset({ActResult.STOPPED, ActResult.ALREADY_STOPPED})
 OF_RUNS = frozenset({"apply", "cancel", "retry", "skip", "resume", "swap"})
 """Requests that allow a run to stop a version that an operator has started."""
 PAUSED_S = 35.0
@@ -259,7 +259,7 @@ class Rules:
             said = stop.outcomes.get(version)
             if stop.answered_at is None or (said is not None and not said.recorded):
                 continue
-            if said is not None and said.came not in GONE and self.baton.now - stop.answered_at < UNCONFIRMED_S:
+            if said is not None and said.result not in GONE and self.baton.now - stop.answered_at < UNCONFIRMED_S:
                 continue
             later = (w for w in self.words if w.answered_at is None or w.answered_at >= stop.called_at)
             return None if any(w.permits(version, stop) for w in later) else stop
@@ -269,7 +269,7 @@ class Rules:
         for version, outcome in word.outcomes.items():
             name = query_name(*version)
             later = [w for w in self.words if w is not word and (w.answered_at or self.baton.now) >= word.called_at]
-            if outcome.came not in GONE or any(w.permits(version, word) for w in later):
+            if outcome.result not in GONE or any(w.permits(version, word) for w in later):
                 continue
             if name in self.server.queries and not self.server.in_flight["start", name]:
                 began = self.server.queries[name].began_at

@@ -106,4 +106,4 @@ def _readers(deployed: tuple[Deployment, ...], tables: list[str]) -> str:
 
 def _line(outcome: ActOutcome) -> str:
     version = f" v{outcome.version}" if outcome.version else ""
-    return f"{outcome.table}{version}: {outcome.words(f'{outcome.took_ms:.0f} ms')}"
+    return f"{outcome.table}{version}: {outcome.sentence(f'{outcome.took_ms:.0f} ms')}"

@@ -53,7 +53,7 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
 
 def _detail_of_all(outcomes: Sequence[ActOutcome]) -> str:
     worst_first = sorted(outcomes, key=lambda outcome: outcome.error is None)
-    return ", ".join(f"{outcome.table} {outcome.words(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
+    return ", ".join(f"{outcome.table} {outcome.sentence(f'{outcome.took_ms:.0f} ms')}" for outcome in worst_first)
 
 
 def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandOutcome], ...]:

@@ -158,7 +158,7 @@ class StatementControl:
             agent.locks.mark_started((name, found.table) if whole and recorded else (name,), stamp.serial)
         if runs:
             self._written(partial(self._say_unchanged, deployment, f"was already running: start by {stamp.actor}"))
-            return ActOutcome(*key, ActResult.RAN, None, 0.0, recorded)
+            return ActOutcome(*key, ActResult.ALREADY_RUNNING, None, 0.0, recorded)
         cause = EventCause.START if done is ActResult.STARTED else EventCause.RESTART
         self._written(partial(self._agent.state_event, deployment, State.STARTING, cause=cause, by=stamp.actor))
         return ActOutcome(*key, done, None, 0.0, recorded)
@@ -252,8 +252,8 @@ class StatementControl:
         def called() -> None:
             calls.append(_since(arrived))
 
-        def came(what: ActResult, error: HeadgateError | None = None) -> ActOutcome:
-            return ActOutcome(*key, what, calls[0] if calls else None, _since(arrived), error=error)
+        def outcome(result: ActResult, error: HeadgateError | None = None) -> ActOutcome:
+            return ActOutcome(*key, result, calls[0] if calls else None, _since(arrived), error=error)
 
         try:
             held = key in self._agent.locks.held()
@@ -262,13 +262,13 @@ class StatementControl:
                 self._stop_after_holder(stamp, deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
-            return came(ActResult.SENT if calls else ActResult.WAITS)
+            return outcome(ActResult.SENT if calls else ActResult.NOT_SENT)
         except EngineRefused as error:
             log.warning("stop of %s refused: %s", query_name(*key), error.summary)
-            return came(ActResult.NOT_STOPPED, error)
+            return outcome(ActResult.NOT_STOPPED, error)
         # Spark's stop is called even if the ledger says that nothing runs: the ledger may be wrong.
         rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
-        return came(ActResult.RESTED if rested else ActResult.STOPPED)
+        return outcome(ActResult.ALREADY_STOPPED if rested else ActResult.STOPPED)
 
     def _stop_after_holder(
         self, stamp: CommandStamp, deployment: Deployment, ends_at: float, called: Callable[[], None]
@@ -297,10 +297,10 @@ class StatementControl:
 
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
-                if outcome.came is ActResult.RESTED:
+                if outcome.result is ActResult.ALREADY_STOPPED:
                     self._say_unchanged(deployment, f"was already stopped: stop by {by}")
                 # A version that was started again since is left alone.
-                gone = outcome.came is ActResult.STOPPED and mark_stopped(self._agent, deployment)
+                gone = outcome.result is ActResult.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:
                     self._agent.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
 

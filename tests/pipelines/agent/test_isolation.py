@@ -416,7 +416,7 @@ def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_i
         with pytest.raises(PoolUnreachable):
             reconciler.round(BeforeRound.of(agent), (), ())
     outcomes = fast_lane(agent).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
-    assert len(outcomes) == 100 and {outcome.came for outcome in outcomes} <= UNCONFIRMED
+    assert len(outcomes) == 100 and {outcome.result for outcome in outcomes} <= UNCONFIRMED
     # Each operation has one thread, and another for its call; two belong to the breaker.
     assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
     pool.breaker.close()

@@ -132,7 +132,7 @@ def test_a_stop_is_not_confirmed_while_a_start_may_still_come_and_holds_when_it_
     monkeypatch.setattr("pipelines.agent.statements.statement_control.HOLDER_S", 0.0)
     monkeypatch.setattr("pipelines.agent.statements.statement_control.STOP_S", 0.0)
     (outcome,) = fast_lane(agent).stop((C,), time.monotonic(), by="bob")
-    assert outcome.came is ActResult.SENT
+    assert outcome.result is ActResult.SENT
     late.arrive()
     reconcile(reconciler)
     assert "c@v1" not in pool.running and (row(agent).wanted, row(agent).state) == ("stopped", "stopped")

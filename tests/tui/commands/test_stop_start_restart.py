@@ -15,25 +15,25 @@ from tui.command_line import exit_codes
 
 PENDING = ", first batch pending"
 TAKEN = {
-    "stop": ((ActResult.STOPPED, "stopped"), (ActResult.RESTED, "was already stopped")),
-    "start": ((ActResult.STARTED, "started"), (ActResult.RAN, "was already running")),
+    "stop": ((ActResult.STOPPED, "stopped"), (ActResult.ALREADY_STOPPED, "was already stopped")),
+    "start": ((ActResult.STARTED, "started"), (ActResult.ALREADY_RUNNING, "was already running")),
     "restart": ((ActResult.RESTARTED, "restarted"),),
 }
 """The successful outcomes of each command, in words."""
 
 
 def answer(
-    table: str, came: ActResult, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
+    table: str, result: ActResult, *, version: int = 1, error: HeadgateError | None = None, recorded: bool = True
 ) -> Any:
     """Return the agent's answer for one statement."""
-    return ActOutcome(TableName(table), version, came, 3.0, 12.0, recorded, error).as_json()
+    return ActOutcome(TableName(table), version, result, 3.0, 12.0, recorded, error).as_json()
 
 
-@pytest.mark.parametrize(("verb", "came", "words"), [(verb, *taken) for verb in TAKEN for taken in TAKEN[verb]])
+@pytest.mark.parametrize(("verb", "result", "words"), [(verb, *taken) for verb in TAKEN for taken in TAKEN[verb]])
 def test_an_act_is_sent_once_it_is_confirmed(
-    verb: str, came: ActResult, words: str, agent: Any, capsys: pytest.CaptureFixture[str]
+    verb: str, result: ActResult, words: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    agent.script[verb] = {"statements": [answer("a", came)]}
+    agent.script[verb] = {"statements": [answer("a", result)]}
     assert exit_codes.run_command_line([verb, "A", "--yes"]) == 0
     (request,) = agent.heard
     assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
@@ -69,11 +69,11 @@ def test_an_invalid_name_is_a_usage_error(agent: Any) -> None:
     assert agent.heard == []
 
 
-@pytest.mark.parametrize(("came", "words"), [(ActResult.STOPPED, "stopped"), (ActResult.SENT, "sent, not confirmed")])
+@pytest.mark.parametrize(("result", "words"), [(ActResult.STOPPED, "stopped"), (ActResult.SENT, "sent, not confirmed")])
 def test_an_unrecorded_stop_is_reported_and_is_no_success(
-    came: ActResult, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
+    result: ActResult, words: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    agent.script["stop"] = {"statements": [answer("a", came, recorded=False)]}
+    agent.script["stop"] = {"statements": [answer("a", result, recorded=False)]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
     said = capsys.readouterr()
     assert f"a v1: {words} in 12 ms, not recorded" in said.out
@@ -85,7 +85,7 @@ def test_an_unrecorded_stop_is_reported_and_is_no_success(
     "not_proven",
     [
         answer("a", ActResult.SENT),
-        answer("a", ActResult.WAITS),
+        answer("a", ActResult.NOT_SENT),
         answer("a", ActResult.NOT_STOPPED, error=EngineRefused("the session is closed")),
         {"table": "a", "outcome": "stopped"},
         {"table": "a", "came": "done"},

@@ -282,7 +282,7 @@ def _pending(command: CommandRow, view: LedgerView) -> str:
 
 def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
     """Describe the outcome of a stop, start or restart for each statement."""
-    words = [f"{outcome.table} {outcome.words(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
+    words = [f"{outcome.table} {outcome.sentence(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
