@@ -34,12 +34,12 @@ class JournalledStop:
         return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
 
     @property
-    def said(self) -> tuple[str, tuple[str, ...]]:
+    def request_key(self) -> tuple[str, tuple[str, ...]]:
         """The actor and the names to stop, which are equal for repetitions of the same request."""
         return self.actor, self.names
 
 
-class Taken(NamedTuple):
+class PendingEntries(NamedTuple):
     """The pending stop requests and the unreadable lines of the journal, oldest first."""
 
     stops: tuple[JournalledStop, ...]
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
     """Lines that are not stop requests: torn by a power cut or edited by hand."""
 
 
-class _Waiting(NamedTuple):
+class _PendingStop(NamedTuple):
     serial: int
     """Serial of the latest repetition."""
     on_disk: bool
@@ -63,10 +63,10 @@ class EmergencyJournal:
         self._kept: list[JournalledStop] = []
         self._done = 0
         """Number of applied bytes that could not be removed from the file yet."""
-        self.told: set[tuple[float, str, str, str]] = set()
+        self.logged: set[tuple[float, str, str, str]] = set()
         """Pending stop requests that are already in the command or audit log: time, actor, name, and kind of row."""
-        self._waiting: dict[tuple[str, tuple[str, ...]], _Waiting] = {}
-        """Stop requests appended since the last call of `taking`."""
+        self._pending: dict[tuple[str, tuple[str, ...]], _PendingStop] = {}
+        """Stop requests appended since the last call of `consume`."""
 
     def append(self, stop: JournalledStop, *, after: int) -> bool:
         """Record a stop request; return True if it is on disk, False if it would be lost when this process exits.
@@ -75,7 +75,7 @@ class EmergencyJournal:
         again if it follows a start, whose serial is `after`.
         """
         with self._lock:
-            before = self._waiting.get(stop.said)
+            before = self._pending.get(stop.request_key)
             repeats = before is not None and before.serial > after
             on_disk = bool(repeats and before and before.on_disk)
             if not on_disk:
@@ -86,31 +86,31 @@ class EmergencyJournal:
                 except OSError:
                     if not repeats:
                         self._kept.append(stop)
-            self._waiting[stop.said] = _Waiting(stop.serial, on_disk)
+            self._pending[stop.request_key] = _PendingStop(stop.serial, on_disk)
             return on_disk
 
-    def waits(self) -> bool:
+    def has_pending(self) -> bool:
         """True if stop requests may be pending; cheap enough to call in every round of the agent."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
 
-    def waiting(self) -> Taken:
+    def pending(self) -> PendingEntries:
         """Return the pending contents of the journal without removing them."""
         with self._lock:
             return self._read()[0]
 
     @contextmanager
-    def taking(self) -> Iterator[Taken]:
+    def consume(self) -> Iterator[PendingEntries]:
         """Yield the pending contents, and remove them if the block succeeds; requests may be appended meanwhile."""
         with self._lock:
-            taken, size = self._read()
-            kept, waiting, self._waiting = len(self._kept), self._waiting, {}
+            entries, size = self._read()
+            kept, pending, self._pending = len(self._kept), self._pending, {}
         try:
-            yield taken
+            yield entries
         except BaseException:
             with self._lock:
-                self._waiting = waiting | self._waiting
+                self._pending = pending | self._pending
             raise
         with self._lock:
             del self._kept[:kept]
@@ -137,25 +137,25 @@ class EmergencyJournal:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> tuple[Taken, int]:
+    def _read(self) -> tuple[PendingEntries, int]:
         """Return the pending contents of the journal, and the length of its file when it was read."""
         try:
             content = self._path.read_bytes()
         except OSError:
-            return Taken(tuple(map(self._repeated, self._kept)), ()), self._done
+            return PendingEntries(tuple(map(self._repeated, self._kept)), ()), self._done
         if len(content) < self._done:
-            # Somebody else has cut it.
+            # Another process has truncated it.
             self._done = 0
         lines = [line for line in content[self._done :].split(b"\n") if line.strip()]
         found = [(line, _stop(line)) for line in lines]
         stops = [stop for _, stop in found if stop is not None]
         unreadable = tuple(line for line, stop in found if stop is None)
-        return Taken(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
+        return PendingEntries(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
         """Give a stop request the serial of its latest repetition; repetitions are not written to the file."""
-        waiting = self._waiting.get(stop.said)
-        return replace(stop, serial=max(stop.serial, waiting.serial)) if waiting else stop
+        pending = self._pending.get(stop.request_key)
+        return replace(stop, serial=max(stop.serial, pending.serial)) if pending else stop
 
     def _remove(self, size: int) -> None:
         """Mark the first `size` bytes of the file as applied; delete the file if nothing follows them."""
@@ -168,7 +168,7 @@ class EmergencyJournal:
         except FileNotFoundError:
             self._done = 0
         except OSError:
-            # A disk that has become read-only: what was taken need not come a second time.
+            # A disk that has become read-only: the consumed requests must not be applied again.
             self._done = size
 
 

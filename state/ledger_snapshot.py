@@ -174,7 +174,7 @@ class SnapshotCache:
         return open_tickets(unclosed, self._statements) if unclosed else ()
 
     def _releases(self, open_runs: Sequence[RunRow]) -> "tuple[Release, ...]":
-        if not open_runs and not self._reader.observed_runs():
+        if not open_runs and not self._reader.runs_with_scheduled_stops():
             return ()
         # Planning comes with it: a reader of a quiet environment does without.
         from state.releases import open_releases

@@ -194,7 +194,7 @@ def readers_version() -> str:
     return digest.hexdigest()[:16]
 
 
-_ROOMS = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
+_PARSER_PACKAGES = ("lineage", "model", "policy", "project", "project_reader", "sql", "text")
 """Packages of core whose code determines parse results."""
 
 
@@ -203,7 +203,10 @@ def _sources() -> list[Path]:
     if not (core and core.origin and sqlglot and sqlglot.origin and yaml and yaml.origin):
         raise FileNotFoundError("core, sqlglot or yaml")
     folder = Path(core.origin).parent
-    ours = (folder / "__init__.py", *(path for room in _ROOMS for path in (folder / room).rglob("*.py")))
+    ours = (
+        folder / "__init__.py",
+        *(path for package in _PARSER_PACKAGES for path in (folder / package).rglob("*.py")),
+    )
     return [*sorted(ours), Path(sqlglot.origin).parent / "_version.py", Path(yaml.origin)]
 
 

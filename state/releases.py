@@ -66,7 +66,7 @@ def open_releases(
     reader: LedgerReader, now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
     """Return the releases of open runs, and those whose replaced versions still run, newest first."""
-    ids = {run.id for run in reader.open_runs()} | set(reader.observed_runs())
+    ids = {run.id for run in reader.open_runs()} | set(reader.runs_with_scheduled_stops())
     runs = (reader.run(run_id) for run_id in sorted(ids))
     found = releases(reader, (run for run in runs if run is not None), now, plans)
     return tuple(sorted((one for one in found if one.is_open), key=lambda one: (-one.since, one.run)))

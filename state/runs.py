@@ -149,7 +149,7 @@ class RunReads(LedgerReads):
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
 
-    def observed_runs(self) -> tuple[str, ...]:
+    def runs_with_scheduled_stops(self) -> tuple[str, ...]:
         """Return the ids of runs whose new version of a table serves while the stop of another version is still
         scheduled.
         """

@@ -13,7 +13,7 @@ STOP, OTHER = (JournalledStop(serial, "ana", 1.0, (name,)) for serial, name in (
 
 def drained(journal: EmergencyJournal) -> tuple[JournalledStop, ...]:
     """Remove and return all entries."""
-    with journal.taking() as taken:
+    with journal.consume() as taken:
         return taken.stops
 
 
@@ -22,7 +22,7 @@ def test_entries_survive_the_process_and_are_drained_once(tmp_path: Path) -> Non
     stops = (STOP, replace(OTHER, actor="\u00e9\n\u2028"))
     assert all(journal.append(stop, after=0) for stop in stops)
     after = EmergencyJournal(tmp_path / "emergency.jsonl")
-    assert after.waiting().stops == drained(after) == stops
+    assert after.pending().stops == drained(after) == stops
     assert drained(after) == ()
 
 
@@ -41,8 +41,8 @@ def full(descriptor: int) -> None:
 def test_folder_that_is_gone_keeps_the_entry_in_memory(tmp_path: Path) -> None:
     journal = EmergencyJournal(tmp_path / "gone" / "emergency.jsonl")
     journal.append(STOP, after=0)
-    assert journal.waits() and drained(journal) == (STOP,)
-    assert not journal.waits()
+    assert journal.has_pending() and drained(journal) == (STOP,)
+    assert not journal.has_pending()
 
 
 def test_torn_line_costs_only_itself(tmp_path: Path) -> None:
@@ -50,13 +50,13 @@ def test_torn_line_costs_only_itself(tmp_path: Path) -> None:
     path.write_bytes(b'{"act":"st')
     journal = EmergencyJournal(path)
     journal.append(STOP, after=0)
-    assert journal.waiting() == ((STOP,), (b'{"act":"st',))
+    assert journal.pending() == ((STOP,), (b'{"act":"st',))
 
 
 def test_entries_stay_when_they_could_not_be_applied(tmp_path: Path) -> None:
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
     journal.append(STOP, after=0)
-    with pytest.raises(RuntimeError), journal.taking() as taken:
+    with pytest.raises(RuntimeError), journal.consume() as taken:
         assert taken.stops == (STOP,)
         raise RuntimeError("the ledger is still locked")
     assert drained(EmergencyJournal(tmp_path / "emergency.jsonl")) == (STOP,)
@@ -71,7 +71,7 @@ def test_entries_appended_while_others_are_applied_are_next(
         monkeypatch.setattr(os, "fsync", full)
     journal.append(STOP, after=0)
     again = replace(STOP, serial=7)
-    with journal.taking() as taken:
+    with journal.consume() as taken:
         journal.append(OTHER, after=0)
         journal.append(again, after=0)
     assert (taken.stops, drained(journal), drained(journal)) == ((STOP,), (OTHER, again), ())
@@ -85,7 +85,7 @@ def test_file_that_cannot_be_removed_gives_its_entries_once(tmp_path: Path, monk
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
     journal.append(STOP, after=0)
     monkeypatch.setattr(Path, "unlink", refuse)
-    assert (drained(journal), drained(journal), journal.waits()) == ((STOP,), (), False)
+    assert (drained(journal), drained(journal), journal.has_pending()) == ((STOP,), (), False)
     journal.append(OTHER, after=0)
     assert drained(journal) == (OTHER,)
 

@@ -357,7 +357,7 @@ def announce_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     This must precede any new request, to keep commands in order.
     """
     recorded = agent.locks.newest_serial()
-    for each in journal.waiting().stops:
+    for each in journal.pending().stops:
         if each.serial <= recorded + SERIALS_AHEAD:
             agent.locks.count_above(each.serial)
             agent.locks.announce_pending_stop(each.names, each.serial)
@@ -369,13 +369,13 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     Raises LedgerUnavailable, and keeps the requests, if the ledger cannot be written. Lines that are not valid requests
     are moved to a file next to the journal, and reported once.
     """
-    if not journal.waits():
+    if not journal.has_pending():
         return
     # Fails here, before anything is read, if the ledger cannot be written.
     agent.ledger.heartbeat(agent.clock())
-    with journal.taking() as taken:
-        unreadable = taken.unreadable
-        for each in taken.stops:
+    with journal.consume() as entries:
+        unreadable = entries.unreadable
+        for each in entries.stops:
             if each.serial > agent.locks.newest_serial():
                 # This serial was never issued, and no later command would ever have a higher one.
                 unreadable += (each.as_line(),)
@@ -386,7 +386,7 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
             log.info("applied the stop of %s from the emergency journal", ", ".join(each.names))
         if unreadable:
             _set_aside(agent, journal, unreadable)
-        journal.told.clear()
+        journal.logged.clear()
 
 
 def _record_journalled_stop(agent: AgentContext, journal: EmergencyJournal, stop: JournalledStop) -> None:
@@ -400,9 +400,9 @@ def _record_journalled_stop(agent: AgentContext, journal: EmergencyJournal, stop
             ("audit", partial(agent.audit, stop.actor, "stop", name, outcome=CommandOutcome.RECORDED_LATE)),
         ):
             key = (stop.at, stop.actor, name, row)
-            if key not in journal.told:
+            if key not in journal.logged:
                 record()
-                journal.told.add(key)
+                journal.logged.add(key)
 
 
 def _set_aside(agent: AgentContext, journal: EmergencyJournal, lines: tuple[bytes, ...]) -> None:

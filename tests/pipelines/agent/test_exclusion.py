@@ -406,7 +406,7 @@ def test_forty_stops_while_the_ledger_is_locked_are_one_entry_and_as_many_thread
     assert [outcome.outcome for outcome in outcomes] == ["stopped"] * 40
     assert len(waiting) == 1 and threading.active_count() <= before + 1
     released.set()
-    assert [stop.names for stop in lane._emergency.waiting().stops] == [tables]
+    assert [stop.names for stop in lane._emergency.pending().stops] == [tables]
 
 
 def test_a_stop_that_was_repeated_while_the_ledger_was_locked_ends_with_the_operators_start(
