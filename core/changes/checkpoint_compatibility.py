@@ -35,7 +35,7 @@ def why_not_from_checkpoint(old: Revision, new: Revision) -> CheckpointRefusal |
         return CheckpointRefusal.STATE_LACKS_COLUMNS
     if not same_state_schema(old.parsed, new.parsed):
         return CheckpointRefusal.OTHER_STATE
-    if old.parsed.read_above != new.parsed.read_above:
+    if old.parsed.aggregate_deciding_expressions != new.parsed.aggregate_deciding_expressions:
         return CheckpointRefusal.OTHER_AGGREGATES
     return None if named or _only_filters(old.parsed.pre, new.parsed.pre) else CheckpointRefusal.OTHER_INPUT
 

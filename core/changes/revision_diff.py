@@ -396,7 +396,7 @@ def _with_table(text: str, was: TableName, now: TableName) -> str:
 
 
 def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
-    if old.operators == new.operators and old.read_above != new.read_above:
+    if old.operators == new.operators and old.aggregate_deciding_expressions != new.aggregate_deciding_expressions:
         yield ChangeKind.STATE_CHANGED, Edit(EditKind.AGGREGATES_READ)
         if _delays(old) == _delays(new):
             return
@@ -422,7 +422,11 @@ def _operator_edits(was: Operator, now: Operator, old: ParsedStatement, new: Par
 
     aliases = aliases_of_both(old, new)
     sides = tuple(zip((was, now), aliases, strict=True))
-    clauses = [edit for edit in query_edits(old.canonical, new.canonical, aliases) if edit.is_of_state(now.kind)]
+    clauses = [
+        edit
+        for edit in query_edits(old.canonical, new.canonical, aliases)
+        if edit.changes_operator_definition(now.kind)
+    ]
     yield from clauses
     if was.keys != now.keys and not clauses:
         before, after = (as_written(", ".join(each.keys), names) for each, names in sides)

@@ -130,7 +130,7 @@ class Edit:
     def _of_operator(self, name: str) -> bool:
         return self.kind in (EditKind.OPERATOR, EditKind.OPERATOR_KEYS, EditKind.MORE_PARTS) and self.of == name
 
-    def is_of_state(self, operator: str) -> bool:
+    def changes_operator_definition(self, operator: str) -> bool:
         """True if the edit changes what defines a stateful operator: its join, group keys or compared columns."""
         if operator == "deduplicate":
             return self.kind is EditKind.EXPRESSION

@@ -129,7 +129,7 @@ class ParsedStatement:
     """Columns that suffice for all names of the statement to resolve; None if unknown, as for less common syntax."""
 
     @property
-    def read_above(self) -> str:
+    def aggregate_deciding_expressions(self) -> str:
         """The expressions whose simplification may let Spark drop aggregates from its state; empty if it keeps all."""
         return self.state.partition(SIMPLIFIED)[2]
 

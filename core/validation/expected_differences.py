@@ -140,7 +140,9 @@ def expected_differences(
     )
 
 
-def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]) -> str:
+def excluded_rows_predicate(
+    conditions: Sequence[str], new: ComparedStatement, ddls: Mapping[TableName, TableDdl]
+) -> str:
     """Return a predicate for the output rows that start conditions of streams exclude.
 
     A condition has the form `table.column >= …`. The predicate is empty if the output does not contain the columns, or
@@ -155,21 +157,21 @@ def left_out_by(conditions: Sequence[str], new: ComparedStatement, ddls: Mapping
     return f"NOT coalesce(({' AND '.join(terms)}), false)" if terms and all(terms) else ""
 
 
-def with_earlier_text(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:
+def with_rows_of_earlier_sql(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:
     """Return the expected differences for an old version with rows from before its SQL was edited in place.
 
     `earlier` are the differences between that earlier SQL and the new version. Rows from before the edit have NULL in
     columns that it added.
     """
     lead = "edited in place before: "
-    came = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
-    changed = {name: f"{lead}{why}" for name, why in earlier.changed.items() if name not in expected.removed} | came
+    added = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
+    changed = {name: f"{lead}{why}" for name, why in earlier.changed.items() if name not in expected.removed} | added
     rows = tuple(replace(row, why=f"{lead}{row.why}") for row in earlier.rows)
     gone = {*changed, *expected.changed}
     return replace(
         expected,
         changed={**changed, **expected.changed},
-        nulls=expected.nulls | earlier.nulls | came.keys(),
+        nulls=expected.nulls | earlier.nulls | added.keys(),
         rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
         anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
         alike=expected.alike or (earlier.alike and f"{lead}{earlier.alike}"),

@@ -142,7 +142,7 @@ def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) 
     return next((Sentence(row.why) for row in added if row.alike or new <= old * times), None)
 
 
-def figures(results: Iterable[CheckResult]) -> str:
+def row_count_lead(results: Iterable[CheckResult]) -> str:
     """Return the row counts of both versions, as the opening words of a summary; empty if they are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
@@ -216,7 +216,7 @@ def blocking_words(results: Sequence[CheckResult]) -> str:
     if not found:
         return ""
     words = "; ".join(f"{result.check}: {_cut(result.summary)}" for result in found if result.check != "rows")
-    words = f"{figures(results)}{words}".removesuffix("; ")
+    words = f"{row_count_lead(results)}{words}".removesuffix("; ")
     example = next((one for result in found for one in result.examples if not one["why"]), None)
     return f"{words}; for example {_example_words(example)}" if example is not None else words
 

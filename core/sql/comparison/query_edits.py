@@ -41,7 +41,7 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
     The result is empty if the queries are equal or cannot be parsed.
     """
     try:
-        before, after = compared_blocks(old, new, aliases)
+        before, after = compared_selects(old, new, aliases)
     except (SqlDiagnostic, RecursionError):
         return ()
     if len(before) != len(after):
@@ -51,7 +51,7 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
     return tuple(sorted(dict.fromkeys((*_unions(before, after), *found)), key=reading_order))
 
 
-def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
+def compared_selects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
     """Return all SELECTs of the old and of the new query, outermost first, with names as written in the SQL file.
 
     `old` and `new` are canonical SQL; raises SqlDiagnostic if it cannot be parsed. A table that is read twice appears
@@ -60,14 +60,14 @@ def compared_blocks(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_AL
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()
-    found = [each.blocks(written, twice) for each, written in zip(both, aliases, strict=True)]
+    found = [each.selects(written, twice) for each, written in zip(both, aliases, strict=True)]
     return found[0], found[1]
 
 
-def query_blocks(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
-    """Return all SELECTs of a canonical query, outermost first, with names as in `compared_blocks`."""
+def selects_of(text: str, aliases: Aliases = _NO_ALIASES) -> list[Any]:
+    """Return all SELECTs of a canonical query, outermost first, with names as in `compared_selects`."""
     reading = _Reading(text)
-    return reading.blocks(aliases, reading.read_twice())
+    return reading.selects(aliases, reading.read_twice())
 
 
 class _Reading:
@@ -82,7 +82,7 @@ class _Reading:
             seen.update((id(select), table.name) for select in _seen_from(table))
         return {name for (_, name), number in seen.items() if number > 1}
 
-    def blocks(self, written: Aliases, twice: set[str]) -> list[Any]:
+    def selects(self, written: Aliases, twice: set[str]) -> list[Any]:
         """Restore the names that the SQL file uses for tables, qualifiers and functions, and return all SELECTs.
 
         `twice` contains the tables that need aliases.

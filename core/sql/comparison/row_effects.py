@@ -19,11 +19,11 @@ from core.sql.comparison.query_edits import (
     NO_ALIASES,
     NUMBERED_ALIAS,
     Aliases,
-    compared_blocks,
+    compared_selects,
     drop_first_qualifier,
     group_key_texts,
     parsed_expression,
-    query_blocks,
+    selects_of,
     terms_of,
 )
 from core.sql.parsing.canonical_text import sql_of
@@ -165,7 +165,7 @@ class StatementEffects:
 def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
     """Return the effects of the edit between two canonical queries; equal queries have no effects."""
     try:
-        before, after = compared_blocks(old, new, aliases)
+        before, after = compared_selects(old, new, aliases)
         for block in (*before, *after):
             _expand_window_fields(block)
         keys = _key_columns(after[0]) if after and after[0].parent is None else ()
@@ -226,8 +226,8 @@ def _branch_edit(old: str, new: str) -> str:
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
     """Return the SQL of each UNION ALL branch, or of a query that is a single SELECT; empty for any other query."""
-    blocks = query_blocks(text, aliases)
-    root = blocks[0].root() if blocks else None
+    selects = selects_of(text, aliases)
+    root = selects[0].root() if selects else None
     found: list[str] = []
     open_ = [root]
     while open_:

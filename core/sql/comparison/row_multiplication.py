@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from core.model.names import TableName
 from core.sql.comparison.qualified_columns import ColumnsOf
-from core.sql.comparison.query_edits import aliases_of_both, compared_blocks, terms_of
+from core.sql.comparison.query_edits import aliases_of_both, compared_selects, terms_of
 from core.sql.parsing.canonical_text import and_terms, sql_of
 from core.sql.parsing.from_clause import join_words
 from core.sql.parsing.function_names import GENERATORS
@@ -49,7 +49,7 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
     `columns` serves to resolve unqualified columns.
     """
     try:
-        before, after = compared_blocks(old.canonical, new.canonical, aliases_of_both(old, new))
+        before, after = compared_selects(old.canonical, new.canonical, aliases_of_both(old, new))
     except (SqlDiagnostic, RecursionError):
         return ()
     joins = _joins(before, after, columns)

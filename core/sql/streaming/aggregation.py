@@ -16,9 +16,9 @@ from core.sql.streaming.relation_properties import (
     StreamFindings,
     first_place,
     is_event_time,
-    no_watermark,
-    several_times,
+    missing_watermark,
     starred,
+    too_many_event_times,
 )
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
@@ -111,9 +111,11 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     meant = [_with_meaning(key, select) for key in keys]
     times = _event_times(keys, select, flow)
     if len(times) > 1:
-        found.diagnostics.append(several_times(select.args.get("group") or select, "GROUP BY", times))
+        found.diagnostics.append(too_many_event_times(select.args.get("group") or select, "GROUP BY", times))
     if not times:
-        found.diagnostics.append(no_watermark(select.args.get("group") or select, "an aggregate", WATERMARK_REMEDY))
+        found.diagnostics.append(
+            missing_watermark(select.args.get("group") or select, "an aggregate", WATERMARK_REMEDY)
+        )
     return replace(flow, operators=(*flow.operators, Operator(kind, tuple(meant), ", ".join(calls))))
 
 
@@ -121,13 +123,13 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
     """Return a stream's properties after DISTINCT; violations of Spark's rules are added to `found`."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
-        found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
+        found.diagnostics.append(missing_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
     elif not times:
         found.diagnostics.append(
-            no_watermark(select, "DISTINCT", "select the watermarked column, or the window itself")
+            missing_watermark(select, "DISTINCT", "select the watermarked column, or the window itself")
         )
     elif len(times) > 1:
-        found.diagnostics.append(several_times(select, "DISTINCT", times))
+        found.diagnostics.append(too_many_event_times(select, "DISTINCT", times))
     if aggregating(select):
         outputs = {sql_of(each.unalias()) for each in select.expressions}
         if all(sql_of(key) in outputs or str(key.this) in outputs & set(TIME_WINDOWS) for key in group_keys(select)):

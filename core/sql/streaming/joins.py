@@ -16,10 +16,10 @@ from core.sql.streaming.relation_properties import (
     NO_EQUALITY,
     RelationProperties,
     StreamFindings,
-    carries,
     first_place,
+    has_watermark,
     is_event_time,
-    several_times,
+    too_many_event_times,
 )
 
 _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
@@ -66,7 +66,7 @@ def joined_relations(
     for side, name in ((left, "left"), (right, "right")):
         times = event_times_needed(side, needed_at(join, found.query)) if len(side.event_times) > 1 else set()
         if len(times) > 1:
-            found.diagnostics.append(several_times(join, f"the {name} side of a join of streams", times))
+            found.diagnostics.append(too_many_event_times(join, f"the {name} side of a join of streams", times))
     named = [{column.table for column in each.find_all(exp.Column)} for each in met]
     met_in = {table for tables in named if tables & aliases for table in tables - aliases}
     if "SEMI" in words and met_in and met_in <= left.static:
@@ -104,7 +104,7 @@ def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right:
     if "NATURAL" in words:
         times = {name.rpartition(".")[2] for name in left.event_times | right.event_times}
         names += [name for name in times if all(each.outputs is None or name in each.outputs for each in (kept, other))]
-    return {name: "FULL" not in words and carries(kept, name) for name in names}
+    return {name: "FULL" not in words and has_watermark(kept, name) for name in names}
 
 
 def check_laterals(select: Any, found: StreamFindings) -> None:
@@ -142,7 +142,7 @@ class _Sides:
             found.refuse(summary, remedy, join)
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
-        if any(carries(side, name) for side in (self._left, self._right) for name in using):
+        if any(has_watermark(side, name) for side in (self._left, self._right) for name in using):
             return True
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
@@ -168,7 +168,7 @@ class _Sides:
     def _is_right(self, column: Any) -> bool:
         if column.table:
             return column.table in self._aliases
-        return carries(self._right, column.name)
+        return has_watermark(self._right, column.name)
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:

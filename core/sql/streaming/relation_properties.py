@@ -89,10 +89,10 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
         return False
     if node.table:
         return f"{node.table}.{node.name}" in flow.event_times
-    return carries(flow, node.name)
+    return has_watermark(flow, node.name)
 
 
-def carries(flow: RelationProperties, name: str) -> bool:
+def has_watermark(flow: RelationProperties, name: str) -> bool:
     """True if an unqualified column name denotes a watermarked column."""
     if name in flow.merged:
         return flow.merged[name]
@@ -110,7 +110,7 @@ def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> se
     kept = {each for each in flow.event_times if each not in qualified and each.rpartition(".")[2] not in names}
     if isinstance(star, exp.Star):
         rest = replace(flow, event_times=frozenset(kept))
-        return {name for name in (each.rpartition(".")[2] for each in kept) if carries(rest, name)}
+        return {name for name in (each.rpartition(".")[2] for each in kept) if has_watermark(rest, name)}
     alias = ".".join(part.name for part in qualifiers_of(star))
     return {name.rpartition(".")[2] for name in kept if name.startswith(f"{alias}.")}
 
@@ -122,7 +122,7 @@ def first_place(node: Any) -> int:
     return int(own if own is not None else min(places, default=0))
 
 
-def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
+def missing_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
     """Return the diagnostic for an operation that needs a watermark in append mode.
 
     `what` is the operation in the message, such as `DISTINCT`.
@@ -130,7 +130,7 @@ def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
-def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
+def too_many_event_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
     """Return the diagnostic for a stateful operator over several watermarked columns.
 
     Spark itself reports this only when it plans a batch.

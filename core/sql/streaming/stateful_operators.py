@@ -32,10 +32,10 @@ from core.sql.streaming.relation_properties import (
     RelationProperties,
     StreamFindings,
     is_event_time,
-    no_watermark,
+    missing_watermark,
     refused_by_spark,
-    several_times,
     starred,
+    too_many_event_times,
     under_alias,
     with_column_names,
 )
@@ -163,9 +163,9 @@ def _combined(
         if (union or anti) and not flow.event_times:
             remedy = f"write UNION ALL, or {WATERMARK_REMEDY}"
             what = "UNION without ALL" if union else word
-            found.diagnostics.append(no_watermark(query, what, remedy))
+            found.diagnostics.append(missing_watermark(query, what, remedy))
         elif (union or anti) and len(flow.event_times) > 1:
-            found.diagnostics.append(several_times(query, word, flow.event_times))
+            found.diagnostics.append(too_many_event_times(query, word, flow.event_times))
         if union and left.operators and left.operators[-1] == Operator("deduplicate", (), "union"):
             # Spark merges nested UNIONs (tested on 4.2.0).
             flow = replace(flow, operators=(*left.operators[:-1], *right.operators))
@@ -230,10 +230,10 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
         events = frozenset(name for name in flow.event_times if name.rpartition(".")[2] not in named)
         if not events:
             found.diagnostics.append(
-                no_watermark(source, "PIVOT", "keep the watermarked column among those it groups by")
+                missing_watermark(source, "PIVOT", "keep the watermarked column among those it groups by")
             )
         elif len(events) > 1:
-            found.diagnostics.append(several_times(source, "PIVOT", events))
+            found.diagnostics.append(too_many_event_times(source, "PIVOT", events))
         keys = tuple(name for name in flow.outputs or ("*",) if name not in named)
         calls = ", ".join(sql_of(each) for each in pivot.expressions)
         fields = ", ".join(sql_of(each) for each in pivot.args.get("fields") or [])

@@ -186,7 +186,7 @@ def _word(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
         return _refuse("IDENTIFIER(…) hides a name", "write the name", tokens[index], "")
     if word == "APPLY" and index and is_word(tokens[index - 1], "CROSS", "OUTER"):
         return _refuse("APPLY is not Spark SQL", "write JOIN LATERAL (…), or LATERAL VIEW", tokens[index])
-    return foreign_construct(tokens, index) if word in FOREIGN else None
+    return other_engine_diagnostic(tokens, index) if word in FOREIGN else None
 
 
 def _comma(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
@@ -369,7 +369,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     return None
 
 
-def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+def other_engine_diagnostic(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     """Return the diagnostic for another engine's construct that begins at `index`, or None."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]

@@ -18,9 +18,9 @@ from core.text.escaping import quoted_name
 from core.validation.expected_differences import (
     ComparedStatement,
     ExpectedDifferences,
+    excluded_rows_predicate,
     expected_differences,
-    left_out_by,
-    with_earlier_text,
+    with_rows_of_earlier_sql,
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
@@ -100,7 +100,7 @@ def of_release(
         expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
     for texts in _earlier_texts(agent, old):
         before_edit = _statement(replace(old, texts=texts))
-        expected = with_earlier_text(expected, expected_differences(before_edit, _statement(new), ddls, {}))
+        expected = with_rows_of_earlier_sql(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
     after = f"the rows after {old.begins_after}" if old.begins_after else "the beginning"
@@ -108,7 +108,7 @@ def of_release(
     words = f"{name} begins with {where}"
     whole = not (new.begins_where or old.begins_after or new.begins_after)
     filtered = whole and not any(map(read_log_start, old.begins_where))
-    predicate = left_out_by(old.begins_where, _statement(new), ddls) if filtered else ""
+    predicate = excluded_rows_predicate(old.begins_where, _statement(new), ddls) if filtered else ""
     if predicate:
         return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate, from_start=True)))
     begins = tuple(RowEffect(side, f"{words}, in any number", from_start=True) for side in RowSide)

@@ -29,7 +29,7 @@ from core.run.records import CheckResultRow
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.sentence import Sentence
 from core.text.wording import short_duration
-from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, figures
+from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, row_count_lead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
 from pipelines.agent.runs.expected_release_differences import VersionPair
@@ -260,5 +260,5 @@ def _words(results: tuple[CheckResult, ...]) -> str:
     others = [result for result in expected if result.check != "rows"]
     words = "; ".join(f"{result.check}: {result.summary}" for result in told or others[:1])
     # Row counts come first: a narrow screen truncates the note, and whoever releases the swap must see them.
-    verdict = f"{figures(results).removesuffix('; ')}, as expected".removeprefix(", ")
+    verdict = f"{row_count_lead(results).removesuffix('; ')}, as expected".removeprefix(", ")
     return f"{verdict}: {words}" if words else verdict

@@ -9,7 +9,7 @@ from core.validation.expected_differences import (
     ComparedStatement,
     ExpectedDifferences,
     expected_differences,
-    with_earlier_text,
+    with_rows_of_earlier_sql,
 )
 
 A_COLUMNS = "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"
@@ -208,7 +208,7 @@ def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
         DDLS,
         {},
     )
-    found = with_earlier_text(ExpectedDifferences(keys=("id", "w")), earlier)
+    found = with_rows_of_earlier_sql(ExpectedDifferences(keys=("id", "w")), earlier)
     assert told(found) == [("old", "edited in place before: filter added: id > 5", "NOT coalesce((`id` > 5), false)")]
     assert dict(found.changed) == {"w": "column w was added in place"}
     assert found.nulls == {"w"} and found.keys == () and not found.added

@@ -44,15 +44,15 @@ def read(text: str) -> ParsedStatement:
 
 @pytest.mark.parametrize("condition", WHOLE.strip().splitlines())
 def test_expressions_that_spark_keeps_whole_are_not_part_of_the_state(condition: str) -> None:
-    assert read(f"SELECT k, sum(v) AS s {SOURCE} HAVING {condition.strip()}").read_above == ""
-    assert read(f"SELECT k, sum(v) + 1 AS s {SOURCE} HAVING {condition.strip()}").read_above == ""
+    assert read(f"SELECT k, sum(v) AS s {SOURCE} HAVING {condition.strip()}").aggregate_deciding_expressions == ""
+    assert read(f"SELECT k, sum(v) + 1 AS s {SOURCE} HAVING {condition.strip()}").aggregate_deciding_expressions == ""
 
 
 @pytest.mark.parametrize("condition", DOUBTFUL.strip().splitlines())
 def test_expressions_that_spark_may_simplify_are_part_of_the_state(condition: str) -> None:
     text = f"SELECT k, sum(v) AS s {SOURCE} HAVING {condition.strip()}"
-    assert read(text).read_above in read(text).state
-    assert " HAVING " in read(text).read_above
+    assert read(text).aggregate_deciding_expressions in read(text).state
+    assert " HAVING " in read(text).aggregate_deciding_expressions
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_expressions_that_spark_may_simplify_are_part_of_the_state(condition: st
     ],
 )
 def test_a_value_holds_the_whole_state_or_a_part_that_spark_may_simplify(value: str, whole: bool) -> None:
-    assert (read(f"SELECT k, {value} AS s {SOURCE}").read_above == "") is whole
+    assert (read(f"SELECT k, {value} AS s {SOURCE}").aggregate_deciding_expressions == "") is whole
 
 
 def test_a_query_around_an_aggregate_is_compared_with_its_reads() -> None:
     inner = f"SELECT k, sum(v) AS s, count(*) AS c, uuid() AS r {SOURCE}"
-    assert read(f"SELECT k, s FROM ({inner}) AS q WHERE c > 1 AND s > 2").read_above == ""
-    assert "c <= c" in read(f"SELECT k, s FROM ({inner}) AS q WHERE c >= c AND s > 2").read_above
+    assert read(f"SELECT k, s FROM ({inner}) AS q WHERE c > 1 AND s > 2").aggregate_deciding_expressions == ""
+    assert "c <= c" in read(f"SELECT k, s FROM ({inner}) AS q WHERE c >= c AND s > 2").aggregate_deciding_expressions
 
 
 @pytest.fixture(scope="module")
