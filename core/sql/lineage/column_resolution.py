@@ -80,26 +80,26 @@ class ColumnResolver:
             UnresolvedName(name, reason, within, offset, lacking=tuple(tables), known=tuple(sorted(known)))
         ] = None
 
-    def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
+    def resolve_expression(self, node: Any, scope: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
         """Return the column that an expression computes, with the origins of all names in the expression.
 
         In the column's SQL, names are qualified by tables or WITH queries instead of aliases, for display.
         """
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
-            path = self._path_item(inner, place)
+            path = self._path_item(inner, scope)
             found = _renamed(path, name) if path is not None else RelationColumn(name)
             for index in _indexes(inner):
-                self._expression(index, place, found)
+                self._expression(index, scope, found)
         else:
-            found = RelationColumn(name, fields=self._struct_fields(inner, place))
-            self._expression(inner, place, found)
+            found = RelationColumn(name, fields=self._struct_fields(inner, scope))
+            self._expression(inner, scope, found)
             if isinstance(inner, exp.Anonymous) and str(inner.this) in TIME_WINDOWS:
                 found.kind = WINDOW_TYPE
         found.expression, found.label, found.offset = sql_of(inner), label, first_offset(node, 0)
         return found
 
-    def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
+    def _struct_fields(self, node: Any, scope: ResolutionScope) -> dict[str, RelationColumn]:
         if isinstance(node, exp.Struct):
             pairs = [
                 (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
@@ -113,9 +113,9 @@ class ColumnResolver:
         if any(not name or value.is_star for name, value in pairs):
             return {}
         # A copy, because resolving rewrites names in the tree, and the whole expression is resolved again.
-        return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
+        return {name.lower(): self.resolve_expression(value.copy(), scope, name.lower()) for name, value in pairs}
 
-    def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
+    def _expression(self, node: Any, scope: ResolutionScope, found: RelationColumn) -> None:
         """Add the origins of all names in an expression to `found`.
 
         A loop, not a recursion, because chains of AND or + may be long.
@@ -124,27 +124,27 @@ class ColumnResolver:
         while waiting:
             each, kind = waiting.pop()
             if isinstance(each, exp.Query):
-                self._subquery(each, place, found, kind)
+                self._subquery(each, scope, found, kind)
             elif is_star(each):
-                self._star(each, place, found, kind)
+                self._star(each, scope, found, kind)
             elif self._is_path(each):
-                item = self._path_item(each, place)
+                item = self._path_item(each, scope)
                 if item is not None:
                     _use(found, item, kind)
                 waiting += [(index, kind) for index in _indexes(each)]
             else:
-                waiting += self._children(each, kind, place, found)
+                waiting += self._children(each, kind, scope, found)
 
     def _children(
-        self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
+        self, node: Any, kind: InputKind, scope: ResolutionScope, found: RelationColumn
     ) -> list[tuple[Any, InputKind]]:
         """Return a node's children, each with its kind of input, in reverse order because the last is visited first."""
         if _counts_rows(node):
-            _add(found, rows_of(place.sides[0].tables()), kind)
+            _add(found, rows_of(scope.sides[0].tables()), kind)
         if isinstance(node, exp.Filter):
             return [(node.expression, InputKind.CONDITION), (node.this, kind)]
         if isinstance(node, exp.Window):
-            named = place.windows.get(str(node.alias).lower())
+            named = scope.windows.get(str(node.alias).lower())
             # A copy per use of a named window, because resolving rewrites names in the tree.
             over = [*_over(node), *(each.copy() for each in (_over(named) if named is not None else ()))]
             return [*((each, InputKind.CONDITION) for each in over), (node.this, kind)]
@@ -158,52 +158,52 @@ class ColumnResolver:
             return [(node.expression, kind)]
         return [(each, kind) for each in reversed(list(node.iter_expressions()))]
 
-    def _subquery(self, query: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
-        relation = self.query(query, place.ctes, place.sides)
+    def _subquery(self, query: Any, scope: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
+        relation = self.query(query, scope.ctes, scope.sides)
         for item in relation.items:
             _use(found, item, kind)
-        for deciding in relation.deciding:
-            _use(found, deciding.item, InputKind.CONDITION)
+        for condition in relation.row_conditions:
+            _use(found, condition.item, InputKind.CONDITION)
         _add(found, rows_of(relation.tables), InputKind.CONDITION)
 
-    def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
+    def _star(self, star: Any, scope: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
         parent = star.parent
         if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
-            _add(found, rows_of(place.sides[0].tables()), kind)
+            _add(found, rows_of(scope.sides[0].tables()), kind)
             return
-        for _, item in self.starred(star, place):
+        for _, item in self.starred(star, scope):
             _use(found, item, kind)
 
-    def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
+    def starred(self, star: Any, scope: ResolutionScope) -> list[tuple[str, RelationColumn]]:
         """Return the columns that `*`, `t.*` or `s.*` stands for, without those in EXCEPT.
 
         Each column is paired with its source's alias, and a struct field with `""`.
         """
-        side, within = place.sides[0], place.within
+        side, within = scope.sides[0], scope.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
         missing = ""
         if not parts:
-            found, missing = side.visible, side.missing()
+            found, missing = side.visible, side.incomplete_because()
         elif len(parts) == 1 and parts[0].name in side.relations:
             relation = side.relations[parts[0].name]
-            found, missing = [(parts[0].name, item) for item in side.starred(relation)], relation.missing
+            found, missing = [(parts[0].name, item) for item in side.starred(relation)], relation.incomplete_because
         else:
-            item = self._resolve(parts, place)
+            item = self._resolve(parts, scope)
             names = [name for name, _ in _struct(item)] if item is not None else []
             if item is not None and not names:
                 missing = "it is not a struct with known fields"
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
             self.record_unresolved(
-                ".".join([*self._written(parts, place), "*"]), missing, within, first_offset(star, 0)
+                ".".join([*self._written(parts, scope), "*"]), missing, within, first_offset(star, 0)
             )
-        return self._without(star, found, place, missing=bool(missing))
+        return self._without(star, found, scope, missing=bool(missing))
 
     def _without(
-        self, star: Any, found: list[tuple[str, RelationColumn]], place: ResolutionScope, *, missing: bool
+        self, star: Any, found: list[tuple[str, RelationColumn]], scope: ResolutionScope, *, missing: bool
     ) -> list[tuple[str, RelationColumn]]:
-        side, qualifiers = place.sides[0], qualifiers_of(star)
+        side, qualifiers = scope.sides[0], qualifiers_of(star)
         # Fields of `s.*` have no source: a name before a dot is a field.
         of_struct = len(qualifiers) > 1 or any(each.name not in side.relations for each in qualifiers)
         sources = {} if of_struct else side.relations
@@ -217,7 +217,7 @@ class ColumnResolver:
             if reason and not missing:
                 source = [sources[each.alias].written] if each.alias else []
                 self.record_unresolved(
-                    ".".join((*source, each.column, *each.fields)), reason, place.within, each.offset
+                    ".".join((*source, each.column, *each.fields)), reason, scope.within, each.offset
                 )
             elif item is not None:
                 self.record_reference(item, each.offset)
@@ -233,38 +233,38 @@ class ColumnResolver:
             node = node.this
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
-    def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
+    def _path_item(self, node: Any, scope: ResolutionScope) -> RelationColumn | None:
         """Return the column at a path such as `a.b.c`, `a[0].b` or `m['k']`, or None if it cannot be resolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
             node = node.this
-        return self._resolve([*name_parts(node), *reversed(names)], place, node)
+        return self._resolve([*name_parts(node), *reversed(names)], scope, node)
 
-    def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
+    def _resolve(self, parts: list[Any], scope: ResolutionScope, column: Any = None) -> RelationColumn | None:
         """Resolve a dotted name to a column, or record it as unresolved.
 
         Returns None for an unresolved name, and for a function called without brackets, such as `current_date`.
         """
         bare = parts[0].name.lower()
-        for depth, side in enumerate(place.sides):
+        for depth, side in enumerate(scope.sides):
             relation = side.relations.get(bare) if len(parts) > 1 else None
             if relation is not None:
                 found, rest = relation.named(parts[1].name.lower()), parts[2:]
-                if not found and not relation.missing:
+                if not found and not relation.incomplete_because:
                     # Spark falls back to a struct with the source's name.
-                    found, rest = [item for _, item in side.bare(relation.written)], parts[1:]
-                missing = relation.missing
+                    found, rest = [item for _, item in side.by_unqualified_name(relation.written)], parts[1:]
+                missing = relation.incomplete_because
             else:
-                found, rest = [item for _, item in side.bare(bare)], parts[1:]
+                found, rest = [item for _, item in side.by_unqualified_name(bare)], parts[1:]
                 if not found and bare in side.named:
                     found = [side.named[bare]]
-                missing = side.missing()
+                missing = side.incomplete_because()
             if len({id(item) for item in found}) > 1:
-                self._miss(parts, f"it is ambiguous: {len(found)} sources have it", place)
+                self._miss(parts, f"it is ambiguous: {len(found)} sources have it", scope)
                 return None
             if found:
-                item = self._found(found[0], parts, rest, place)
+                item = self._found(found[0], parts, rest, scope)
                 if item is not None and column is not None:
                     _show(column, side, outer=depth > 0)
                 return item
@@ -272,14 +272,14 @@ class ColumnResolver:
                 if column is not None:
                     _show(column, side, outer=depth > 0)
                 reason = missing or f"{relation.shown if relation else ''} has no such column"
-                self._miss(parts, reason, place, [relation] if relation is not None and not missing else ())
+                self._miss(parts, reason, scope, [relation] if relation is not None and not missing else ())
                 return None
         if column is not None and len(parts) == 1 and (made := bare_call(column)) is not None:
             column.replace(made)
             return None
         # More than one qualifier may be a catalog and a database.
-        around = (each for side in place.sides for each in side.relations.values()) if len(parts) <= 2 else ()
-        self._miss(parts, "no source has such a column", place, around)
+        around = (each for side in scope.sides for each in side.relations.values()) if len(parts) <= 2 else ()
+        self._miss(parts, "no source has such a column", scope, around)
         return None
 
     def record_reference(self, item: RelationColumn, offset: int) -> None:
@@ -288,14 +288,14 @@ class ColumnResolver:
             self.references += [ColumnReference(origin, offset) for origin in item.values]
 
     def _found(
-        self, item: RelationColumn, parts: list[Any], rest: list[Any], place: ResolutionScope
+        self, item: RelationColumn, parts: list[Any], rest: list[Any], scope: ResolutionScope
     ) -> RelationColumn | None:
         self.record_reference(item, offset_of(parts[len(parts) - len(rest) - 1]))
         for each in rest:
             if isinstance(each, exp.Identifier) or (isinstance(each, exp.Literal) and each.is_string):
                 inner = field_of(item, [each.name.lower()])
                 if inner is None:
-                    self._miss(parts, f"it has no field {each.name}", place)
+                    self._miss(parts, f"it has no field {each.name}", scope)
                     return None
                 item = inner
             else:
@@ -303,15 +303,15 @@ class ColumnResolver:
         return item
 
     def _miss(
-        self, parts: Sequence[Any], reason: str, place: ResolutionScope, lacking: Iterable[Relation] = ()
+        self, parts: Sequence[Any], reason: str, scope: ResolutionScope, lacking: Iterable[Relation] = ()
     ) -> None:
         self.record_unresolved(
-            ".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]), lacking
+            ".".join(self._written(parts, scope)), reason, scope.within, offset_of(parts[-1]), lacking
         )
 
-    def _written(self, parts: Sequence[Any], place: ResolutionScope) -> list[str]:
+    def _written(self, parts: Sequence[Any], scope: ResolutionScope) -> list[str]:
         names = [part.name for part in parts]
-        for side in place.sides:
+        for side in scope.sides:
             if names and names[0] in side.relations:
                 names[0] = side.relations[names[0]].written
                 break
@@ -364,7 +364,7 @@ def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
     if len(parts) > 1 and first in side.relations:
         parts = parts[1:] if not several else [exp.to_identifier(side.relations[first].shown), *parts[1:]]
     elif several and len(parts) < 4:
-        alias = next((alias for alias, _ in side.bare(first.lower()) if alias), "")
+        alias = next((alias for alias, _ in side.by_unqualified_name(first.lower()) if alias), "")
         parts = [exp.to_identifier(side.relations[alias].shown), *parts] if alias else parts
     for key, part in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None], strict=False):
         column.set(key, part)

@@ -16,7 +16,7 @@ from core.sql.lineage.relations import (
     JoinSide,
     Relation,
     RelationColumn,
-    RowDecision,
+    RelationCondition,
     joined_sides,
     labelled_column,
     made_column,
@@ -84,17 +84,21 @@ class FromSources:
         elif "cte" in source.meta:
             kept = ctes[source.meta["cte"]]
             relation = Relation(
-                [replace(item) for item in kept.items], dict(kept.deciding), kept.tables, kept.missing, kept.shown
+                [replace(item) for item in kept.items],
+                dict(kept.row_conditions),
+                kept.tables,
+                kept.incomplete_because,
+                kept.shown,
             )
             source.set("this", exp.to_identifier(kept.shown))
         elif isinstance(source, exp.Lateral):
-            place = ResolutionScope(outer, "LATERAL", ctes)
-            deciding: dict[RowDecision, None] = {}
-            relation = self._generator(source, place, deciding)
-            relation.deciding = deciding
+            scope = ResolutionScope(outer, "LATERAL", ctes)
+            conditions: dict[RelationCondition, None] = {}
+            relation = self._generator(source, scope, conditions)
+            relation.row_conditions = conditions
         elif isinstance(source, exp.Table):
-            place = ResolutionScope((JoinSide(), *outer), "FROM", ctes)
-            relation = generated_relation(source.this, place, self.walk, _column_aliases(source))
+            scope = ResolutionScope((JoinSide(), *outer), "FROM", ctes)
+            relation = generated_relation(source.this, scope, self.walk, _column_aliases(source))
         else:
             relation = self._query(source, ctes, outer, written)
         relation.shown, relation.written = relation.shown or written or "subquery", written
@@ -135,8 +139,8 @@ class FromSources:
         tree, name = parse_expression(tokens_of(open_sql(delay.text, "")))
         lower_case_names(tree)
         self._set_offsets(tree, mark.end)
-        place = ResolutionScope((side_of("", relation),), "WATERMARK", ctes)
-        item = self.walk.item(tree, place)
+        scope = ResolutionScope((side_of("", relation),), "WATERMARK", ctes)
+        item = self.walk.resolve_expression(tree, scope)
         if name:
             relation.items = [
                 *relation.items,
@@ -144,7 +148,7 @@ class FromSources:
             ]
         item.expression = f"{item.expression} DELAY OF {delay.delay}"
         if self._stateful:
-            relation.deciding[RowDecision("WATERMARK", item)] = None
+            relation.row_conditions[RelationCondition("WATERMARK", item)] = None
         return relation
 
     def _set_offsets(self, tree: Any, end: int) -> None:
@@ -164,50 +168,50 @@ class FromSources:
             using = [item.name for _, item in left.visible if item.name in theirs]
         side = joined_sides(left, right, kind, using)
         whole = JoinSide(side.relations, [*left.visible, *right.visible])
-        deciding: dict[RowDecision, None] = {}
-        place = ResolutionScope((whole, *outer), "JOIN", ctes)
+        conditions: dict[RelationCondition, None] = {}
+        scope = ResolutionScope((whole, *outer), "JOIN", ctes)
         for name in using:
-            self._decide_using(name, join, (left, right), deciding)
-        add_row_decision("JOIN", join.args.get("on"), place, self.walk, deciding)
+            self._decide_using(name, join, (left, right), conditions)
+        add_row_condition("JOIN", join.args.get("on"), scope, self.walk, conditions)
         last = next(reversed(side.relations.values()))
-        last.deciding = {**last.deciding, **deciding}
+        last.row_conditions = {**last.row_conditions, **conditions}
         return side
 
     def _decide_using(
-        self, name: str, join: Any, sides: tuple[JoinSide, JoinSide], deciding: dict[RowDecision, None]
+        self, name: str, join: Any, sides: tuple[JoinSide, JoinSide], conditions: dict[RelationCondition, None]
     ) -> None:
         offset = next((offset_of(each) for each in join.args.get("using") or [] if each.name.lower() == name), 0)
         pair: list[RelationColumn] = []
         for side in sides:
-            found = [item for _, item in side.bare(name)]
+            found = [item for _, item in side.by_unqualified_name(name)]
             if len(found) != 1:
                 reason = "it is ambiguous on one side of USING" if found else "one side of USING has no such column"
-                lacking = () if found or side.missing() else side.relations.values()
-                self.walk.record_unresolved(name, side.missing() or reason, "JOIN", offset, lacking)
+                lacking = () if found or side.incomplete_because() else side.relations.values()
+                self.walk.record_unresolved(name, side.incomplete_because() or reason, "JOIN", offset, lacking)
                 continue
             pair += found
             self.walk.record_reference(found[0], offset)
         item = made_column("", pair, f"USING ({name})")
         item.offset = offset
-        deciding[RowDecision("JOIN", item)] = None
+        conditions[RelationCondition("JOIN", item)] = None
 
     def lateral(self, side: JoinSide, lateral: Any, ctes: Ctes, outer: Sides) -> JoinSide:
-        place = ResolutionScope((side, *outer), "LATERAL VIEW", ctes)
-        deciding: dict[RowDecision, None] = {}
-        relation = self._generator(lateral, place, deciding)
-        relation.deciding = deciding
+        scope = ResolutionScope((side, *outer), "LATERAL VIEW", ctes)
+        conditions: dict[RelationCondition, None] = {}
+        relation = self._generator(lateral, scope, conditions)
+        relation.row_conditions = conditions
         right = side_of(lateral.alias, relation)
         relation.shown = relation.written = lateral.meta.get("written", "")
         return joined_sides(side, right, "", ())
 
-    def _generator(self, lateral: Any, place: ResolutionScope, deciding: dict[RowDecision, None]) -> Relation:
+    def _generator(self, lateral: Any, scope: ResolutionScope, conditions: dict[RelationCondition, None]) -> Relation:
         if isinstance(lateral.this, exp.Query):
-            return self._query(lateral.this, place.ctes, place.sides, lateral.meta.get("written", ""))
-        relation = generated_relation(lateral.this, place, self.walk, _column_aliases(lateral))
+            return self._query(lateral.this, scope.ctes, scope.sides, lateral.meta.get("written", ""))
+        relation = generated_relation(lateral.this, scope, self.walk, _column_aliases(lateral))
         label = lateral.meta.get("written", "")
         for item in relation.items:
             labelled_column(item, label)
-        add_explode_decision(lateral.this, relation, place.within, deciding)
+        add_explode_condition(lateral.this, relation, scope.within, conditions)
         return relation
 
 
@@ -226,23 +230,25 @@ def lower_case_names(tree: Any) -> None:
             node.meta["written"] = name.removeprefix(HIDDEN).partition("_")[2] if name.startswith(HIDDEN) else name
 
 
-def add_row_decision(
-    clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
+def add_row_condition(
+    clause: str, node: Any, scope: ResolutionScope, walk: ColumnResolver, conditions: dict[RelationCondition, None]
 ) -> None:
-    """Record in `deciding` that a clause decides which rows exist.
+    """Record in `conditions` that a clause decides which rows exist.
 
     A missing clause and the conditions TRUE and FALSE are ignored.
     """
     if node is not None and not isinstance(node, exp.Boolean):
-        place.within = clause
-        deciding[RowDecision(clause, walk.item(node, place))] = None
+        scope.within = clause
+        conditions[RelationCondition(clause, walk.resolve_expression(node, scope))] = None
 
 
-def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
-    """Record in `deciding` that an exploded collection determines the number of rows."""
+def add_explode_condition(
+    call: Any, relation: Relation, clause: str, conditions: dict[RelationCondition, None]
+) -> None:
+    """Record in `conditions` that an exploded collection determines the number of rows."""
     found = made_column("", relation.items, sql_of(call))
     found.offset = first_offset(call, 0)
-    deciding[RowDecision(clause, found)] = None
+    conditions[RelationCondition(clause, found)] = None
 
 
 def _column_aliases(source: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope
 from core.sql.lineage.relations import (
     Relation,
     RelationColumn,
-    RowDecision,
+    RelationCondition,
     add_origins,
     all_origins,
     field_of,
@@ -36,7 +36,7 @@ def is_generator(node: Any) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 
-def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
+def generated_relation(call: Any, scope: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
     """Return the relation that a generator or table function produces.
 
     `names` are the column aliases. There may be fewer aliases than columns.
@@ -46,17 +46,17 @@ def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, 
     found: list[RelationColumn] = []
     missing = ""
     if function in ("explode", "posexplode") and arguments:
-        collection = walk.item(arguments[0], place)
+        collection = walk.resolve_expression(arguments[0], scope)
         at = [_part("pos", collection, "int")] if function == "posexplode" else []
         found = [*at, *_exploded(collection, len(names) - len(at))]
     elif function == "inline" and arguments:
-        found, missing = _inlined(walk.item(arguments[0], place), len(names))
+        found, missing = _inlined(walk.resolve_expression(arguments[0], scope), len(names))
     elif function == "stack" and arguments:
-        found = _stacked(arguments, place, walk)
+        found = _stacked(arguments, scope, walk)
     elif function == "range":
         found = [RelationColumn("id", kind="bigint")]
     else:
-        whole = walk.item(call, place)
+        whole = walk.resolve_expression(call, scope)
         count = len(arguments) - 1 if function == "json_tuple" else len(names)
         found = [_part(f"c{number}", whole) for number in range(count)]
         missing = "" if count else f"the columns of {function or 'this call'} are unknown"
@@ -65,7 +65,7 @@ def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, 
         item.expression, item.offset = text, offset
     for item, name in zip(found, names, strict=False):
         item.name = name
-    return Relation(found, missing=missing)
+    return Relation(found, incomplete_because=missing)
 
 
 def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
@@ -92,8 +92,8 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
     ], ""
 
 
-def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
-    rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
+def _stacked(arguments: list[Any], scope: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
+    rows, values = arguments[0], [walk.resolve_expression(each, scope) for each in arguments[1:]]
     count = (whole_number(rows.name) or 1) if isinstance(rows, exp.Literal) else 1
     width = -(-len(values) // count)
     return [made_column(f"col{number}", values[number::width]) for number in range(width)]
@@ -106,26 +106,28 @@ def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
     """Return the result of applying PIVOT or UNPIVOT to a relation; record an unsupported form as unresolved."""
     fields = pivot.args.get("fields") or []
-    place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
+    scope = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
     if single and pivot.args.get("unpivot"):
-        found = _unpivoted(pivot, fields[0], relation, place, walk)
+        found = _unpivoted(pivot, fields[0], relation, scope, walk)
     elif single and pivot.args.get("columns"):
-        found = _pivoted(pivot, fields[0], relation, place, walk)
+        found = _pivoted(pivot, fields[0], relation, scope, walk)
     else:
         found = None
     if found is None:
         reason = "this form of PIVOT or UNPIVOT cannot be traced"
         walk.record_unresolved("PIVOT", reason, "PIVOT", first_offset(pivot, 0))
-        found = Relation([], relation.deciding, relation.tables, reason)
+        found = Relation([], relation.row_conditions, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written
     return found
 
 
-def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope, walk: ColumnResolver) -> Relation:
-    key = made_column("", [walk.item(each, place) for each in _pivot_columns(field.this)], sql_of(field.this))
+def _pivoted(pivot: Any, field: Any, relation: Relation, scope: ResolutionScope, walk: ColumnResolver) -> Relation:
+    key = made_column(
+        "", [walk.resolve_expression(each, scope) for each in _pivot_columns(field.this)], sql_of(field.this)
+    )
     aggregates = [each.unalias() if isinstance(each, exp.Alias) else each for each in pivot.expressions]
-    values = [walk.item(each, place) for each in aggregates]
+    values = [walk.resolve_expression(each, scope) for each in aggregates]
     used = set(all_origins(key)).union(*(all_origins(each) for each in values))
     groups = [item for item in relation.items if not used & set(item.values)]
     items = list(groups)
@@ -135,8 +137,8 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: ResolutionScope,
         add_origins(item.conditions, all_origins(key))
         item.label = f"{relation.shown}.{item.name}"
         items.append(item)
-    grouping = RowDecision("PIVOT", made_column("", [*groups, key], key.expression))
-    return Relation(items, {**relation.deciding, grouping: None}, relation.tables, relation.missing)
+    grouping = RelationCondition("PIVOT", made_column("", [*groups, key], key.expression))
+    return Relation(items, {**relation.row_conditions, grouping: None}, relation.tables, relation.incomplete_because)
 
 
 def _pivot_columns(node: Any) -> list[Any]:
@@ -144,12 +146,12 @@ def _pivot_columns(node: Any) -> list[Any]:
 
 
 def _unpivoted(
-    pivot: Any, field: Any, relation: Relation, place: ResolutionScope, walk: ColumnResolver
+    pivot: Any, field: Any, relation: Relation, scope: ResolutionScope, walk: ColumnResolver
 ) -> Relation | None:
     if len(pivot.expressions) != 1 or not isinstance(pivot.expressions[0], exp.Identifier):
         return None
     nodes = [each.this if isinstance(each, exp.PivotAlias) else each for each in field.expressions]
-    columns = [walk.item(node, place) for node in nodes]
+    columns = [walk.resolve_expression(node, scope) for node in nodes]
     used = {origin for each in columns for origin in each.values}
     kept = [item for item in relation.items if not used & set(item.values)]
     name = RelationColumn(field.this.name.lower(), expression=", ".join(each.expression for each in columns))
@@ -157,5 +159,5 @@ def _unpivoted(
     for item in (name, value):
         item.label = f"{relation.shown}.{item.name}"
     # Rows with a null value are dropped, unless INCLUDE NULLS is written.
-    deciding = {**relation.deciding, RowDecision("UNPIVOT", value): None}
-    return Relation([*kept, name, value], deciding, relation.tables, relation.missing)
+    conditions = {**relation.row_conditions, RelationCondition("UNPIVOT", value): None}
+    return Relation([*kept, name, value], conditions, relation.tables, relation.incomplete_because)

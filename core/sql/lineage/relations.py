@@ -41,7 +41,7 @@ class RelationColumn:
 
 
 @dataclass(slots=True, eq=False)
-class RowDecision:
+class RelationCondition:
     """A condition that decides which rows exist; mutable while lineage is traced."""
 
     clause: str
@@ -59,11 +59,11 @@ class Relation:
     """The known columns of a source in FROM or of a query, and the conditions that decide which rows it has."""
 
     items: list[RelationColumn]
-    deciding: dict[RowDecision, None] = field(default_factory=dict)
+    row_conditions: dict[RelationCondition, None] = field(default_factory=dict)
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
     """The tables from whose rows the relation is made."""
-    missing: str = ""
+    incomplete_because: str = ""
     """Why the relation may have more columns than are known; empty if all are known."""
     shown: str = ""
     """Qualifier of the relation's columns for display."""
@@ -93,15 +93,15 @@ class JoinSide:
     """Columns that Spark adds: `window` after grouping by a time window, and earlier aliases of the same SELECT."""
     _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
 
-    def deciding(self) -> dict[RowDecision, None]:
+    def row_conditions(self) -> dict[RelationCondition, None]:
         """Return the conditions on the rows of all joined sources."""
-        return {each: None for relation in self.relations.values() for each in relation.deciding}
+        return {each: None for relation in self.relations.values() for each in relation.row_conditions}
 
     def tables(self) -> dict[TableName, None]:
         """Return the tables from whose rows the joined sources are made."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
-    def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
+    def by_unqualified_name(self, name: str) -> list[tuple[str, RelationColumn]]:
         """Return the columns to which an unqualified name may refer, each with its source's alias."""
         if not self._by_name:
             for alias, item in self.visible:
@@ -118,16 +118,16 @@ class JoinSide:
         merged = {id(item): number for number, (alias, item) in enumerate(self.visible) if not alias}
         keys = {item.name: number for number, (alias, item) in enumerate(self.visible) if not alias}
 
-        def place(item: RelationColumn) -> tuple[int, int]:
+        def position(item: RelationColumn) -> tuple[int, int]:
             if id(item) not in visible:
                 return 0, keys.get(item.name, 0)
             return (1, merged[id(item)]) if id(item) in merged else (2, 0)
 
-        return sorted(relation.items, key=place)
+        return sorted(relation.items, key=position)
 
-    def missing(self) -> str:
+    def incomplete_because(self) -> str:
         """Return why an unqualified name may refer to an unknown column; empty if all columns are known."""
-        return next((each.missing for each in self.relations.values() if each.missing), "")
+        return next((each.incomplete_because for each in self.relations.values() if each.incomplete_because), "")
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
@@ -183,7 +183,7 @@ def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
     return item
 
 
-def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
+def star_output_column(item: RelationColumn, part: str) -> RelationColumn:
     """Return the output column to which `*` expands a source's column.
 
     A table's own column is returned unchanged.

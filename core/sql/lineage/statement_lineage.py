@@ -20,8 +20,8 @@ from core.sql.lineage.from_sources import (
     Ctes,
     FromSources,
     Sides,
-    add_explode_decision,
-    add_row_decision,
+    add_explode_condition,
+    add_row_condition,
     lower_case_names,
 )
 from core.sql.lineage.generators_and_pivots import generated_relation, is_generator
@@ -38,13 +38,13 @@ from core.sql.lineage.relations import (
     JoinSide,
     Relation,
     RelationColumn,
-    RowDecision,
+    RelationCondition,
     inputs_of,
     labelled_column,
     made_column,
-    passed_on_column,
     renamed_relation,
     side_of,
+    star_output_column,
     united_column,
 )
 from core.sql.parsing.canonical_text import sql_of
@@ -87,7 +87,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
             LineageOutput(item.name, item.expression or item.name, inputs_of(item), item.offset)
             for item in relation.items
         ),
-        (*(deciding.value() for deciding in relation.deciding), *rows),
+        (*(condition.value() for condition in relation.row_conditions), *rows),
         tuple(sorted(walk.unresolved, key=lambda each: (each.offset, each.within, each.name))),
         tuple(sorted(set(walk.references), key=lambda each: (each.offset, each.origin))),
     )
@@ -129,19 +129,21 @@ class _StatementTracer:
         for lateral in select.args.get("laterals") or []:
             side = self.sources.lateral(side, lateral, ctes, outer)
         windows = {str(each.this.name).lower(): each for each in select.args.get("windows") or []}
-        place = ResolutionScope((side, *outer), "", ctes, windows)
-        deciding = side.deciding()
-        add_row_decision("WHERE", _inner(select, "where"), place, self.walk, deciding)
-        self._name_windows(select, place)
-        items, missing = self._outputs(select, place, label, deciding)
-        self._group(select, place, items, deciding)
+        scope = ResolutionScope((side, *outer), "", ctes, windows)
+        conditions = side.row_conditions()
+        add_row_condition("WHERE", _inner(select, "where"), scope, self.walk, conditions)
+        self._name_windows(select, scope)
+        items, missing = self._outputs(select, scope, label, conditions)
+        self._group(select, scope, items, conditions)
         for clause, key in (("HAVING", "having"), ("QUALIFY", "qualify"), ("ORDER BY", "order")):
-            add_row_decision(clause, _inner(select, key), place, self.walk, deciding)
+            add_row_condition(clause, _inner(select, key), scope, self.walk, conditions)
         if select.args.get("distinct") is not None:
-            deciding[RowDecision("DISTINCT", made_column("", items, ", ".join(item.name for item in items)))] = None
-        return Relation(items, deciding, side.tables(), missing)
+            conditions[
+                RelationCondition("DISTINCT", made_column("", items, ", ".join(item.name for item in items)))
+            ] = None
+        return Relation(items, conditions, side.tables(), missing)
 
-    def _name_windows(self, select: Any, place: ResolutionScope) -> None:
+    def _name_windows(self, select: Any, scope: ResolutionScope) -> None:
         """Make the struct `window` or `session_window` available in a SELECT that groups by such a time window.
 
         See analysis/ResolveTimeWindows.scala in Spark 4.2.
@@ -149,50 +151,56 @@ class _StatementTracer:
         for node in (select.args.get("group"), *select.expressions):
             for call in node.find_all(exp.Anonymous) if node is not None else ():
                 name = str(call.this)
-                if name in TIME_WINDOWS and name not in place.sides[0].named:
-                    place.within = "GROUP BY"
-                    place.sides[0].named[name] = self.walk.item(call.copy(), place, name, name)
+                if name in TIME_WINDOWS and name not in scope.sides[0].named:
+                    scope.within = "GROUP BY"
+                    scope.sides[0].named[name] = self.walk.resolve_expression(call.copy(), scope, name, name)
 
     def _outputs(
-        self, select: Any, place: ResolutionScope, label: str, deciding: dict[RowDecision, None]
+        self, select: Any, scope: ResolutionScope, label: str, conditions: dict[RelationCondition, None]
     ) -> tuple[list[RelationColumn], str]:
-        side, items, missing = place.sides[0], [], ""
+        side, items, missing = scope.sides[0], [], ""
         for node in select.expressions:
             inner = node.unalias() if isinstance(node, exp.Alias) else node
             if is_star(inner):
-                place.within = "*"
+                scope.within = "*"
                 before = len(self.walk.unresolved)
-                items += [passed_on_column(item, label) for _, item in self.walk.starred(inner, place)]
-                missing = missing or (side.missing() if len(self.walk.unresolved) > before else "")
+                items += [star_output_column(item, label) for _, item in self.walk.starred(inner, scope)]
+                missing = missing or (side.incomplete_because() if len(self.walk.unresolved) > before else "")
                 continue
             call = inner.this if isinstance(inner, exp.Aliases) else inner
             if is_generator(call):
                 names = [each.name.lower() for each in inner.args.get("expressions") or []]
                 names = [node.alias.lower()] if isinstance(node, exp.Alias) else names
                 names = names if isinstance(inner, exp.Aliases) or isinstance(node, exp.Alias) else []
-                place.within = ", ".join(names) or str(call.this)
-                relation = generated_relation(call, place, self.walk, tuple(names))
-                add_explode_decision(call, relation, "SELECT", deciding)
+                scope.within = ", ".join(names) or str(call.this)
+                relation = generated_relation(call, scope, self.walk, tuple(names))
+                add_explode_condition(call, relation, "SELECT", conditions)
                 items += [labelled_column(item, label) for item in relation.items]
                 continue
             name = (node.alias_or_name or sql_of(inner)).lower()
-            place.within = name
-            items.append(self.walk.item(node, place, name, f"{label}.{name}" if label else name))
+            scope.within = name
+            items.append(self.walk.resolve_expression(node, scope, name, f"{label}.{name}" if label else name))
             if isinstance(node, exp.Alias):
                 side.named.setdefault(name, items[-1])
         return items, missing
 
     def _group(
-        self, select: Any, place: ResolutionScope, items: list[RelationColumn], deciding: dict[RowDecision, None]
+        self,
+        select: Any,
+        scope: ResolutionScope,
+        items: list[RelationColumn],
+        conditions: dict[RelationCondition, None],
     ) -> None:
         group = select.args.get("group")
         if group is None:
             return
-        place.within = "GROUP BY"
+        scope.within = "GROUP BY"
         if group.args.get("all") is not None and not group.expressions:
             keys = zip(items, select.expressions, strict=False)
             found = [item for item, node in keys if not aggregates_in(node)]
-            deciding[RowDecision("GROUP BY", made_column("", found, ", ".join(item.name for item in found)))] = None
+            conditions[
+                RelationCondition("GROUP BY", made_column("", found, ", ".join(item.name for item in found)))
+            ] = None
             return
         waiting = [*group.expressions]
         for key in ("grouping_sets", "cube", "rollup"):
@@ -203,9 +211,9 @@ class _StatementTracer:
                 waiting = [*node.expressions, *waiting]
             elif isinstance(node, exp.Literal) and 0 < (whole_number(node.name) or 0) <= len(items):
                 item = items[int(node.name) - 1]
-                deciding[RowDecision("GROUP BY", made_column("", [item], item.expression))] = None
+                conditions[RelationCondition("GROUP BY", made_column("", [item], item.expression))] = None
             else:
-                add_row_decision("GROUP BY", node, place, self.walk, deciding)
+                add_row_condition("GROUP BY", node, scope, self.walk, conditions)
 
     def _set_operation(self, query: Any, ctes: Ctes, outer: Sides, label: str) -> Relation:
         sides: list[Any] = []
@@ -218,15 +226,15 @@ class _StatementTracer:
             found = self._combined(each, found, self.query(each.expression, ctes, outer, label))
         order = _inner(query, "order")
         if order is not None:
-            place = ResolutionScope((side_of("", found), *outer), "ORDER BY", ctes)
-            add_row_decision("ORDER BY", order, place, self.walk, found.deciding)
+            scope = ResolutionScope((side_of("", found), *outer), "ORDER BY", ctes)
+            add_row_condition("ORDER BY", order, scope, self.walk, found.row_conditions)
         return found
 
     def _combined(self, query: Any, left: Relation, right: Relation) -> Relation:
         word = type(query).__name__.upper()
-        deciding = {**left.deciding, **right.deciding}
+        conditions = {**left.row_conditions, **right.row_conditions}
         tables = {**left.tables, **right.tables}
-        missing = left.missing or right.missing
+        missing = left.incomplete_because or right.incomplete_because
         pairs = list(zip(left.items, right.items, strict=False))
         if query.args.get("by_name"):
             pairs = [(item, other) for item in left.items for other in right.named(item.name)]
@@ -240,15 +248,19 @@ class _StatementTracer:
             items = left.items
             both = made_column("", [*left.items, *right.items], word)
             both.offset = first_offset(query.expression, 0)
-            deciding[RowDecision(word, both)] = None
+            conditions[RelationCondition(word, both)] = None
         if isinstance(query, exp.Union) and query.args.get("distinct"):
-            deciding[RowDecision("UNION", made_column("", items, ", ".join(item.name for item in items)))] = None
-        return Relation(items, deciding, tables, missing)
+            conditions[RelationCondition("UNION", made_column("", items, ", ".join(item.name for item in items)))] = (
+                None
+            )
+        return Relation(items, conditions, tables, missing)
 
     def _values(self, values: Any, ctes: Ctes, outer: Sides) -> Relation:
         rows = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in values.expressions]
-        place = ResolutionScope((JoinSide(), *outer), "VALUES", ctes)
-        columns = [[self.walk.item(cell, place) for cell in column] for column in zip(*rows, strict=False)]
+        scope = ResolutionScope((JoinSide(), *outer), "VALUES", ctes)
+        columns = [
+            [self.walk.resolve_expression(cell, scope) for cell in column] for column in zip(*rows, strict=False)
+        ]
         return Relation([made_column(f"col{number + 1}", cells) for number, cells in enumerate(columns)])
 
 
