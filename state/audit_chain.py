@@ -5,9 +5,9 @@ attacker who rewrites all hashes up to the recorded head: `headgate audit --veri
 compared with a copy kept elsewhere.
 
 An archive is a file of JSON lines to which entries are only appended. Entries are synced to the archive before the
-transaction that removes them from the ledger and records the new end of the archive. If the agent is killed in between,
-the next round finds these entries in the file and continues after them. If the file has other entries there, because
-another ledger was restored in the meantime, the file stays unchanged and a new one is started.
+transaction that removes them from the ledger and records the new end of the archive. If the agent is killed before that
+transaction, the next round finds these entries in the file and continues after them. If the file has other entries
+there, because another ledger was restored in the meantime, the file is not changed, and a new archive is started.
 """
 
 import hashlib
@@ -131,7 +131,7 @@ class AuditCheck:
     beyond: tuple[tuple[str, int], ...]
     """Archives with entries after their recorded end, as (file, number of such entries).
 
-    Such entries remain after a kill, or if the ledger was replaced.
+    Such entries are left behind if the agent was killed or the ledger was replaced.
     """
 
 

@@ -1,7 +1,7 @@
-"""Command log and audit log; audit entries are append-only, enforced by triggers and verified by a hash chain.
+"""The command log and the audit log. Audit entries are append-only; triggers and a hash chain protect them.
 
-The latest entry is also recorded in a table of its own, in the same transaction, so that a removal of the last entries
-is detected.
+The latest entry is also recorded in a separate table, in the same transaction, so that a removal of the last entries is
+detected.
 """
 
 import json
@@ -30,7 +30,10 @@ _ABOUT = (
     "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "
     "WHERE instr(' ' || {0}.subject || ' ', ' ' || value || ' ')) ORDER BY id DESC LIMIT ?"
 )
-"""SQL for the newest rows about one of the given words; a subject is one word, or table names separated by spaces."""
+"""SQL for the newest rows whose subject contains one of several words.
+
+A subject is one word, or table names separated by spaces.
+"""
 
 
 def op_words(op: str) -> str:

@@ -1,4 +1,4 @@
-"""Backup of a ledger, possible while the agent writes, and restore from a backup, which requires that no agent runs."""
+"""Backs up a ledger, even while the agent is writing, and restores a backup while no agent is running."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ _LOGS = ("-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did: the new epoch, and where the replaced ledger is kept."""
+    """Result of a restore: the new epoch, and where the replaced ledger is kept."""
 
     epoch: int
     """The epoch of the restored ledger."""
@@ -35,8 +35,8 @@ class Restored:
 def back_up(ledger: Path, into: Path) -> int:
     """Write a verified, consistent copy of a ledger to the new file `into`; return its size in bytes.
 
-    The agent may keep writing. Raises Refused if the file exists, LedgerUnavailable if the ledger cannot be read or the
-    copy is incomplete.
+    The agent may keep writing. Raises Refused if the file exists, and LedgerUnavailable if the ledger cannot be read or
+    the copy is incomplete.
     """
     if into.exists():
         raise Refused(f"{into} exists already", remedy="name a file that does not exist")
@@ -63,7 +63,7 @@ def restore(
     """Replace a ledger with a backup, and keep the replaced ledger next to it; the caller must hold the agent's lock.
 
     The copy is migrated, verified and given a new epoch before anything is moved. Raises Refused if the file is not a
-    complete ledger of this environment, LedgerUnavailable if the disk is full or reports an error.
+    complete ledger of this environment, and LedgerUnavailable if the disk is full or reports an error.
     """
     fresh = ledger.with_name(f"{ledger.name}.restoring")
     facts = EnvironmentRow(
@@ -111,7 +111,7 @@ def restore(
 
 @contextmanager
 def _full_disk_named(backup: Path) -> Iterator[None]:
-    """If the backup's disk is full, make the error of the block name the backup instead of the ledger."""
+    """If the backup's disk is full, raise the block's error with the path of the backup instead of the ledger."""
     try:
         yield
     except LedgerUnavailable as error:
@@ -148,7 +148,7 @@ def _epoch_of(ledger: Path) -> int:
 def _settle(ledger: Path) -> None:
     """Merge SQLite's log files into the ledger's file, which is then complete even if the restore is killed.
 
-    The log files of a damaged ledger stay as they are. A hard link that a killed restore left behind is removed.
+    The log files of a damaged ledger are not touched. A hard link that a killed restore left behind is removed.
     """
     for former in ledger.parent.glob(f"{ledger.name}.*.replaced"):
         if ledger.exists() and former.samefile(ledger):
@@ -162,7 +162,7 @@ def _settle(ledger: Path) -> None:
 def _keep(ledger: Path, now: float) -> Path:
     """Hard-link a ledger to a second path, rename its log files to match, and return that path.
 
-    The log files must not stay, because SQLite applies them to any database file of the matching name.
+    The log files must be renamed, because SQLite applies them to any database file with the matching name.
     """
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))

@@ -24,7 +24,7 @@ class JournalledStop:
     """An operator's request to stop tables, or individual versions such as `orders@v2`."""
 
     serial: int
-    """Serial of the command, as in `state.operator_commands.CommandStamp`."""
+    """Serial number of the command, as in `state.operator_commands.CommandStamp`."""
     actor: str
     at: float
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class PendingEntries(NamedTuple):
 
 class _PendingStop(NamedTuple):
     serial: int
-    """Serial of the latest repetition."""
+    """Serial number of the latest repetition of the request."""
     on_disk: bool
 
 
@@ -71,8 +71,8 @@ class EmergencyJournal:
     def append(self, stop: JournalledStop, *, after: int) -> bool:
         """Record a stop request; return True if it is on disk, False if it would be lost when this process exits.
 
-        A repetition of a pending request is not written again, so that repetitions do not fill the disk. It is written
-        again if it follows a start, whose serial is `after`.
+        A repetition of a pending request is not written again, so that repetitions do not fill the disk. After a start,
+        it is written again: `after` is the serial number of the last start.
         """
         with self._lock:
             before = self._pending.get(stop.request_key)
@@ -153,7 +153,10 @@ class EmergencyJournal:
         return PendingEntries(tuple(map(self._repeated, [*stops, *self._kept])), unreadable), len(content)
 
     def _repeated(self, stop: JournalledStop) -> JournalledStop:
-        """Give a stop request the serial of its latest repetition; repetitions are not written to the file."""
+        """Return a stop request with the serial number of its latest repetition.
+
+        Repetitions are not written to the file.
+        """
         pending = self._pending.get(stop.request_key)
         return replace(stop, serial=max(stop.serial, pending.serial)) if pending else stop
 

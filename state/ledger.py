@@ -80,7 +80,7 @@ def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) ->
 
     An existing ledger keeps its id and takes the project's name from `facts`; `facts` can add protection but not remove
     it. Raises LedgerUnavailable if the file cannot be used. Raises VersionMismatch if the schema is newer than this
-    program or from before the first release, or if the ledger belongs to another project or environment.
+    program or older than the first release, or if the ledger belongs to another project or environment.
     """
     with sqlite_errors_translated(path):
         refuse_network(path)
@@ -109,8 +109,8 @@ class LedgerReader(
 ):
     """A reader of a ledger, with or without a running agent, for its owner and members of its group; thread-safe.
 
-    Raises LedgerUnavailable if the ledger is missing or unreadable, VersionMismatch if its schema version differs from
-    this program's.
+    Raises LedgerUnavailable if the ledger is missing or unreadable, and VersionMismatch if its schema version differs
+    from this program's.
     """
 
     def __init__(self, path: Path) -> None:
@@ -125,8 +125,9 @@ class LedgerReader(
             pass
 
     def data_version(self) -> int:
-        """Return a number that changes with every write to the ledger; takes microseconds, so it may be called in every
-        frame.
+        """Return a number that changes with every write to the ledger.
+
+        A call takes microseconds, so it can be repeated in every frame.
         """
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -147,8 +148,7 @@ class LedgerReader(
     def frame(self) -> Iterator[Self]:
         """Run all reads of a `with` block in one snapshot.
 
-        The block must be short, at most the time of one screen frame, since the write-ahead log grows until the block
-        ends.
+        The block must take no longer than a screen frame, because the write-ahead log grows until the block ends.
         """
         with self._connected() as connection:
             connection.execute("BEGIN")

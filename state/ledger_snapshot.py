@@ -40,7 +40,10 @@ class LedgerSnapshot:
     facts: EnvironmentRow | None = None
     """The row of the environment; None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
-    """All versions that are not deleted, sorted by table and version; an unchanged line stays the same object."""
+    """All versions that are not deleted, sorted by table and version.
+
+    A line without changes is the same object as in the previous snapshot.
+    """
     staged: tuple[StagedRow, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
     deleted: tuple[TableName, ...] = ()
@@ -96,7 +99,7 @@ class StatementDetails:
     versions: tuple[Deployment, ...] = ()
     """All versions, newest first, including deleted ones; empty if the table was never deployed."""
     measurement: Measurement | None = None
-    """The latest measurement of the shown version."""
+    """The latest measurement of the version in `shown`."""
     statistics: TableStatistics = field(default_factory=TableStatistics)
     """Statistics of the serving version's table."""
     samples: tuple[SampleRow, ...] = ()
@@ -104,11 +107,14 @@ class StatementDetails:
     events: tuple[EventRow, ...] = ()
     """Events of the table, newest first."""
     asked: int | None = None
-    """The requested version; None for the serving one."""
+    """The requested version; None if the serving version was requested."""
 
     @property
     def shown(self) -> Deployment | None:
-        """The requested version, or the serving one if none was requested; None if that version does not exist."""
+        """The requested version, or the serving version if none was requested.
+
+        None if that version does not exist.
+        """
         named = next((one for one in self.versions if one.version == self.asked), None)
         return self.serving if self.asked is None else named
 
@@ -119,7 +125,10 @@ class StatementDetails:
 
 
 class SnapshotCache:
-    """A cache that returns the same snapshot of a ledger until a write, then reads only changed rows again."""
+    """Caches the snapshot of a ledger.
+
+    It returns the same snapshot until a write, then reads only changed rows again.
+    """
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:
         self._reader = reader

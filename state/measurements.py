@@ -1,4 +1,4 @@
-"""Measurements of versions: the latest values, their history as samples, table statistics, and events.
+"""Measurements of versions: latest values, samples of past values, and table statistics; and the ledger's events.
 
 Samples are thinned out with age: all are kept for an hour, one per minute for a day, one per quarter of an hour for a
 week.
@@ -148,7 +148,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                     upsert(connection, "measurement", values, key=("deployment",))
 
     def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
-        """Add samples, given as (table, version, sample); times are rounded to tenths of a second.
+        """Add samples as (table, version, sample); times are rounded to tenths of a second.
 
         All samples of a round should have the same `at`, since reading costs one seek per timestamp.
         """
@@ -171,7 +171,10 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
 
     def thin_samples(self, now: float) -> None:
-        """Thin out old samples, one transaction per time span; to be called once a minute."""
+        """Thin out old samples, in one transaction per time span.
+
+        Call this once a minute.
+        """
         for source, target, age_s, span_s in _AGES:
             span, end = span_s * _TENTHS, _slot(now - age_s)
             while (start := self._oldest(source, span)) is not None and start + span <= end:
@@ -185,7 +188,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
     def add_event(self, event: EventRow) -> int:
         """Add an event and return its id.
 
-        If the version already has an event of the same kind and fingerprint, that event is updated and its count
+        If the version already has an event of the same kind and fingerprint, that event is updated and its `count`
         incremented instead. The ledger assigns `id`, `count` and `first_at`.
         """
         with self._transaction() as connection:

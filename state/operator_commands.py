@@ -25,10 +25,13 @@ class CommandKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandStamp:
-    """Serial, actor and time of a command; for a command of a run, those of the run's start or last retry."""
+    """Serial number, actor and time of a command.
+
+    Commands of a run have the stamp of the run's start or last retry.
+    """
 
     serial: int
-    """From one increasing sequence per environment; the command with the higher serial wins."""
+    """Number from one increasing sequence per environment; the command with the higher number wins."""
     actor: str
     at: float
 
@@ -40,7 +43,7 @@ class LatestCommandRow:
     subject: str
     """The name of a table, which stands for all its versions, or of a query, `orders@v2`."""
     wish: str
-    """A `CommandKind`."""
+    """The command, as a `CommandKind`."""
     serial: int
     actor: str
     at: float
@@ -127,8 +130,8 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
     def want_running(self, table: TableName, version: int, stamp: CommandStamp, act: TableAct | None = None) -> bool:
         """Set the desired state of a version to `running`; return False, without changes, if a later stop exists.
 
-        `act` is the operator action, which advances the table's serial if the desired state was `stopped`; it is None
-        if a run starts the version.
+        `act` is the operator action that starts the version; if the desired state was `stopped`, the action advances
+        the table's serial. `act` is None if a run starts the version.
         """
         name = query_name(table, version)
         with self._registering() as connection:
@@ -183,8 +186,9 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
     def call_off_start(self, table: TableName, version: int, *, cancelled: str = "") -> bool:
         """Withdraw a start that a run recorded but did not carry out; the version's desired state becomes `stopped`.
 
-        Returns False, without changes, if there is no such start, or if an open run other than the `cancelled` one
-        changes the table and may therefore still start the version. The caller must hold the version's lock.
+        Returns False, without changes, if there is no such start. Also returns False if an open run other than
+        `cancelled` changes the table, because that run may still start the version. The caller must hold the version's
+        lock.
         """
         with self._registering() as connection:
             done = connection.execute(

@@ -18,16 +18,19 @@ from core.project_reader.parse_cache import ParseCache
 from core.project_reader.project_copy import ReadProject, digest_of, pack_project, unpack_project
 
 READER_VERSIONS_KEPT = 3
-"""Number of parser versions whose results are kept, so that checkouts used in turn do not evict each other's."""
+"""Number of parser versions whose results are kept.
+
+With several, checkouts that are used in turn do not evict each other's results.
+"""
 
 FEW = 400
 """Number of single look-ups after which the whole file is read at once; small plans need fewer."""
 
 _WAIT_S = 0.25
-"""How long to wait for another process's transaction."""
+"""Longest wait, in seconds, for another process's transaction."""
 
 _PAUSE_S = 5.0
-"""How long to leave the file alone after such a wait, since a plan may look up thousands of results."""
+"""Seconds for which the file is not used after a wait in vain, since a plan may look up thousands of results."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
@@ -120,7 +123,10 @@ class ParseCacheFile:
         self._forget(database, used)
 
     def _forget(self, database: sqlite3.Connection, used: Set[bytes] | None) -> None:
-        """Remove results of old parser versions, and results outside `used` once they outnumber the used ones."""
+        """Remove results of old parser versions.
+
+        Results outside `used` are removed too, once they clearly outnumber the used results.
+        """
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
         for table in ("fact", "project", "reader"):
             database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
@@ -145,7 +151,8 @@ class ParseCacheFile:
 class _StoredFacts:
     """A look-up of stored parse results, which reads the whole file after `FEW` look-ups.
 
-    If the file cannot be read, nothing is found; if another process has locked it, nothing is found for `_PAUSE_S`.
+    If the file cannot be read, nothing is found. If another process has locked the file, nothing is found for
+    `_PAUSE_S` seconds.
     """
 
     def __init__(self, path: str, version: str, delete_damaged: Callable[[sqlite3.Error], None]) -> None:

@@ -114,7 +114,7 @@ def _observe(
 
 
 def _spare(d: Deployment) -> OtherVersion:
-    """Return an orphan as planner input; if it was never started, it has no query that could be running."""
+    """Return an orphaned version as planner input; if it was never started, it has no query that could be running."""
     begun, begins = d.started_at is not None, (*d.begins_where, *filter(None, (d.begins_after, d.older_rows)))
     return replace(_other(d), running=begun and _in_service(d), begun=begun, begins_where=begins)
 

@@ -1,7 +1,7 @@
 """Submitted plans and their approvals; each plan is applied at most once, by the run named in its row.
 
-An open plan is superseded when a table in its scope is changed, or planned differently, after the plan was made; this
-is final, even if the environment returns to its earlier state.
+An open plan is superseded if a table in its scope is changed, or planned differently, after the plan was made. It is
+not reopened, even if the environment returns to its earlier state.
 """
 
 import json
@@ -185,7 +185,7 @@ class PlanWrites(PlanReads, LedgerWrites):
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
-        """Unstage the given tables of an actor in a project folder."""
+        """Unstage tables that an actor has staged in a project folder."""
         with self._transaction() as connection:
             connection.executemany(
                 'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
@@ -194,7 +194,7 @@ class PlanWrites(PlanReads, LedgerWrites):
 
 
 def approvals_of_others(plan: PlanRow, approvals: Iterable[ApprovalRow]) -> tuple[ApprovalRow, ...]:
-    """Return the approvals of a plan that count: those of users other than the author, at most one per user id."""
+    """Return the approvals of a plan that count: at most one per user id, and none by the author."""
     counted: list[ApprovalRow] = []
     seen = {plan.author_uid, plan.author_process_uid} - {None}
     for approval in approvals:

@@ -78,7 +78,7 @@ class RegistryReads(LedgerReads):
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
         """Return the versions of all tables, sorted by table and version; for screens, `statements` is faster.
 
-        Deleted versions are included only on request.
+        Deleted versions are included only with `include_deleted`.
         """
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
@@ -122,7 +122,7 @@ class RegistryReads(LedgerReads):
         return tuple([_line(values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """Return the latest change number, and the lines changed after number `change`, including deleted ones.
+        """Return the latest change number, and the lines changed after number `change`, deleted versions included.
 
         The cost depends only on the number of changes. If `change` is 0, the lines are those of `statements`.
         """
@@ -152,8 +152,9 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
 
     def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
-        """Return the versions of all tables, sorted by table and version; deleted versions are included only on
-        request.
+        """Return the versions of all tables, sorted by table and version.
+
+        Deleted versions are included only with `include_deleted`.
         """
         generation = self._generation
         kept = self._listed.get(include_deleted)
@@ -169,7 +170,10 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_mark(self, mark: int) -> None:
-        """Advance the ledger's mark (see `EnvironmentRow`); the caller must then advance that of the data folder."""
+        """Advance the mark in the ledger (see `EnvironmentRow`).
+
+        The caller must then advance the mark in the data folder.
+        """
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
@@ -215,7 +219,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             upsert(connection, "deployment", values, key=("table", "version"))
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
-        """Set fields of a version, named as in Deployment; new `texts` must be given together with their `revision`."""
+        """Set fields of a version, named as in Deployment; new `texts` must be passed together with `revision`."""
         done = self._set_fields(table, version, fields, where="TRUE")
         assert done, f"{table} v{version} is not in the ledger"
 
@@ -250,17 +254,16 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def put_stopped(self, table: TableName, version: int, run_id: str, at: float) -> bool:
-        """Record that a version's query with this run id has stopped; return False, without changes, if another query
-        replaced it.
+        """Record that a version's query with this run id has stopped.
 
-        Also returns False if the desired state is `running`, since the version is then being started. The desired state
-        itself stays unchanged.
+        Returns False, without changes, if another query has replaced it, or if the desired state is `running`, since
+        the version is then being started. The desired state does not change.
         """
         gone = {"state": State.STOPPED, "state_since": at, "query_id": "", "run_id": ""}
         return self._set_fields(table, version, gone, run_id, where="run_id IN ('', ?) AND wanted = 'stopped'")
 
     def put_served(self, count: int) -> None:
-        """Record in the ledger how many serving records the data folder has."""
+        """Record how often the data folder's record of serving versions has been written."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
@@ -269,8 +272,8 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     ) -> None:
         """Record in one transaction that the pointers of tables were moved to these versions.
 
-        `served` is the number of serving records in the data folder. If `at` is given, it is recorded with the run `by`
-        for versions that were not already serving.
+        `served` is the number of times that the data folder's record of serving versions has been written. Unless `at`
+        is None, it is recorded with the run `by` for versions that were not already serving.
         """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
@@ -397,8 +400,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, seen: int, approver: str, at: float) -> PolicyRow:
-        """Make the waiting policy effective and return its row; raise Refused unless it has the id `seen` and this
-        digest.
+        """Make the waiting policy effective and return its row.
+
+        Raises Refused if its id is not `seen` or its digest is not `digest`.
         """
         with self._transaction() as connection:
             waiting = self.policy_that_waits()

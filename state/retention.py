@@ -1,4 +1,4 @@
-"""Retention: how long rows stay in each table of the ledger; every round removes a bounded number of rows.
+"""Retention: how long rows are kept in each table of the ledger; every round removes a bounded number of rows.
 
 Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
 every table, whose number is not reused. Audit entries are moved into files next to the ledger (`state.audit_chain`);
@@ -24,12 +24,10 @@ PLAN_TEXTS_D = 7
 PLANS_D = 30
 """Days after expiry until a plan without a run is removed; other plans are removed with their run."""
 VERSIONS_D = 90
-"""Days after which a version with purged files is removed, as is an operator command on a version that no longer
-exists.
-"""
+"""Days after which a version with purged files is removed; the same applies to commands on a version that is gone."""
 STAGED_D = 90
 AUDIT_D = 400
-"""Days after which audit entries are archived; the ledger thus always has those of the last year."""
+"""Days after which audit entries are archived, so that the ledger always has the entries of the last year."""
 AUDIT_KEPT = 100_000
 """Maximum number of audit entries kept in the ledger, even if they are younger than `AUDIT_D` days."""
 AUDIT_PART = 10_000
@@ -106,7 +104,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Rules as (age in days, 0 if irrelevant; rows per transaction; SQL that removes rows of more than that age)."""
+"""Rules as (age in days, 0 if irrelevant; rows per transaction; SQL that removes what is older)."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)
@@ -167,7 +165,7 @@ class RetentionWrites(RegistryWrites):
     def archive_audit(self, now: float) -> None:
         """Move a bounded number of old audit entries into an archive file; a kill neither loses nor duplicates entries.
 
-        Raises LedgerUnavailable if the archive cannot be written; all entries then stay in the ledger.
+        Raises LedgerUnavailable if the archive cannot be written; the ledger then keeps all entries.
         """
         entries = self._rows(AuditRow, _OLD_AUDIT, (now - AUDIT_D * DAY_S, AUDIT_KEPT, AUDIT_PART))
         if not entries:

@@ -30,7 +30,7 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """An `EventKind`."""
+    """The kind of the event, as an `EventKind`."""
     summary: Sentence
     detail: str = ""
     fingerprint: str = ""
@@ -41,13 +41,13 @@ class EventRow:
     state: str = ""
     """The new state of the version or run; empty if no state changed."""
     cause: str = ""
-    """An `EventCause`."""
+    """The cause of the event, as an `EventCause`."""
     by: str = ""
     """The login or the id of the run that caused the event; empty if neither did."""
 
     @property
     def about(self) -> str:
-        """A label such as `orders v2`: only the table if it is external, empty if the event has no table."""
+        """A label such as `orders v2`; the table name alone if the table is external, empty if there is no table."""
         return f"{self.table} v{self.version}" if self.table and self.version else self.table
 
 
@@ -57,7 +57,7 @@ class PlanRow:
 
     hash: str
     body: str
-    """Canonical JSON of the plan, hash included."""
+    """Canonical JSON of the plan, including the plan's hash."""
     author: str
     created_at: float
     expires_at: float
@@ -120,7 +120,7 @@ class CommandRow:
     line: str
     """The equivalent command line."""
     outcome: str
-    """A `CommandOutcome`."""
+    """The outcome, as a `CommandOutcome`."""
     detail: str = ""
     """What the command started or created, or why it failed; one human-readable line."""
     ended_at: float | None = None
@@ -181,9 +181,12 @@ class ClockCheck:
     boot: str
     uptime_s: float
     debt_s: float = 0.0
-    """Seconds by which the clock is ahead of the earliest clock used for rows still in the ledger."""
+    """Seconds by which recent jumps have set the clock ahead.
+
+    They are subtracted from the time when old data is deleted.
+    """
     hold_s: float = 0.0
-    """For how many more seconds `debt_s` matters."""
+    """Number of seconds for which `debt_s` remains in effect."""
     moved_s: float = 0.0
     """Total seconds by which deadlines were shifted; a time minus this total is independent of clock changes."""
 
@@ -216,6 +219,9 @@ class EnvironmentRow:
     If they differ, the ledger or the data folder is an older copy.
     """
     doubt: str = ""
-    """Why the environment may not be the one in the ledger; nothing starts until it is adopted."""
+    """Why the environment may not be the one in the ledger.
+
+    Nothing starts until the environment is adopted.
+    """
     served: int = 0
-    """Number of serving records written to the data folder."""
+    """Number of times that the data folder's record of serving versions has been written."""

@@ -60,9 +60,10 @@ class RunCommandRow:
     actor: str
     at: float
     statement_serial: int
-    """Serial of the latest command on a statement (`state.operator_commands`) when this action was last requested.
+    """Serial number of the latest command on a statement when this action was last requested.
 
-    That command may not be in the ledger yet, as a start waits for its version to be free.
+    See `state.operator_commands`. The ledger may not contain that command yet, because a start waits for its version to
+    be free.
     """
 
 
@@ -89,10 +90,10 @@ def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
 def put_pending_action(
     connection: sqlite3.Connection, run_id: str, control: OperatorControl, at: float, drawn: int = 0
 ) -> None:
-    """Write an operator action on a run within the caller's transaction; a repetition of the latest action only updates
-    it.
+    """Write an operator action on a run within the caller's transaction.
 
-    `drawn` is the latest serial given to a command on a statement; that command may not be in the ledger yet.
+    If the latest action is the same, only that action is updated. `drawn` is the latest serial number of a command on a
+    statement; the ledger may not contain that command yet.
     """
     ((recorded,),) = connection.execute(NEWEST_SERIAL)
     statement_serial = max(recorded, drawn)
@@ -122,11 +123,11 @@ class RunReads(LedgerReads):
         return found[:1] if found[:1] == (prefix,) else found
 
     def runs(self, limit: int = 50) -> tuple[RunRow, ...]:
-        """List the latest runs with their steps, newest first."""
+        """List the latest runs, newest first, with their steps."""
         return self._runs("ORDER BY started_at DESC, id LIMIT ?1", (limit,))
 
     def runs_of(self, table: TableName, limit: int = 50) -> tuple[RunRow, ...]:
-        """List the latest runs that may change a table, with their steps, newest first."""
+        """List the latest runs that may change a table, newest first, with their steps."""
         held = 'SELECT run_id FROM run_table WHERE "table" = ?1 AND NOT reads'
         return self._runs(f"WHERE id IN ({held}) ORDER BY started_at DESC, id LIMIT ?2", (table, limit))
 
@@ -144,15 +145,13 @@ class RunReads(LedgerReads):
         return tuple(id for (id,) in self._values("SELECT DISTINCT run_id FROM run_word ORDER BY run_id"))
 
     def failed_runs(self) -> tuple[RunRow, ...]:
-        """List the failed runs that are neither acknowledged nor continued, newest first."""
+        """List the failed runs that nobody has acknowledged and no other run continues, newest first."""
         return self._runs(
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
 
     def runs_with_scheduled_stops(self) -> tuple[str, ...]:
-        """Return the ids of runs whose new version of a table serves while the stop of another version is still
-        scheduled.
-        """
+        """Return the ids of runs whose new version of a table serves while an old version waits to be stopped."""
         soaking = 'SELECT "table" FROM deployment WHERE stops_at IS NOT NULL'
         sql = f"SELECT DISTINCT served_by FROM deployment WHERE active AND served_by <> '' AND \"table\" IN ({soaking})"
         return tuple(run for (run,) in self._values(sql))
@@ -233,10 +232,10 @@ class RunWrites(RunReads, LedgerWrites):
     ) -> bool:
         """Write a run's state, some of its steps, events and audit entries, in one transaction.
 
-        Returns False, without changes, if the state is no longer `was`. Operator actions with a serial in `heard` are
-        deleted. If `dropped` is given, all other pending actions are deleted too, except a cancel that is still
-        possible, and `dropped` creates an event for each of them. A reopened run leases its tables again; raises
-        Refused if another run has a conflicting lease.
+        Returns False, without changes, if the state is no longer `was`. Operator actions with a serial number in
+        `heard` are deleted. Unless `dropped` is None, all other pending actions are deleted too, except a cancel that
+        is still possible, and `dropped` creates an event for each of them. A reopened run leases its tables again;
+        raises Refused if another run has a conflicting lease.
         """
         with self._transaction() as connection:
             if connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone() != (was,):
@@ -264,8 +263,8 @@ class RunWrites(RunReads, LedgerWrites):
     def put_run_command(self, run_id: str, control: OperatorControl, *, at: float, drawn: int = 0) -> None:
         """Store an operator action until the run has carried it out; `drawn` is as in `put_pending_action`.
 
-        Raises UsageError if the action is not possible in the run's state or a cancel is pending, Refused if another
-        run continues this one.
+        Raises UsageError if the action is not possible in the run's state or a cancel is pending, and Refused if
+        another run continues this one.
         """
         with self._transaction() as connection:
             ((state,),) = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,))
@@ -283,8 +282,8 @@ class RunWrites(RunReads, LedgerWrites):
 
         Failed and blocked steps wait again, and a finished run leases its tables again. A retry sets the run's
         `serial`, so that earlier stop commands no longer affect it. Operator actions that were pending when the run
-        failed are dropped. Raises Refused if another run has a conflicting lease or continues this one, UsageError if a
-        cancel is pending or the action is not possible.
+        failed are dropped. Raises Refused if another run has a conflicting lease or continues this one, and UsageError
+        if a cancel is pending or the action is not possible.
         """
         control = OperatorControl("skip" if skipping else "retry", skipping, by)
         with self._transaction() as connection:
@@ -322,7 +321,7 @@ class RunWrites(RunReads, LedgerWrites):
             _put_step(connection, run_id, step)
 
     def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
-        """Write new migration tickets; a ticket that already exists stays unchanged."""
+        """Write new migration tickets; tickets that already exist are not changed."""
         with self._transaction() as connection:
             for ticket in tickets:
                 values = values_by_column(ticket)
@@ -356,8 +355,9 @@ def insert_run(
 ) -> None:
     """Write a run with its steps and leases, within the caller's transaction.
 
-    Raises Refused if another open run changes a table that this run changes or reads, if it reads a table that this run
-    changes, or if the run to be continued cannot be continued. Raises RunIdTaken if the id is in use.
+    Raises Refused if another open run changes a table that this run changes or reads, if another open run reads a table
+    that this run changes, or if the run that this run continues cannot be continued. Raises RunIdTaken if the id is in
+    use.
     """
     if connection.execute("SELECT 1 FROM run WHERE id = ?", (run.id,)).fetchone():
         raise RunIdTaken(run.id)
@@ -414,8 +414,9 @@ def _refuse_not_reopenable(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
-    """Raise Refused if leases conflict with those of another open run; a value in `leases` is True if the run only
-    reads.
+    """Raise Refused if leases conflict with those of another open run.
+
+    `leases` maps a table to True if the run only reads it.
     """
     for table, only_reads in leases.items():
         held = connection.execute(

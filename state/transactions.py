@@ -21,7 +21,7 @@ RESTORE_REMEDY = (
     "headgate restore puts a backup in its place; or move it away to start with an empty ledger, which has no record "
     "of what is deployed"
 )
-"""Remedy for an unreadable ledger, which is never replaced automatically."""
+"""What to do about an unreadable ledger, which is never replaced automatically."""
 
 _REMEDIES = (
     (
