@@ -165,9 +165,7 @@ def lowered_words(node: PlanNode) -> str:
 
 
 def spark_words(node: PlanNode) -> str:
-    """Return a sentence on whether Spark confirmed a node's statement; empty if the statement needed no
-    confirmation.
-    """
+    """Return a sentence on whether Spark confirmed a node's new or changed statement; empty for other nodes."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 

@@ -187,9 +187,7 @@ class LeftBehind:
     """The physical table that the reader keeps reading, such as `orders__v1`."""
     owner: str = ""
     through: str = ""
-    """The parent through which the plan affects this reader: a table that changes its version, or a
-    reader left behind.
-    """
+    """The parent that links the reader to the plan: a table that changes its version, or a reader left behind."""
     depth: int = 1
     """1 for a reader of a table that changes its version, 2 for a reader of such a reader, and so on."""
 

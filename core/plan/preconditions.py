@@ -17,9 +17,7 @@ WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer",
 """Values that are compared for every table of a plan."""
 
 READERS = "readers"
-"""For a table that the plan changes: its readers and the versions they read, because a new reader
-invalidates the plan.
-"""
+"""For a table that the plan changes: its readers and the versions they read; a new reader invalidates the plan."""
 
 FILLED = "older versions that run"
 """For a kept table: older versions that still run and that statements of the plan read."""

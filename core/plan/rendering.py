@@ -254,9 +254,7 @@ def guards_by_verdict(plan: Plan) -> list[Guard]:
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return sentences that list the new or changed statements that Spark contradicts, confirms, or has
-    not confirmed.
-    """
+    """Return sentences that list which statements Spark contradicts, confirms, or has not confirmed."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):

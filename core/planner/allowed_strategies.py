@@ -1,4 +1,4 @@
-"""Which strategies may start, restart or rebuild a statement, and why the other strategies are ruled out."""
+"""Strategies by which a statement may start, restart or be rebuilt, and why all others are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ _NEVER_IN_PLACE = {
 }
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 _OTHER_SOURCES = frozenset({ChangeKind.SOURCES_CHANGED, ChangeKind.NAMED_SOURCES_CHANGED, ChangeKind.SOURCE_REPLACED})
-"""Kinds of change after which Spark may apply the offsets of one source to another source."""
+"""Kinds of change after which Spark may apply one source's offsets to another source."""
 _SAME_QUERY = frozenset(
     {
         ChangeKind.NONE, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION, ChangeKind.TRIGGER_OR_RATE,
@@ -84,9 +84,9 @@ def why_not(
 
 
 def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return the refusal to start a new version that does not know the latest sequence of each key.
+    """Return why a new version would start without the latest sequence of each key, and accept outdated rows.
 
-    Such a version would accept outdated rows. None if the table does not upsert by sequence or is not deployed.
+    None if the table does not upsert by sequence or is not deployed.
     """
     settings = table.settings
     if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
@@ -162,7 +162,7 @@ class StrategyCase:
             yield Strategy.IN_PLACE, StrategyNote.MIXED.of()
 
     def why_not(self, strategy: str) -> Refusal | None:
-        """Return why a strategy is not allowed; None if it is allowed or no specific reason is known."""
+        """Return why a strategy is not allowed; None if it is allowed, or if no specific reason is known."""
         if why := self.why_not_seeded(strategy):
             return why
         starts = self.decision.action is Action.START
@@ -215,7 +215,7 @@ class StrategyCase:
         return why_sequence_would_be_forgotten(self.context, self.table)
 
     def why_not_carried_over(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot start with an empty table at the old version's offsets; None if it can."""
+        """Return why a new version cannot start with an empty table and the old version's offsets; None if it can."""
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
         if self.table.settings.upserts:

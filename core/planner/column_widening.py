@@ -1,4 +1,4 @@
-"""In-place widening of columns in deployed tables, and its effect on the readers of the tables."""
+"""In-place widening of columns in deployed tables, and its effect on the tables' readers."""
 
 import re
 from collections.abc import Iterator
@@ -42,13 +42,13 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def notice_of_ended_readers(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that Spark ends the queries reading a table when the table is altered."""
+    """Return the notice that altering a table makes Spark end the queries that read it."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of where a reader uses a widened column of its parent; None if it uses none.
+    """Return a notice of where a reader uses a widened column of its parent; None if it uses no such column.
 
     A stateful reader counts as using a column if its SQL mentions the column's name or selects a star.
     """
@@ -68,9 +68,9 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 
 
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    """Refuse to widen a column if a reader's state, files or column types cannot hold the wider type.
+    """Refuse to widen a column if the state, files or column types of a reader cannot hold the wider type.
 
-    Warn instead if the reader would fail only on values that are too large for its own column.
+    If the reader would fail only on values that are too large for its own column, warn instead.
     """
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)

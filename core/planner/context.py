@@ -1,6 +1,6 @@
 """The planner's input by subject: declared tables, observed tables, revisions, changes and bindings.
 
-Planning functions receive only the subjects that they need. Results are computed once per table.
+A planning function receives only the subjects that it needs. Results are computed once per table.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class DeclaredTables:
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return the tables in a table's statement set, including itself, sorted; empty if external or undeclared."""
+        """Return a table's statement set, with the table itself, sorted; empty if external or undeclared."""
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
@@ -65,15 +65,15 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of one environment; defaults fill in what an observation omits."""
+    """The observed deployments of an environment; defaults fill in what an observation omits."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
         self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
-        """Observations by table, sorted by name; a deployed statement without an observed version gets version 1."""
+        """Observations by table, sorted by name; a deployed statement without an observed version has version 1."""
 
     def statistics(self, table: TableName) -> TableStatistics:
-        """Return the measurements of a table; all values are unknown if it was never measured."""
+        """Return the measurements of a table; all of them are None if the table was never measured."""
         return self.deployment(table).statistics or _NOT_MEASURED
 
     def tables(self) -> tuple[TableName, ...]:
@@ -82,7 +82,7 @@ class ObservedTables:
         return tuple(sorted({*self._declared.tables, *deployed}))
 
     def known(self) -> set[TableName]:
-        """Return all tables that are declared, deployed or in the trash."""
+        """Return all tables that are declared, are deployed or have a version in the trash."""
         return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
 
     def deployment(self, table: TableName) -> ObservedDeployment:
@@ -114,7 +114,7 @@ class ObservedTables:
         return self.is_deployed(table) and self.deployment(table).version == 0
 
     def next_version(self, table: TableName) -> int:
-        """Return the version number that a start or rebuild would create; 0 for an external table."""
+        """Return the number that a start or rebuild would give to the new version; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
@@ -123,9 +123,9 @@ class ObservedTables:
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
-        """Fill in version 1 and its pointer where only a state was observed.
+        """Fill in version 1 and its pointer if only a state was observed.
 
-        If the table tracks columns, a checkpoint lost to renamed or dropped columns counts as intact.
+        A checkpoint lost to renamed or dropped columns counts as intact if the table tracks columns.
         """
         declared = self._declared.tables.get(table)
         tracks = declared is not None and declared.settings.schema_tracking
@@ -170,7 +170,7 @@ class TableRevisions:
         return self._declared[table]
 
     def is_declared_object(self, declared: Table) -> bool:
-        """True if `declared` is the very object that the project holds for its table, not merely an equal one."""
+        """True if `declared` is the project's own object for its table, rather than an equal copy."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -180,7 +180,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision of a table that has these SQL and YAML texts; None if neither."""
+        """Return the declared or deployed revision of a table that has exactly these SQL and YAML texts, or None."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -201,7 +201,7 @@ class TableRevisions:
 class TableChanges:
     """The changes from deployed to declared revisions, classified once per table.
 
-    `answers` maps question keys to Spark's answers as JSON, and also holds the results of upgrade tests. `engine` is
+    `answers` maps question keys to Spark's answers as JSON, and also contains the results of upgrade tests. `engine` is
     the pool's Spark version; empty if unknown.
     """
 
@@ -236,10 +236,7 @@ class TableChanges:
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the request for Spark to analyse a table's declared and deployed SQL.
-
-        None if there is nothing to analyse.
-        """
+        """Return the analysis request for a table's declared and deployed SQL; None if there is nothing to ask."""
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -248,9 +245,9 @@ class TableChanges:
         )
 
     def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Return the deployed and declared revisions of a table; None if the deployed one is unknown.
+        """Return the deployed and the declared revision of a table; None if the deployed revision is unknown.
 
-        For a statement, both include the parents' columns, the pool and the Spark version.
+        For a statement, both revisions include the parents' columns, the pool and the Spark version.
         """
         seen, old, new = (
             self._observed.deployment(table),
@@ -293,7 +290,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change caused by another pool or Spark version alone; an unknown one counts as unchanged."""
+        """Return the change caused by another pool or Spark version alone; unknown values count as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -346,7 +343,7 @@ class TableBindings:
         self._readers = {parent: tuple(found) for parent, found in readers.items()}
 
     def of(self, table: TableName) -> tuple[Binding, ...]:
-        """Return the bindings of a table's serving version; if none were observed, they are derived from its SQL."""
+        """Return the bindings of a table's serving version; they are derived from its SQL if none were observed."""
         return self._bindings.get(table, ())
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
@@ -403,7 +400,7 @@ def planning_context(
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    `like` is a context with mostly the same SQL; its parsed revisions are reused.
+    `like` is a context with mostly the same SQL, whose parsed revisions are reused.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

@@ -1,4 +1,4 @@
-"""Checks a document of observations for contradictions, within itself or with the project."""
+"""Checks a document of observations for contradictions within the document and with the project."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States with a running query. Its inputs must exist, because tables with readers are never deleted."""
+"""States with a running query, whose inputs must exist, because tables with readers are never deleted."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
 """Document keys that are valid only for a table with a version."""
@@ -28,8 +28,8 @@ def impossible_observations(
 ) -> tuple[Problem, ...]:
     """Return a Problem for each observation that no sequence of deploys, stops and deletes can produce.
 
-    Problems are sorted by table; `detail` is the offending document key. Tables that the document omits count as
-    absent. Documents exported by an agent never have such problems.
+    Problems are sorted by table; `detail` is the document key of the wrong value. A table that the document omits
+    counts as absent. A document exported by an agent never has such problems.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -49,7 +49,7 @@ def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, 
 
 
 _Wrong = Iterator[tuple[str, str, str]]
-"""Triples of the offending document key, the predicate of a sentence about the table, and the remedy."""
+"""Triples of the key of the wrong value, the predicate of a sentence about the table, and the remedy."""
 
 
 def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
@@ -117,7 +117,7 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """Undeclared inputs are not reported, because they may be external."""
+    """An undeclared input is not reported, because it may be external."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))

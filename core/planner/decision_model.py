@@ -1,4 +1,4 @@
-"""Decisions of a deploy about each table, made before versions, steps and costs are determined."""
+"""Decisions of a deploy about its tables, made before versions, steps and costs are determined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,15 +35,15 @@ class DownstreamOutcome(IntEnum):
     """The effect of a decision on the readers of the table, from mildest to most severe."""
 
     KEPT = 0
-    """The same table: kept, recorded or restarted in place."""
+    """The table stays the same: kept, recorded or restarted in place."""
     GROWN = 1
-    """The same table, with columns added or widened."""
+    """The table stays the same, with columns added or widened."""
     REWRITTEN = 2
-    """The same table, with all rows upserted again."""
+    """The table stays the same, with all rows upserted again."""
     CHAINED = 3
     """A new version that contains only new rows."""
     CREATED = 4
-    """A new version to which the readers' offsets in the old version do not apply."""
+    """A new version to which the readers' offsets in the old version no longer apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class TableDecision:
     begins_where: tuple[str, ...] = ()
     """Conditions on the input streams, for a start at a time, a partition or a log position."""
     keeps_rows: bool = False
-    """True if a rewrite in place may leave rows that a rebuild would not produce."""
+    """True if a rewrite in place may leave rows that would be missing after a rebuild."""
     before_choice: "TableDecision | None" = None
-    """The decision before the operator's choice replaced it; None if the operator chose nothing."""
+    """The decision that the operator's choice replaced; None if the operator chose nothing."""
 
     @property
     def strategy(self) -> str:
@@ -71,12 +71,12 @@ class TableDecision:
 
     @property
     def default(self) -> "TableDecision":
-        """The decision without the operator's choice of strategy."""
+        """The decision that applies without the operator's choice of strategy."""
         return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
-        """True if the operator's choice does less than a rebuild: it keeps the table or some old rows."""
+        """True if the operator chose less than a rebuild: a strategy that keeps the table or some old rows."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the same plan re-creates, so that the table's offsets in them become invalid."""
+    """Return the streamed parents that the plan re-creates, so that the table's offsets in them become invalid."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -134,7 +134,7 @@ class DeployDecisions(WarningsAndRefusals):
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """For each table, the tables that pull it into the plan, each with optional evidence; see `because_of`."""
+    """For each table, the tables because of which it is in the plan, each with optional evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
         """Record the decision about a table, replacing any earlier one."""
@@ -145,7 +145,7 @@ class DeployDecisions(WarningsAndRefusals):
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Copy all recorded causes, sorted by name, and their evidence into the decisions; call this last."""
+        """Copy all recorded causes, sorted by name, and their evidence into the decisions; to be called last."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -160,7 +160,7 @@ class DeployDecisions(WarningsAndRefusals):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """The state of a walk over the tables of a deploy: its input, and the decisions so far."""
+    """The state of a walk over the tables of a deploy: its input, and the decisions made so far."""
 
     context: PlanningContext
     scope: PlanScope
@@ -172,6 +172,6 @@ class DeployWalk:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}
 
     def may_touch(self, table: TableName) -> bool:
-        """True if the plan may change a reader, which must be declared, in scope and not external."""
+        """True if the plan may change a reader, that is, if the reader is declared, in scope and not external."""
         declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

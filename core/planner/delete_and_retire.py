@@ -1,4 +1,4 @@
-"""Plans that delete tables or retire replaced versions; neither removes a version that is still read."""
+"""Plans that delete tables or retire replaced versions; no version is removed while something reads it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -31,7 +31,7 @@ class DeleteDecisions(WarningsAndRefusals):
 
 
 def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a delete: stop statements sinks first, drop the pointers, then move all versions to the trash."""
+    """Draft a delete: stop statements from sinks to sources, drop the pointers, then move all versions to the trash."""
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}
@@ -64,7 +64,8 @@ def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[i
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
     """Decide which tables a delete includes.
 
-    The request is refused if a table that it names has active readers. Other tables with readers are kept.
+    A table that the request names and that has active readers is a reason to refuse the request. Any other table with
+    readers is kept.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -105,7 +106,7 @@ def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep unnamed tables that a remaining table reads or shares a statement set with; kept tables remain, too."""
+    """Keep unnamed tables that a kept or remaining table reads, or with which it shares a statement set."""
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -199,8 +200,8 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft a plan that retires every version that has been replaced, readers first.
 
     Versions that still run are stopped, then files and checkpoints move to the trash until they are purged. The plan is
-    refused while anything reads such a version. Clones that never served are retired, too, because the files of the
-    cloned version cannot be removed while a clone exists.
+    refused while anything reads such a version. Clones that never served are retired as well, because the files of
+    their origin cannot be removed while a clone exists.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -273,7 +274,7 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire a version whose files a remaining clone still uses."""
+    """Refuse to retire a version whose files are still used by a clone that remains."""
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:

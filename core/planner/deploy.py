@@ -1,4 +1,4 @@
-"""Draft of a deploy, before guards: the decisions about all affected tables, and the resulting steps."""
+"""Draft of a deploy before guards: decisions about all affected tables, and the resulting steps."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -85,9 +85,9 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
 def _refuse_missing_columns(
     context: PlanningContext, found: DeployDecisions, bindings: Mapping[TableName, tuple[Binding, ...]]
 ) -> None:
-    """Refuse statements that read a declared column which is missing from the parent version they are bound to.
+    """Refuse statements that read a declared column which the parent version that they read does not have.
 
-    The plan does not deploy the parent's declaration, so the start would fail.
+    If the plan does not deploy the parent's declaration, such a statement could not start.
     """
     tables = context.declared.tables
     for table, decision in found.by_table.items():
@@ -116,7 +116,7 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return which of `names` a statement cannot resolve if `parent` has only `columns`; a star reads no name."""
+    """Return which of `names` a statement cannot resolve if `parent` has only `columns`; a star refers to no name."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -134,7 +134,7 @@ def _use_orphan_versions(
 ) -> dict[TableName, OtherVersion]:
     """Reuse an orphan of the failed run for each rebuild that would create an identical version.
 
-    Updates `decisions` and `versions`; returns the reused orphans.
+    Updates `decisions` and `versions`, and returns the reused orphans by table.
     """
     used: dict[TableName, OtherVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
@@ -162,7 +162,7 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; orphans with readers are kept, with the versions that they read."""
+    """Return the orphans to move to the trash; an orphan with readers is kept, with the versions that it reads."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -200,7 +200,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a kept table, because the plan stops one of its old versions or trashes one of its orphans."""
+    """Add a kept table to the plan, which stops an old version or trashes an orphan of the table."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -274,8 +274,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A start, rebuild or seam binds all parents to their latest versions. A restart rebinds only static sides. Other
-    actions leave the bindings as they are.
+    A start, rebuild or seam binds all parents to their latest versions. A restart rebinds only static sides. Any other
+    action leaves the bindings unchanged.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()

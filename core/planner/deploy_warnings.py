@@ -1,4 +1,4 @@
-"""Warnings about the tables of a deploy: states, seams, old inputs, multiplied rows, and readers that would break."""
+"""Warnings about the tables of a deploy: states, seams, old inputs, multiplied rows, and readers that would fail."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about the state of a table and the risks of its decision; refuse a change that breaks a reader."""
+    """Warn about a table's state and decision; refuse a decision that readers or earlier rows rule out."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents whose earlier rows only the pointer serves, because statements do not read pointers."""
+    """Warn about parents with earlier rows that only the pointer serves, because statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -95,7 +95,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
     """Warn that a stream of an upserted table reads all changes, or only the first row of each key.
 
-    The SQL may not show which of the two applies.
+    The SQL alone may not show which of the two it reads.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)
@@ -185,15 +185,15 @@ def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) ->
 
 
 _NAMED = 3
-"""How many re-created tables the warnings about one table list by name."""
+"""Maximum number of re-created tables that the warnings about a table list by name."""
 
 _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn about requested or moved tables that still read old versions through a reader that is left behind.
+    """Warn about requested or moved tables that still read old versions through a reader left behind.
 
-    For each reader left behind, time is linear in the reads upstream of these tables.
+    For each reader left behind, time is linear in the reads upstream of the tables.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:
@@ -222,7 +222,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """`by` are the parents through which the new version arrives, `between` the readers that stay on old versions."""
+    """The new version arrives through the parents `by`; the readers `between` stay on old versions."""
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
         return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)

@@ -1,7 +1,7 @@
-"""Orphans (unfinished versions of a failed run): which ones a plan reuses, and which it moves to the trash.
+"""Orphans (unfinished versions of a failed run): which of them a plan reuses, and which it moves to the trash.
 
 Only orphans of tables in the plan, and orphans that read them, are considered: a plan cannot be applied while another
-open run holds one of its tables.
+open run holds any of its tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from core.planner.retired_versions import RetiredVersion, reads_any
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Return the observations without orphans among the retained versions, to plan the continuation of a run."""
+    """Return the observations without orphans among the retained versions, for planning the continuation of a run."""
     return {
         table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
@@ -66,8 +66,8 @@ def unused_orphans(
 ) -> tuple[RetiredVersion, ...]:
     """Return the orphans of `tables` that the plan does not use, sinks first, each with its readers.
 
-    For the tables in `fresh`, which start anew, the version that never ran counts as an orphan, too. Orphans that read
-    a returned orphan are included.
+    If a table is in `fresh` because it starts anew, its version that never ran counts as an orphan, too. Orphans that
+    read a returned orphan are included.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

@@ -39,7 +39,7 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The recorded policy, or else the declared one, plus the declared protections."""
+    """The recorded policy if there is one, else the declared policy, in both cases with the declared protections."""
     headroom: Headroom
 
     @cached_property
@@ -49,7 +49,7 @@ class GuardInput:
 
     @cached_property
     def replaying(self) -> tuple[PlanNode, ...]:
-        """Nodes that read history: rebuilt tables and new statements."""
+        """Nodes that read existing input: rebuilt tables and new statements."""
         begun = (Action.REBUILD, Action.START)
         return tuple(node for node in self.nodes if node.action in begun and node.version)
 
@@ -101,7 +101,7 @@ def judge_plan(
     policy: Policy,
     headroom: Headroom,
 ) -> GuardVerdicts:
-    """Judge a plan's nodes and steps by all guards, under the policy and the declared protections."""
+    """Apply all guards to a plan's nodes and steps, under the policy and the declared protections."""
     case = GuardInput(
         declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
     )
@@ -110,7 +110,7 @@ def judge_plan(
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
-    """Declared protections are added; a declaration never removes protection."""
+    """Add the declared protections to the policy; a declaration never removes protection."""
     protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
@@ -168,9 +168,9 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny rebuilding a statement with a rate limit and a watermark: history read in small batches drops rows.
+    """Deny the rebuild of a statement with a rate limit and a watermark: history read in small batches drops rows.
 
-    Starts and resumes get only a warning, because they drop rows only if the backlog is large.
+    A start or resume only gets a warning, because it drops rows only if its backlog is large.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -210,7 +210,7 @@ def _is_in_place(node: PlanNode) -> bool:
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
     """Return the guards that depend on measurements or the policy, in a fixed order.
 
-    A rule that the policy does not set yields no guard.
+    There is no guard for a rule that the policy does not set.
     """
     found = (
         _history(case),
@@ -226,7 +226,7 @@ def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
 
 
 def _history(case: GuardInput) -> Guard:
-    """Deny a replay if input files are gone, because rows would be lost; `--from earliest` accepts the loss."""
+    """Deny a replay if input files are gone, because rows would be lost; `--from earliest` accepts that loss."""
     replayed = [node for node in case.nodes if node.action is Action.REBUILD]
     if not replayed:
         return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())
@@ -399,7 +399,7 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """`limit` is None if the policy sets none; pass `denial` only if the value exceeds the limit."""
+    """`limit` is None if the policy sets no limit; `denial` is passed only if the value exceeds the limit."""
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
     if unknown and limit is not None:

@@ -15,7 +15,7 @@ _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
 def find_left_behind(walk: DeployWalk) -> None:
     """Record the readers, at any depth, that stay on an old version.
 
-    Warns about direct readers that are excluded or no longer declared.
+    Warns about direct readers that the request excludes or that are no longer declared.
     """
     decisions = walk.found.by_table
     level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
@@ -92,7 +92,7 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return the physical name served after the plan: empty after a delete, None if exposures are not affected."""
+    """Return the physical name that serves after the plan: empty after a delete, None if exposures are unaffected."""
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

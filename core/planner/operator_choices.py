@@ -1,6 +1,6 @@
 """Applies the operator's `--strategy`, `--from` and `--keep-table` to the decisions of a deploy.
 
-A choice that is not allowed for a table is refused; the refusal lists the allowed strategies.
+If a chosen strategy is not allowed for a table, the plan is refused, and the refusal lists the allowed strategies.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ from core.text.sentence import Fact
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return the decision with the strategy that the operator chose for the table.
 
-    Unchanged if the operator chose none, or if the chosen strategy is not allowed.
+    The decision is unchanged if the operator chose no strategy, or if the chosen strategy is not allowed.
     """
     choice = walk.choices.get(table)
     if choice is None:
@@ -75,7 +75,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
-    """Return the decision to restart instead of rebuild; unchanged if the strategy is not allowed."""
+    """Return the decision to restart a table instead of rebuilding it; unchanged if the strategy is not allowed."""
     declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
@@ -89,9 +89,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """True if a strategy is allowed; only CHAIN and KEYED are checked, because they affect readers.
+    """True if a strategy is allowed; only CHAIN and KEYED are checked, because these affect readers.
 
-    `refuse_unmet_choices` checks all others once every decision is made.
+    `refuse_unmet_choices` checks all other strategies once every decision is made.
     """
     declared = walk.context.declared.tables.get(table)
     if declared is None:
@@ -239,7 +239,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or that it needs one; None if neither applies."""
+    """Return why a strategy cannot start at the chosen position, or needs one; None if neither applies."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = why_not_partial(walk.context.declared.tables, declared, at)

@@ -1,4 +1,4 @@
-"""The nodes of a plan, one per table, built from declarations, observations and decisions; and their levels."""
+"""The nodes of a plan, one per table, built from declarations, observations and decisions, and their levels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def changed_node(
 ) -> PlanNode:
     """Return the node of a table in a deploy, with its new and its deployed SQL and YAML.
 
-    The costs are those of the first strategy in `costed`, which is the chosen one.
+    The first strategy in `costed` is the chosen one, whose costs the node has.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
@@ -124,7 +124,7 @@ def purged_after(environment: Environment) -> str:
 
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Return the node of a kept table, built from its deployment and, if present, its declaration."""
+    """Return the node of a kept table, built from its deployment and, if it is declared, its declaration."""
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
@@ -164,8 +164,8 @@ def plan_levels(
 ) -> dict[TableName, int]:
     """Return the level of each table in the plan: 0 without parents, otherwise one more than its highest parent.
 
-    Bindings to versions that are not in `versions` are ignored unless `every_version` is set, as for a delete. If the
-    bindings form a cycle, the declared reads are used instead, because they have no cycles.
+    Only bindings to versions in `versions` count, unless `every_version` is set, as for a delete. If the bindings form
+    a cycle, the declared reads are used instead, because they have no cycles.
     """
     parents = {
         table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]

@@ -23,17 +23,17 @@ class StepBuilder:
     def __init__(self) -> None:
         self.all: list[Step] = []
         self._ready: dict[tuple[TableName, int], int] = {}
-        """Number of the step after which each version can be read."""
+        """Number of the step after which a version can be read, by version."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
         self._validated: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._seams: list[tuple[PlanNode, bool]] = []
-        """Nodes that move to another version of a streamed parent, and whether each needs a pointer."""
+        """Nodes that move to another version of a streamed parent, each with whether it needs a pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
-        """Number of each ALTER step that pauses readers, by version."""
+        """Number of the ALTER step that pauses readers, by version."""
         self._restarted: dict[TableName, int] = {}
-        """Number of the step after which a table that keeps its version reads its new inputs."""
+        """For each table that keeps its version, the number of the step after which it reads its new inputs."""
 
     def add(
         self,
@@ -61,7 +61,7 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
-        """Add the steps of one node that precede the swap; call this in topological order of the nodes.
+        """Add the steps of a node that precede the swap; to be called in topological order of the nodes.
 
         `existing` is the version to continue with: an orphan of a failed run, or a former version. With
         `pauses_readers`, queries that read the table are stopped while it is altered.
@@ -97,7 +97,7 @@ class StepBuilder:
     def validate(self, nodes: Sequence[PlanNode]) -> None:
         """Add a step for each rebuilt version that compares it with the serving version after catch-up.
 
-        Versions whose strategy leaves out rows are not compared, nor are versions that read them.
+        A version whose strategy leaves out rows is not compared, nor is any version that reads it.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -111,7 +111,7 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add a single swap, sinks first, of all nodes that change their version; return its number.
+        """Add a single swap of all nodes that change their version, sinks first; return its number.
 
         Returns None if no node changes its version. With `hold`, the swap waits for an operator after catch-up and
         validation.
@@ -202,7 +202,7 @@ class StepBuilder:
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps that a node waits for: streamed parents must be readable, and static sides complete.
+        """Return the steps for which a node waits: streamed parents must be readable, and static sides complete.
 
         A node that merely resumes after a parent is altered waits only for that ALTER step.
         """
@@ -216,10 +216,10 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side is complete; None if it already is.
+        """Return the step after which a static side is complete; None if it is complete already.
 
-        Adds the missing catch-up steps of the static side and its upstream tables. External tables and tables that the
-        plan does not change are complete.
+        Adds the missing catch-up steps of the static side and of its upstream tables. External tables, and tables that
+        the plan does not change, are complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:

@@ -1,4 +1,4 @@
-"""Planning as a pure function of project, environment, observations and request: all processes get the same plan."""
+"""Planning as a pure function of project, environment, observations and request: every process gets the same plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -47,9 +47,9 @@ def make_plan(
     """Return the plan for a request; a plan with `refusals` has no steps.
 
     Raises UsageError if the project does not declare the environment. `answers` maps question keys to Spark's answers
-    as JSON; an answer can only make a change more severe. `policy` is the recorded policy, by default the declared one.
-    `headroom` has measurements of disk and pool, `durations` those of earlier steps. `parse_cache` only saves time.
-    Time is linear in tables and reads.
+    as JSON; an answer can only make a change more severe. `policy` is the recorded policy; without it, the declared
+    policy applies. `headroom` has measurements of disk and pool, `durations` has those of earlier steps. `parse_cache`
+    only saves time. Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(

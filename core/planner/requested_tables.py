@@ -22,7 +22,7 @@ from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningK
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
     """Return the decision about a table that was requested, or that is in the plan because of its own change.
 
-    An undeclared table is refused; the result is then None.
+    Returns None, after recording a refusal, if the table is not declared.
     """
     context = walk.context
     if context.declared.tables.get(table) is None:
@@ -41,7 +41,7 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
     """True if the plan may create a new version of a declared table instead of changing its only version.
 
-    That version must have different SQL or YAML, must never have run, and must have no readers.
+    That version must differ in SQL or YAML, must never have run, and must have no readers.
     """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
@@ -49,7 +49,7 @@ def may_start_anew(context: PlanningContext, table: TableName) -> bool:
 
 
 def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
-    """True if an external table is in the catalog: it was observed there, or a deployed statement reads it."""
+    """True if an external table is in the catalog: either it was observed there, or a deployed statement reads it."""
     return observed.is_deployed(table) or bool(bindings.readers(table))
 
 
@@ -68,10 +68,10 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
 
 
 def alter_ends_query_of(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
-    """True if Spark ends the running query of a reader when the parent is altered.
+    """True if Spark ends a reader's running query when the parent is altered.
 
     An added column ends queries that stream the table; a wider type also ends queries that join it as a static side.
-    False for external tables, which were altered before the plan was made.
+    False for an external table, which was altered before the plan was made.
     """
     above = walk.context.declared.tables.get(parent)
     if above is None or above.external or not table_format(above.parsed_ddl.format).added_column_stops_readers:
@@ -82,9 +82,9 @@ def alter_ends_query_of(walk: DeployWalk, child: TableName, parent: TableName) -
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision if the statement can continue from its checkpoint; otherwise refuse and keep the table.
+    """Return the decision if the statement can continue from its checkpoint; otherwise refuse, and keep the table.
 
-    The checkpoint must be intact, and all bound parents must still be deployed.
+    The checkpoint must be intact, and all parents to which it is bound must still be deployed.
     """
     deleted = [
         b
@@ -130,7 +130,7 @@ def rebuild_reason(change: Change) -> Reason:
 
 
 def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
-    """Return the bindings of a table to versions that no longer serve."""
+    """Return the bindings of a table to versions that do not serve."""
     return tuple(
         binding
         for binding in bindings.of(table)
@@ -173,7 +173,8 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
     """Return the decision to bind a table to the serving versions of its parents.
 
-    It is rebuilt if it streams a stale parent or lost its checkpoint; otherwise it is restarted.
+    The table is rebuilt if it has lost its checkpoint or streams a parent version that does not serve; else it is
+    restarted.
     """
     serving = walk.context.observed.serving_version
     evidence = tuple(
@@ -194,7 +195,7 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
     """Return the decision about an external table; a plan can only register its declaration or its added columns.
 
-    Any other change is refused if the table was requested; otherwise it causes a warning.
+    Any other change is refused if the table was requested, and otherwise causes a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):

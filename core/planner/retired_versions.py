@@ -1,4 +1,4 @@
-"""Versions that a plan replaces: which of them stop, and which keep running for their readers."""
+"""Versions that a plan replaces: which of them it stops, and which keep running for their readers."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ Version = tuple[TableName, int]
 
 @dataclass(frozen=True, slots=True)
 class RetiredVersion:
-    """An old version that does not serve after the plan."""
+    """An old version that will not serve after the plan."""
 
     table: TableName
     version: int
     readers: tuple[TableName, ...] = ()
-    """Tables that stay bound to this version; the version stops if there are none."""
+    """Tables that stay bound to this version; the plan stops the version if there are none."""
 
 
 def retired_versions(
@@ -29,7 +29,7 @@ def retired_versions(
 ) -> tuple[RetiredVersion, ...]:
     """Return the old versions that the plan stops or keeps for their readers, sinks first.
 
-    `bindings_then` has the bindings of the plan's tables after the plan; all other tables keep their current ones. The
+    `bindings_then` has the bindings that the plan's tables will have; all other tables keep their current bindings. The
     bindings of older versions are unknown, so an older version counts as a reader of every old version of its parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
@@ -79,7 +79,7 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Return tables and everything downstream of them, readers before the tables that they read.
+        """Return tables and everything downstream of them, each reader before the tables that it reads.
 
         The walk starts with the plan's own tables, so that tables outside the plan do not affect their order.
         """

@@ -1,8 +1,8 @@
 """Rewrite of a keyed table in place: whether it is allowed, and which old rows would remain.
 
 A written row replaces the row with the same key and the same or an earlier sequence. If the old and the new SQL produce
-the same keys and sequences, the result equals that of a rebuild; any other edit may leave rows that a rebuild would not
-produce.
+the same keys and sequences, the result equals that of a rebuild. Any other edit may leave rows that would be missing
+after a rebuild.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from core.sql.statement import ParsedStatement, TableDdl
 from core.text.sentence import Fact
 
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
-"""YAML tags: `compatible` allows upserting the table's rows again; `tolerant` marks a reader that accepts that."""
+"""YAML tags: `compatible` allows the table's rows to be upserted again; `tolerant` marks a reader that accepts this."""
 
 
 def why_not_rewritten_by_key(
@@ -42,7 +42,7 @@ def why_not_rewritten_by_key(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return the notice of which old rows and recorded deletions a rewrite in place leaves in the table."""
+    """Return the notice about old rows and recorded deletions that a rewrite in place leaves in the table."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -52,7 +52,7 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 def keys_stay(context: PlanningContext, table: Table) -> bool:
     """True if a rewrite in place may leave rows whose keys the new SQL does not produce.
 
-    No such row is left if the edit changes only values and each output row is made from a single input row.
+    It leaves none if the edit changes only values, and each output row is made from a single input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -87,7 +87,7 @@ def _not_declared(context: PlanningContext, table: Table) -> Fact[StrategyRefusa
 def _read_again_differently(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why reading all input again might not reproduce the existing rows; None if it will."""
+    """Return why reading all input again might not reproduce the existing rows; None if it will reproduce them."""
     if decision.reason in (Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION) or recreated_parents(table, decisions):
         return StrategyRefusal.UPSTREAM_RECREATED.of()
     for read in table.parsed.reads if table.parsed else ():
@@ -130,7 +130,7 @@ def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """True if the edited statement still produces output for every input row that produced some before."""
+    """True if the edited statement still produces output for every input row for which it produced output before."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both

@@ -1,6 +1,6 @@
 """Rollback and undelete, which resume former versions.
 
-A rollback reverses the whole release that created the table's current version, or nothing. An undelete takes a table
+A rollback reverses the whole release that created the table's current version, or is refused. An undelete takes a table
 out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
 """
 
@@ -31,13 +31,13 @@ class FormerVersions(WarningsAndRefusals):
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
-    """For each table that is included because of its release, the requested table of that release."""
+    """For each table that is included because of its release, the requested table of the same release."""
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft a rollback: former versions resume and catch up, pointers move back, and current versions stop.
 
-    A current version that is read by tables outside the release keeps running, and so do its inputs.
+    If tables outside the release read a current version, this version and its inputs keep running.
     """
     found = FormerVersions()
     for table in scope.requested:
@@ -89,7 +89,7 @@ def blocked_former_versions(
 ) -> dict[TableName, tuple[Binding, ...]]:
     """Return the tables whose former version cannot resume, each with its bindings to versions that get no more rows.
 
-    `former` has the bindings of each table's former version; `then` returns True if a version will get rows.
+    `former` has the bindings of each table's former version; `then` returns True for a version that will get rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -233,14 +233,14 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that an older version comes out of the trash, because the versions that served later are gone."""
+    """Warn that the trash only has an older version, because the versions that served after it are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn about project files that differ from the former SQL, because the next deploy applies the files again."""
+    """Warn about project files that differ from the former SQL, because the next deploy would apply the files again."""
     other = tuple(
         table
         for table, former in sorted(found.by_table.items())
@@ -278,7 +278,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the commands that undo a plan other than a deploy; an entry without a command states the reason."""
+    """Return the commands that undo a plan other than a deploy; if a table has none, its entry states the reason."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -311,7 +311,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """True if a version serves and can resume from its checkpoint; a failed version would only fail again."""
+    """True if a version serves and can resume from its checkpoint; a failed version would just fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 
