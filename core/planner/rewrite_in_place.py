@@ -126,7 +126,7 @@ def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset
 
     effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
     # A changed subquery may feed any column.
-    return None if effects.anything or effects.within else frozenset(name.lower() for name in effects.changed)
+    return None if effects.unpairable_because or effects.within else frozenset(name.lower() for name in effects.changed)
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
@@ -138,7 +138,9 @@ def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
 
     effects = row_effects(old.canonical, new.canonical, aliases_of_both(old, new))
     fewer = any(row.side is not RowSide.NEW for row in effects.rows)
-    return not (fewer or effects.anything or effects.within or effects.once or effects.alike)
+    return not (
+        fewer or effects.unpairable_because or effects.within or effects.multiplicity_change or effects.merged_by
+    )
 
 
 def columns_of(ddl: TableDdl) -> tuple[tuple[str, str], ...]:

@@ -35,7 +35,7 @@ class ComparedRows:
     """Columns, with types, that only the new version has and that help to identify its rows."""
     sorted: frozenset[str] = frozenset()
     """Columns, in lower case, whose values are lists in arbitrary order."""
-    once: bool = False
+    distinct: bool = False
     """Whether duplicate rows count as one row."""
     one_in: int = 1
     """Sampling rate: one in this many keys is compared."""
@@ -88,7 +88,7 @@ def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
     return f"""WITH uneven AS (
 SELECT h, any_value(k) AS k, any_value(r) AS r, any_value(eo) AS eo, any_value(en) AS en,
 count_if(side = {old}) AS o, count_if(side = {new}) AS n
-FROM ({_sides(rows, inner, once=rows.once)}) GROUP BY h HAVING count_if(side = {old}) <> count_if(side = {new})
+FROM ({_sides(rows, inner, distinct=rows.distinct)}) GROUP BY h HAVING count_if(side = {old}) <> count_if(side = {new})
 ), paired AS (
 SELECT {"k" if rows.key else "h"} AS id, sum(greatest(o - n, 0)) AS o, sum(greatest(n - o, 0)) AS n,
 min(r) FILTER (WHERE o > n) AS ro, min(r) FILTER (WHERE n > o) AS rn,
@@ -146,9 +146,9 @@ def _profiles(columns: Iterable[tuple[str, str]]) -> str:
 
 
 def _sides(
-    rows: ComparedRows, selected: str, more: Mapping[RowSide, str] = MappingProxyType({}), *, once: bool = False
+    rows: ComparedRows, selected: str, more: Mapping[RowSide, str] = MappingProxyType({}), *, distinct: bool = False
 ) -> str:
-    word = "SELECT DISTINCT" if once else "SELECT"
+    word = "SELECT DISTINCT" if distinct else "SELECT"
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({_key(rows)}), {rows.one_in}) = 0"
     return " UNION ALL ".join(
         f"{word} {quoted_string_literal(side)} AS side, {selected}{more.get(side, '')} FROM {view}{chosen}"

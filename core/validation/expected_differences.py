@@ -46,9 +46,9 @@ class ExpectedDifferences:
     nulls: frozenset[str] = frozenset()
     """Changed columns that may become NULL."""
     rows: tuple[RowEffect, ...] = ()
-    anything: str = ""
+    unpairable_because: str = ""
     """Why rows cannot be paired; empty if they can."""
-    alike: str = ""
+    merged_by: str = ""
     """Why rows that used to differ may become equal; empty if they cannot."""
     volatile: frozenset[str] = frozenset()
     """Non-deterministic columns, which cannot identify rows."""
@@ -56,7 +56,7 @@ class ExpectedDifferences:
     """Columns that identify the rows of a grouped statement; empty if it is not grouped."""
     sorted: frozenset[str] = frozenset()
     """Columns whose values are lists in arbitrary order."""
-    once: str = ""
+    multiplicity_change: str = ""
     """Why the number of copies of a row may change; empty if it must not change."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
     """The only version that withholds rows until a watermark has passed, with the watermark's column; else empty."""
@@ -68,7 +68,15 @@ class ExpectedDifferences:
     @property
     def is_none(self) -> bool:
         """Whether no difference between the versions is expected."""
-        known = (self.added, self.removed, self.changed, self.rows, self.anything, self.sorted, self.once)
+        known = (
+            self.added,
+            self.removed,
+            self.changed,
+            self.rows,
+            self.unpairable_because,
+            self.sorted,
+            self.multiplicity_change,
+        )
         return not any(known)
 
 
@@ -128,15 +136,15 @@ def expected_differences(
         changed=changed,
         nulls=frozenset(reached.nulls & changed.keys()),
         rows=rows,
-        anything=reached.anything,
-        alike=reached.alike,
+        unpairable_because=reached.unpairable_because,
+        merged_by=reached.merged_by,
         volatile=frozenset(reached.volatile),
         keys=effects.keys if set(effects.keys) <= {*both} - changed.keys() else (),
         sorted=frozenset(reached.sorted & {*both} - changed.keys()),
-        once=reached.once,
+        multiplicity_change=reached.multiplicity_change,
         withheld=_withheld(effects.withheld, new.parsed, {*both} - changed.keys()),
         totals=_without_columns(effects.totals, reached.touched),
-        rewritten=reached.rewritten and reached.anything != "" and not reached.grouped,
+        rewritten=reached.rewritten and reached.unpairable_because != "" and not reached.grouped,
     )
 
 
@@ -173,11 +181,13 @@ def with_rows_of_earlier_sql(expected: ExpectedDifferences, earlier: ExpectedDif
         changed={**changed, **expected.changed},
         nulls=expected.nulls | earlier.nulls | added.keys(),
         rows=tuple(_without_predicate_on(gone, row) for row in (*expected.rows, *rows)),
-        anything=expected.anything or (earlier.anything and f"{lead}{earlier.anything}"),
-        alike=expected.alike or (earlier.alike and f"{lead}{earlier.alike}"),
+        unpairable_because=expected.unpairable_because
+        or (earlier.unpairable_because and f"{lead}{earlier.unpairable_because}"),
+        merged_by=expected.merged_by or (earlier.merged_by and f"{lead}{earlier.merged_by}"),
         keys=expected.keys if not set(expected.keys) & gone else (),
         sorted=expected.sorted - gone,
-        once=expected.once or (earlier.once and f"{lead}{earlier.once}"),
+        multiplicity_change=expected.multiplicity_change
+        or (earlier.multiplicity_change and f"{lead}{earlier.multiplicity_change}"),
         totals=None,
     )
 
@@ -192,11 +202,11 @@ class _Reached:
     changed: dict[str, str] = field(default_factory=dict)
     nulls: set[str] = field(default_factory=set)
     rows: list[RowEffect] = field(default_factory=list)
-    anything: str = ""
-    alike: str = ""
+    unpairable_because: str = ""
+    merged_by: str = ""
     volatile: set[str] = field(default_factory=set)
     sorted: set[str] = field(default_factory=set)
-    once: str = ""
+    multiplicity_change: str = ""
     rewritten: bool = False
     touched: set[str] = field(default_factory=set)
     """Columns that change for reasons other than an edit of their own expression."""
@@ -205,8 +215,10 @@ class _Reached:
         """Add the effects of an edit of the statement itself."""
         self.changed.update({name: str(why) for name, why in effects.changed.items()})
         self.nulls |= effects.nulls
-        edits = (effects.anything, effects.alike, effects.once)
-        self.anything, self.alike, self.once = ("" if edit is None else str(edit) for edit in edits)
+        edits = (effects.unpairable_because, effects.merged_by, effects.multiplicity_change)
+        self.unpairable_because, self.merged_by, self.multiplicity_change = (
+            "" if edit is None else str(edit) for edit in edits
+        )
         self.rewritten = effects.rewritten
         self.rows += effects.rows
         for name, why in effects.within:
@@ -217,20 +229,22 @@ class _Reached:
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
-        if parent.alike and not self.grouped:
-            self.alike = self.alike or f"{table}: {parent.alike}"
-        if parent.once:
-            self.once = self.once or ("" if self.grouped else f"{table}: {parent.once}")
-            self._groups_differ(f"{table}: {parent.once}")
+        if parent.merged_by and not self.grouped:
+            self.merged_by = self.merged_by or f"{table}: {parent.merged_by}"
+        if parent.multiplicity_change:
+            self.multiplicity_change = self.multiplicity_change or (
+                "" if self.grouped else f"{table}: {parent.multiplicity_change}"
+            )
+            self._groups_differ(f"{table}: {parent.multiplicity_change}")
         for output in self.lineage.outputs:
             read = {one.origin.column.lower() for one in output.inputs if one.origin.table == table} & parent.sorted
             if read and _passed(output, table) in read:
                 self.sorted.add(output.name)
             elif read:
                 self.add_volatile(output.name, f"{table}.{min(read)} lists values in any order")
-        if parent.anything:
-            self.rewritten = parent.rewritten and (self.rewritten or not self.anything)
-            self.anything = self.anything or f"{table}: {parent.anything}"
+        if parent.unpairable_because:
+            self.rewritten = parent.rewritten and (self.rewritten or not self.unpairable_because)
+            self.unpairable_because = self.unpairable_because or f"{table}: {parent.unpairable_because}"
             return
         for column, why in parent.changed.items():
             self._values(table, column, f"{table}.{column}: {why}", nulls=column in parent.nulls)
@@ -270,7 +284,7 @@ class _Reached:
 
     def _decides(self, condition: LineageCondition, why: str) -> None:
         if condition.clause in ("GROUP BY", "DISTINCT"):
-            self.anything = self.anything or why
+            self.unpairable_because = self.unpairable_because or why
             return
         if condition.clause != "FROM":
             self.rows += [RowEffect(side, why) for side in (RowSide.OLD, RowSide.NEW)]

@@ -84,7 +84,7 @@ def profile_results(
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
     few = differences.verdict in (CheckVerdict.OK, CheckVerdict.EXPECTED)
-    unpaired = expected.anything or expected.once
+    unpaired = expected.unpairable_because or expected.multiplicity_change
     explained = bool(unpaired or expected.rows) and few and not (unpaired and doubled)
     counts = {"old": _number(old.get("rows")), "new": _number(new.get("rows"))}
     same = counts["old"] == counts["new"]
@@ -117,7 +117,11 @@ def duplicates_result(
     keys = [_number(by_side.get(side, {}).get("keys")) for side in (RowSide.OLD, RowSide.NEW)]
     cause = None if declared else _why_alike(expected, old, new, max(_TWICE, grown))
     # Exploding rows that already had duplicates makes more duplicates.
-    cause = Sentence(expected.once) if not declared and expected.once and keys[1] <= keys[0] else cause
+    cause = (
+        Sentence(expected.multiplicity_change)
+        if not declared and expected.multiplicity_change and keys[1] <= keys[0]
+        else cause
+    )
     why = "" if cause is None else str(cause)
     if new <= old:
         verdict, why = CheckVerdict.OK, "the old version has as many"
@@ -134,12 +138,12 @@ def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) 
 
     New rows that cannot equal other rows explain an increase of up to `times` the old number.
     """
-    if expected.alike:
-        return Sentence(expected.alike)
-    if why := expected.anything or expected.once:
+    if expected.merged_by:
+        return Sentence(expected.merged_by)
+    if why := expected.unpairable_because or expected.multiplicity_change:
         return Sentence(why) if new <= old * (1 + _MORE) else None
     added = [row for row in expected.rows if row.side is RowSide.NEW]
-    return next((Sentence(row.why) for row in added if row.alike or new <= old * times), None)
+    return next((Sentence(row.why) for row in added if row.may_equal_others or new <= old * times), None)
 
 
 def row_count_lead(results: Iterable[CheckResult]) -> str:
@@ -163,7 +167,7 @@ def differences_result(
         effect = effects[int(group["effect"])] if int(group["effect"]) >= 0 else None
         old, new = _number(group["old_rows"]), _number(group["new_rows"])
         beyond = effect is not None and effect.most is not None and max(old, new) > effect.most
-        why = "" if beyond else effect.why if effect is not None else expected.anything
+        why = "" if beyond else effect.why if effect is not None else expected.unpairable_because
         words = _difference_words(str(group["side"]), old, new)
         may = " (may be explained)" if why and (effect is None or not effect.predicate) else ""
         if beyond and effect is not None:
@@ -173,8 +177,8 @@ def differences_result(
         counts[kind] = _number(counts[kind]) + max(old, new)
         counts["only_new"] = _number(counts["only_new"]) + (new if group["side"] == RowSide.NEW else 0)
         examples += _examples(group, why)
-    if expected.once:
-        explained.append(f"how often a row stands is not compared: {expected.once}")
+    if expected.multiplicity_change:
+        explained.append(f"how often a row stands is not compared: {expected.multiplicity_change}")
     explained += [f"not compared: {expected.changed[name]}" for name in sorted(expected.volatile & {*expected.changed})]
     one_in = f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
     if unexpected:
@@ -278,8 +282,8 @@ def _nulls(
         more = (
             after > before + only_new
             and name.lower() not in expected.nulls
-            and not expected.anything
-            and not expected.once
+            and not expected.unpairable_because
+            and not expected.multiplicity_change
         )
         (worse if more or (name.lower() in rows.equal and not explained) else other).append(words)
     if worse:

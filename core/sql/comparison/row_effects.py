@@ -103,7 +103,7 @@ class RowEffect:
     why: str
     predicate: str = ""
     """SQL condition over output columns that all these rows meet; empty if the output columns cannot express it."""
-    alike: bool = True
+    may_equal_others: bool = True
     """Whether any number of these rows may be equal to other rows."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
@@ -146,13 +146,13 @@ class StatementEffects:
     within: tuple[tuple[str, Cause], ...] = ()
     """Edited columns of CTEs and subqueries, each with its edit; all values computed from them may differ as well."""
     rows: tuple[RowEffect, ...] = ()
-    anything: Cause | None = None
+    unpairable_because: Cause | None = None
     """The edit after which old and new rows cannot be paired; None if they can."""
-    alike: Cause | None = None
+    merged_by: Cause | None = None
     """The edit that may make distinct rows equal, by removing a group key or DISTINCT; None if there is none."""
     keys: tuple[str, ...] = ()
     """Output columns that identify a row's group; empty if rows are not grouped or a key is missing from the output."""
-    once: Cause | None = None
+    multiplicity_change: Cause | None = None
     """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is none."""
     withheld: RowSide | None = None
     """The only version with DISTINCT, which withholds rows until the watermark has passed them; else None."""
@@ -170,12 +170,12 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
             _expand_window_fields(block)
         keys = _key_columns(after[0]) if after and after[0].parent is None else ()
     except (SqlDiagnostic, RecursionError):
-        return StatementEffects(anything=None if old == new else RowCause.UNREADABLE.of())
+        return StatementEffects(unpairable_because=None if old == new else RowCause.UNREADABLE.of())
     if old == new:
         return StatementEffects(keys=keys)
     if not before or len(before) != len(after) or before[0].parent is not None or after[0].parent is not None:
         return _branches((old, new), aliases) or StatementEffects(
-            anything=RowCause.RESTRUCTURED.of(), rewritten=not any(map(_groups, (*before, *after)))
+            unpairable_because=RowCause.RESTRUCTURED.of(), rewritten=not any(map(_groups, (*before, *after)))
         )
     found = _Effects(grouped=any(map(_groups, (*before, *after))))
     for number, (was, now) in enumerate(zip(before, after, strict=True)):
@@ -185,19 +185,21 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
         _compare(was, now, found, outermost=number == 0)
     changed = found.changed | (dict(found.changed_aggregate_outputs(after[0])) if found.values else {})
     kept = tuple(replace(r, predicate="") if _names(r.predicate) & changed.keys() else r for r in found.rows)
-    regrouped = found.anything is not None and found.anything is found.regrouped and len(before) == 1
+    regrouped = (
+        found.unpairable_because is not None and found.unpairable_because is found.regrouped and len(before) == 1
+    )
     return StatementEffects(
         changed=changed,
         nulls=frozenset(found.nulls),
         within=tuple(found.within),
         rows=tuple(dict.fromkeys(kept)),
-        anything=found.anything,
-        alike=found.alike,
+        unpairable_because=found.unpairable_because,
+        merged_by=found.merged_by,
         keys=keys if not changed.keys() & set(keys) else (),
-        once=found.once,
+        multiplicity_change=found.multiplicity_change,
         withheld=found.withheld,
         totals=_common_totals(before[0], after[0], (old, new)) if regrouped else None,
-        rewritten=found.anything is not None and not (found.regrouped or found.grouped),
+        rewritten=found.unpairable_because is not None and not (found.regrouped or found.grouped),
     )
 
 
@@ -209,10 +211,10 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
     gone, come = list((before - after).elements()), list((after - before).elements())
     if len(gone) == len(come) == 1:
         why = str(RowCause.BRANCH_CHANGED.of(edit=_clip(_branch_edit(gone[0], come[0]))))
-        return StatementEffects(rows=(RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, alike=False)))
+        return StatementEffects(rows=(RowEffect(RowSide.OLD, why), RowEffect(RowSide.NEW, why, may_equal_others=False)))
     rows = [RowEffect(RowSide.OLD, str(RowCause.BRANCH_REMOVED.of(branch=_clip(text)))) for text in before - after]
     rows += [
-        RowEffect(RowSide.NEW, str(RowCause.BRANCH_ADDED.of(branch=_clip(text))), alike=False)
+        RowEffect(RowSide.NEW, str(RowCause.BRANCH_ADDED.of(branch=_clip(text))), may_equal_others=False)
         for text in after - before
     ]
     return StatementEffects(rows=tuple(rows))
@@ -221,7 +223,7 @@ def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> State
 def _branch_edit(old: str, new: str) -> str:
     found = row_effects(old, new)
     words = dict.fromkeys((*(row.why for row in found.rows), *map(str, found.changed.values())))
-    return "; ".join(words) if words and not found.anything else f"{old} → {new}"
+    return "; ".join(words) if words and not found.unpairable_because else f"{old} → {new}"
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
@@ -276,15 +278,17 @@ class _Effects:
     rows: list[RowEffect] = field(default_factory=list)
     values: Cause | None = None
     """The edit that changes the values of aggregates over groups; None if there is none."""
-    anything: Cause | None = None
-    alike: Cause | None = None
+    unpairable_because: Cause | None = None
+    merged_by: Cause | None = None
     regrouped: Cause | None = None
     """The edit that changes GROUP BY, or that adds or removes aggregates without GROUP BY; None if there is none."""
-    once: Cause | None = None
+    multiplicity_change: Cause | None = None
     withheld: RowSide | None = None
 
-    def add_one_sided_rows(self, side: RowSide, why: Cause, predicate: str = "", *, alike: bool = True) -> None:
-        self.rows.append(RowEffect(side, str(why), predicate, alike))
+    def add_one_sided_rows(
+        self, side: RowSide, why: Cause, predicate: str = "", *, may_equal_others: bool = True
+    ) -> None:
+        self.rows.append(RowEffect(side, str(why), predicate, may_equal_others))
 
     def changed_aggregate_outputs(self, select: Any) -> Iterator[tuple[str, Cause]]:
         """Yield each output column that changes because the aggregated rows changed, with the edit that causes it.
@@ -321,23 +325,23 @@ def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
         if was != now:
             why = kind.of(before=_clip(was or "none"), after=_clip(now or "none"))
             if kind is RowCause.LATERAL_VIEW and not found.grouped and (not was or not now):
-                found.once = found.once or why
+                found.multiplicity_change = found.multiplicity_change or why
                 _drop_empty_explodes(new if now else old, RowSide.OLD if now else RowSide.NEW, why, found)
                 continue
-            found.anything = found.anything or why
+            found.unpairable_because = found.unpairable_because or why
             if kind in (RowCause.GROUP_BY, RowCause.GROUPING) and outermost:
                 found.regrouped = found.regrouped or why
             if kind is RowCause.GROUP_BY and group_key_texts(old) - group_key_texts(new):
-                found.alike = found.alike or why
+                found.merged_by = found.merged_by or why
     if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
         added = old.args.get("distinct") is None
         why = (RowCause.DISTINCT_ADDED if added else RowCause.DISTINCT_REMOVED).of()
         if outermost and not found.grouped:
-            found.once, found.withheld = why, RowSide.NEW if added else RowSide.OLD
+            found.multiplicity_change, found.withheld = why, RowSide.NEW if added else RowSide.OLD
         else:
             found.add_one_sided_rows(RowSide.OLD if added else RowSide.NEW, why)
         found.values = found.values or (why if found.grouped else None)
-        found.alike = found.alike or (None if added else why)
+        found.merged_by = found.merged_by or (None if added else why)
 
 
 def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
@@ -388,7 +392,7 @@ def _joins(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
             else:
                 why = RowCause.JOIN_CHANGED.of(before=_clip(sql_of(was)), after=_clip(sql_of(now)))
                 found.add_one_sided_rows(RowSide.OLD, why)
-                found.add_one_sided_rows(RowSide.NEW, why, alike=False)
+                found.add_one_sided_rows(RowSide.NEW, why, may_equal_others=False)
             found.values = why if found.grouped else found.values
 
 

@@ -43,7 +43,9 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
     # A group exists once, however late its rows were.
-    late = [replace(row, alike=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))]
+    late = [
+        replace(row, may_equal_others=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))
+    ]
     return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 
 
@@ -54,7 +56,9 @@ def begins_alone(expected: ExpectedDifferences) -> bool:
     """
     rows = expected.rows
     return (
-        bool(rows) and all(row.from_start for row in rows) and not (expected.anything or expected.once or expected.keys)
+        bool(rows)
+        and all(row.from_start for row in rows)
+        and not (expected.unpairable_because or expected.multiplicity_change or expected.keys)
     )
 
 
@@ -120,7 +124,7 @@ def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> Expe
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return ExpectedDifferences()
     why = f"it has changed since {query_name(old.table, old.version)} was started"
-    return ExpectedDifferences(rows=tuple(RowEffect(row_side, why, alike=False) for row_side in RowSide))
+    return ExpectedDifferences(rows=tuple(RowEffect(row_side, why, may_equal_others=False) for row_side in RowSide))
 
 
 def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:

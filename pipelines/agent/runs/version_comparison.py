@@ -143,29 +143,29 @@ class VersionComparison:
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
         # If rows are paired, a row that was duplicated is reported as such, whatever its new columns hold.
-        told = new_columns if expected.anything or expected.once else ()
+        told = new_columns if expected.unpairable_because or expected.multiplicity_change else ()
         own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
-        lists, once = expected.sorted & equal, bool(expected.once)
+        lists, distinct = expected.sorted & equal, bool(expected.multiplicity_change)
         rows = ComparedRows(
-            views[0].name, views[1].name, columns=both, equal=equal, key=key, own=own, sorted=lists, once=once
+            views[0].name, views[1].name, columns=both, equal=equal, key=key, own=own, sorted=lists, distinct=distinct
         )
         sides = self._run(profile_query(rows), views)
         counts = [int(side["rows"]) for side in sides] or [0]
         rows = replace(rows, one_in=sampling(min(counts), max(counts)))
         by_side = {side["side"]: int(side["rows"]) for side in sides}
         grown = by_side.get(RowSide.NEW, 0) / max(by_side.get(RowSide.OLD, 0), 1)
-        alike = self._run(duplicates_query(rows), views)
-        duplicates = duplicates_result(rows, alike, expected, key == declared != (), grown)
-        if expected.anything:
+        duplicated = self._run(duplicates_query(rows), views)
+        duplicates = duplicates_result(rows, duplicated, expected, key == declared != (), grown)
+        if expected.unpairable_because:
             differences = CheckResult(
-                "differences", CheckVerdict.EXPECTED, f"rows cannot be paired: {expected.anything}"
+                "differences", CheckVerdict.EXPECTED, f"rows cannot be paired: {expected.unpairable_because}"
             )
         else:
             found = self._run(differences_query(rows, expected.rows), views)
             differences = differences_result(rows, found, expected.rows, expected)
         totals = self._totals(rows, expected, views)
         doubled = duplicates.verdict in BLOCKING
-        empties = not pair.at.same_watermarks or bool(expected.anything or expected.withheld)
+        empties = not pair.at.same_watermarks or bool(expected.unpairable_because or expected.withheld)
         profile = profile_results(rows, sides, expected, differences, doubled=doubled, empties=empties)
         return (schema, differences, *totals, duplicates, *profile)
 
@@ -202,8 +202,8 @@ class VersionComparison:
         """
         totals = expected.totals
         if expected.rewritten and rows.equal:
-            return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.anything),)
-        if totals is None or not expected.anything:
+            return (kept_rows_result(self._run(kept_rows_query(rows), views), expected.unpairable_because),)
+        if totals is None or not expected.unpairable_because:
             return ()
         if not totals.keys and not totals.totals:
             words = "nothing that both versions have can be added up"

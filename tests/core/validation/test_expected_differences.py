@@ -99,10 +99,14 @@ def test_order_dependent_columns_are_compared_sorted_or_not_at_all_here_and_down
 
 def test_duplicates_upstream_duplicate_downstream_rows_and_change_groups() -> None:
     distinct = of_a(A.replace("SELECT", "SELECT DISTINCT").replace("raw", "raw WATERMARK ts DELAY OF INTERVAL 1 DAY"))
-    assert distinct.once == "DISTINCT added" and distinct.withheld == ((RowSide.NEW, "ts"),)
-    assert below("SELECT id FROM STREAM a", distinct, "id BIGINT").once == "a: DISTINCT added"
+    assert distinct.multiplicity_change == "DISTINCT added" and distinct.withheld == ((RowSide.NEW, "ts"),)
+    assert below("SELECT id FROM STREAM a", distinct, "id BIGINT").multiplicity_change == "a: DISTINCT added"
     grouped = below("SELECT kind, count(*) AS n FROM STREAM a GROUP BY kind", distinct, "kind STRING, n BIGINT")
-    assert not grouped.once and dict(grouped.changed)["n"] == "a: DISTINCT added" and not grouped.anything
+    assert (
+        not grouped.multiplicity_change
+        and dict(grouped.changed)["n"] == "a: DISTINCT added"
+        and not grouped.unpairable_because
+    )
 
 
 def test_totals_exclude_columns_that_differ_for_another_reason() -> None:
@@ -128,7 +132,7 @@ def test_an_edited_column_above_changes_what_derives_from_it_and_nothing_else() 
     filtering = below("SELECT id FROM STREAM a WHERE v > 1", EDITED, "id BIGINT")
     assert [row[0] for row in told(filtering)] == ["old", "new"] and not filtering.changed
     grouping = below("SELECT v, count(*) AS n FROM STREAM a GROUP BY v", EDITED, "v BIGINT, n BIGINT")
-    assert grouping.anything == "a.v: column v: v → nullif(v, 0)"
+    assert grouping.unpairable_because == "a.v: column v: v → nullif(v, 0)"
 
 
 def test_missing_rows_change_aggregates_unless_whole_groups_are_missing() -> None:
@@ -150,23 +154,25 @@ def test_a_joined_side_that_lacks_rows_may_leave_nulls() -> None:
 
 
 def test_rows_that_cannot_be_paired_upstream_cannot_be_paired_downstream() -> None:
-    found = below("SELECT id FROM STREAM a", ExpectedDifferences(anything="GROUP BY changed: x → y"), "id BIGINT")
-    assert found.anything == "a: GROUP BY changed: x → y"
+    found = below(
+        "SELECT id FROM STREAM a", ExpectedDifferences(unpairable_because="GROUP BY changed: x → y"), "id BIGINT"
+    )
+    assert found.unpairable_because == "a: GROUP BY changed: x → y"
 
 
 def test_a_different_query_keeps_most_of_its_rows_unless_grouped_there_or_downstream() -> None:
     other = of_a(A.replace("raw", "raw2"))
-    assert other.anything.startswith("source changed") and other.rewritten
+    assert other.unpairable_because.startswith("source changed") and other.rewritten
     assert below("SELECT id FROM STREAM a", other, "id BIGINT").rewritten
     assert not below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", other, "id BIGINT, n BIGINT").rewritten
     grouped = of_a("SELECT 1 AS id, kind, sum(v) AS v, max(ts) AS ts FROM STREAM raw GROUP BY kind")
-    assert grouped.anything.startswith("GROUP BY changed") and not grouped.rewritten
+    assert grouped.unpairable_because.startswith("GROUP BY changed") and not grouped.rewritten
 
 
 def test_duplicates_from_upstream_appear_downstream_unless_grouped() -> None:
-    parent = ExpectedDifferences(anything="GROUP BY changed: x → y", alike="GROUP BY changed: x → y")
-    assert below("SELECT id FROM STREAM a", parent, "id BIGINT").alike == "a: GROUP BY changed: x → y"
-    assert below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", parent, "id BIGINT, n BIGINT").alike == ""
+    parent = ExpectedDifferences(unpairable_because="GROUP BY changed: x → y", merged_by="GROUP BY changed: x → y")
+    assert below("SELECT id FROM STREAM a", parent, "id BIGINT").merged_by == "a: GROUP BY changed: x → y"
+    assert below("SELECT id, count(*) AS n FROM STREAM a GROUP BY id", parent, "id BIGINT, n BIGINT").merged_by == ""
 
 
 def test_non_deterministic_columns_are_so_downstream_too() -> None:

@@ -20,9 +20,9 @@ EQUAL: dict[str, Any] = {"groups": 20, "only_old": 0, "only_new": 0, "apart_0": 
 
 
 def test_equal_totals_are_named_with_the_columns_not_compared() -> None:
-    found = totals_result(TOTALS, [EQUAL], ExpectedDifferences(anything="x"), COLUMNS)
+    found = totals_result(TOTALS, [EQUAL], ExpectedDifferences(unpairable_because="x"), COLUMNS)
     assert (found.verdict, found.summary) == ("expected", "sum(v), count(*) equal for each since; not compared: most")
-    keys = totals_result(replace(TOTALS, totals=()), [EQUAL], ExpectedDifferences(anything="x"), ("since",))
+    keys = totals_result(replace(TOTALS, totals=()), [EQUAL], ExpectedDifferences(unpairable_because="x"), ("since",))
     assert keys.summary == "the values of since equal for each since"
 
 
@@ -39,7 +39,7 @@ def test_totals_that_differ_are_unexpected_unless_rows_differ_for_another_reason
 ) -> None:
     example = {"k": '{"since":1}', "o": '{"sum(v)":"4"}', "n": None}
     row = EQUAL | {"apart_0": 7, "only_old": 1, "example": example}
-    expected = ExpectedDifferences(anything="GROUP BY changed", rows=effects)
+    expected = ExpectedDifferences(unpairable_because="GROUP BY changed", rows=effects)
     found = totals_result(replace(TOTALS, unless=unless), [row], expected, COLUMNS)
     lead = "sum(v) differs in 7 of 20; 1 value of since only in the old version"
     assert (found.verdict, found.summary) == (verdict, f"{lead}{words}; not compared: most")

@@ -84,7 +84,7 @@ def test_rows_kept_over_a_different_query_may_only_lack_a_few(gone: int, verdict
 
 
 def test_exploding_duplicated_rows_duplicates_them_no_further() -> None:
-    exploded = ExpectedDifferences(once="lateral view changed")
+    exploded = ExpectedDifferences(multiplicity_change="lateral view changed")
     for keys, verdict in ((5, "expected"), (6, "unexpected")):
         sides = [{"side": "old", "keys": 5, "excess": 5}, {"side": "new", "keys": keys, "excess": 12}]
         assert duplicates_result(ROWS, sides, exploded, declared=False).verdict == verdict
@@ -101,9 +101,9 @@ def test_columns_that_are_not_compared_are_named() -> None:
 def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
     excess = [{"side": "new", "keys": 3, "excess": 3, "least": None, "most": None}]
     for alike, verdict in ((True, "expected"), (False, "unexpected")):
-        expected = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "branch added", alike=alike),))
+        expected = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "branch added", may_equal_others=alike),))
         assert duplicates_result(ROWS, excess, expected, declared=False).verdict == verdict
-    join = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "join changed", alike=False),))
+    join = ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "join changed", may_equal_others=False),))
     for more, verdict in ((10, "expected"), (11, "unexpected")):
         sides = [{"side": "old", "excess": 5}, {"side": "new", "excess": more}]
         assert duplicates_result(ROWS, sides, join, declared=False).verdict == verdict
@@ -128,11 +128,23 @@ def test_new_nulls_are_counted_beyond_those_of_new_rows() -> None:
         (0, 1, FILTER, False, "unexpected"),
         (0, 1, ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "filter removed"),)), False, "expected"),
         (0, 1, ExpectedDifferences(rows=(RowEffect(RowSide.NEW, "filter removed"),)), True, "unexpected"),
-        (0, 1, ExpectedDifferences(anything="lateral view changed"), False, "unexpected"),
-        (9, 1944, ExpectedDifferences(anything="lateral view changed"), False, "unexpected"),
-        (1000, 1005, ExpectedDifferences(anything="source changed"), False, "expected"),
-        (0, 1, ExpectedDifferences((), anything="GROUP BY changed", alike="GROUP BY changed"), False, "expected"),
-        (0, 1, ExpectedDifferences((), anything="GROUP BY changed", alike="GROUP BY changed"), True, "unexpected"),
+        (0, 1, ExpectedDifferences(unpairable_because="lateral view changed"), False, "unexpected"),
+        (9, 1944, ExpectedDifferences(unpairable_because="lateral view changed"), False, "unexpected"),
+        (1000, 1005, ExpectedDifferences(unpairable_because="source changed"), False, "expected"),
+        (
+            0,
+            1,
+            ExpectedDifferences((), unpairable_because="GROUP BY changed", merged_by="GROUP BY changed"),
+            False,
+            "expected",
+        ),
+        (
+            0,
+            1,
+            ExpectedDifferences((), unpairable_because="GROUP BY changed", merged_by="GROUP BY changed"),
+            True,
+            "unexpected",
+        ),
     ],
 )
 def test_more_duplicates_than_before_need_rows_that_may_be_equal(
@@ -145,7 +157,7 @@ def test_more_duplicates_than_before_need_rows_that_may_be_equal(
 
 
 def test_without_pairs_duplicated_rows_leave_counts_and_sums_unexplained() -> None:
-    exploded = ExpectedDifferences(anything="lateral view changed")
+    exploded = ExpectedDifferences(unpairable_because="lateral view changed")
     old, new = side("old", 1944), side("new", 3888, sum_0="12")
     for doubled, verdict in ((True, "unexpected"), (False, "expected")):
         found = profile_results(ROWS, (old, new), exploded, SAME, doubled=doubled)

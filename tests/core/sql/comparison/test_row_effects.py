@@ -44,7 +44,7 @@ def rows(found: StatementEffects) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("select", [PLAIN, GROUPED, NESTED])
 def test_an_unchanged_query_has_no_effect_on_rows(select: str) -> None:
     found = effects(select, select)
-    assert (dict(found.changed), found.rows, found.anything) == ({}, (), None)
+    assert (dict(found.changed), found.rows, found.unpairable_because) == ({}, (), None)
 
 
 def test_a_filter_on_output_columns_has_a_predicate() -> None:
@@ -74,7 +74,7 @@ def test_a_changed_filter_removes_rows_and_adds_others() -> None:
 def test_an_edited_expression_is_a_change_of_its_column_alone() -> None:
     found = effects(PLAIN, PLAIN.replace("* 2", "* 3"))
     assert texts(found.changed) == {"twice": "column twice: amount * 2 → amount * 3"}
-    assert (found.nulls, found.rows, found.anything) == (frozenset(), (), None)
+    assert (found.nulls, found.rows, found.unpairable_because) == (frozenset(), (), None)
 
 
 def test_a_predicate_on_an_edited_column_is_dropped() -> None:
@@ -85,7 +85,7 @@ def test_a_predicate_on_an_edited_column_is_dropped() -> None:
 def test_a_left_join_keeps_all_rows_and_an_inner_join_may_remove_some() -> None:
     joined = PLAIN.replace(" FROM", ", p.name FROM") + " {} JOIN p ON p.k = o.kind"
     left, inner, full = (effects(PLAIN, joined.format(word)) for word in ("LEFT", "INNER", "FULL OUTER"))
-    assert (dict(left.changed), left.rows, left.anything) == ({}, (), None)
+    assert (dict(left.changed), left.rows, left.unpairable_because) == ({}, (), None)
     assert [row[0] for row in rows(inner)] == ["old"] and not inner.changed
     assert [row[0] for row in rows(full)] == ["new"]
     assert [row[0] for row in rows(effects(joined.format("INNER"), PLAIN))] == ["new"]
@@ -118,12 +118,15 @@ def test_having_on_an_output_aggregate_has_a_predicate() -> None:
     ],
 )
 def test_rows_cannot_be_paired_after_an_edit_of_their_grain(new: str, why: str) -> None:
-    assert str(effects(GROUPED, new).anything).startswith(why)
+    assert str(effects(GROUPED, new).unpairable_because).startswith(why)
 
 
 def test_a_lateral_view_is_named_without_the_alias_of_the_canonical_text() -> None:
     found = effects(PLAIN, f"{PLAIN} LATERAL VIEW explode(array(1, 2)) twice")
-    assert str(found.once) == "lateral view changed: none → LATERAL VIEW explode(array(1, 2))" and not found.alike
+    assert (
+        str(found.multiplicity_change) == "lateral view changed: none → LATERAL VIEW explode(array(1, 2))"
+        and not found.merged_by
+    )
 
 
 def test_a_column_of_a_lateral_view_is_named_by_its_exploded_expression() -> None:
@@ -133,10 +136,10 @@ def test_a_column_of_a_lateral_view_is_named_by_its_exploded_expression() -> Non
 
 
 def test_only_removing_a_group_key_or_distinct_duplicates_rows() -> None:
-    assert str(effects(GROUPED, GROUPED.replace(", kind", "")).alike).startswith("GROUP BY changed")
-    assert effects(GROUPED, f"{GROUPED}, v").alike is None
+    assert str(effects(GROUPED, GROUPED.replace(", kind", "")).merged_by).startswith("GROUP BY changed")
+    assert effects(GROUPED, f"{GROUPED}, v").merged_by is None
     distinct = PLAIN.replace("SELECT", "SELECT DISTINCT")
-    assert (str(effects(distinct, PLAIN).alike), effects(PLAIN, distinct).alike) == ("DISTINCT removed", None)
+    assert (str(effects(distinct, PLAIN).merged_by), effects(PLAIN, distinct).merged_by) == ("DISTINCT removed", None)
 
 
 def test_an_edit_below_a_part_of_with_is_named_with_its_column_or_its_filter() -> None:
@@ -151,8 +154,8 @@ def test_an_edit_below_a_part_of_with_is_named_with_its_column_or_its_filter() -
 def test_a_row_is_distinct_only_once() -> None:
     distinct = PLAIN.replace("SELECT", "SELECT DISTINCT")
     added, removed = effects(PLAIN, distinct), effects(distinct, PLAIN)
-    assert (str(added.once), added.withheld, added.rows) == ("DISTINCT added", RowSide.NEW, ())
-    assert (str(removed.once), removed.withheld, removed.rows) == ("DISTINCT removed", RowSide.OLD, ())
+    assert (str(added.multiplicity_change), added.withheld, added.rows) == ("DISTINCT added", RowSide.NEW, ())
+    assert (str(removed.multiplicity_change), removed.withheld, removed.rows) == ("DISTINCT removed", RowSide.OLD, ())
 
 
 @pytest.mark.parametrize(
@@ -163,14 +166,14 @@ def test_a_lateral_view_drops_only_rows_with_an_empty_collection(view: str, side
     viewed = f"{PLAIN} LATERAL VIEW {view} x AS y"
     assert [row[0] for row in rows(effects(PLAIN, viewed))] == ([side] if side else [])
     assert [row[0] for row in rows(effects(viewed, PLAIN))] == (["new"] if side else [])
-    assert not effects(PLAIN, viewed).anything
+    assert not effects(PLAIN, viewed).unpairable_because
 
 
 def test_a_branch_of_a_union_adds_rows_that_equal_no_others() -> None:
     twice = f"{PLAIN} UNION ALL {PLAIN} WHERE id > 3"
     (added,), (removed,) = effects(PLAIN, twice).rows, effects(twice, PLAIN).rows
-    assert (added.side, added.alike, removed.side) == (RowSide.NEW, False, RowSide.OLD)
-    assert effects(PLAIN, f"{PLAIN.replace('* 2', '* 3')} UNION ALL {GROUPED}").anything
+    assert (added.side, added.may_equal_others, removed.side) == (RowSide.NEW, False, RowSide.OLD)
+    assert effects(PLAIN, f"{PLAIN.replace('* 2', '* 3')} UNION ALL {GROUPED}").unpairable_because
 
 
 def test_a_branch_of_a_union_that_is_edited_is_neither_removed_nor_added() -> None:
@@ -181,7 +184,7 @@ def test_a_branch_of_a_union_that_is_edited_is_neither_removed_nor_added() -> No
         (first.replace(" kind ", " upper(kind) AS kind "), "branch changed: column kind: kind → upper(kind)"),
     ):
         found = effects(f"{first} UNION ALL {other}", f"{edited} UNION ALL {other}").rows
-        assert [(row.side, row.why, row.alike) for row in found] == [
+        assert [(row.side, row.why, row.may_equal_others) for row in found] == [
             (RowSide.OLD, words, True), (RowSide.NEW, words, False),
         ]  # fmt: skip
     (old, new) = effects(f"{first} UNION ALL {other}", f"{GROUPED} UNION ALL {other}").rows
@@ -196,12 +199,15 @@ def test_a_left_join_turned_inner_loses_only_rows_without_a_match() -> None:
     assert why == "join with p: LEFT → INNER, which drops rows without a match"
     assert rows(effects(inner, left))[0][0::2] == ("new", predicate)
     other = effects(left, inner.replace("p.k", "p.j")).rows
-    assert [(row.side.value, row.predicate, row.alike) for row in other] == [("old", "", True), ("new", "", False)]
+    assert [(row.side.value, row.predicate, row.may_equal_others) for row in other] == [
+        ("old", "", True),
+        ("new", "", False),
+    ]
 
 
 def test_regrouped_rows_keep_their_totals() -> None:
     found = effects(GROUPED, GROUPED.replace(", kind GROUP", " GROUP").replace("), kind", ")").replace(" kind,", ""))
-    assert str(found.anything).startswith("GROUP BY changed") and found.totals is not None
+    assert str(found.unpairable_because).startswith("GROUP BY changed") and found.totals is not None
     assert found.totals.keys == ("w",) and not found.totals.unless
     assert [(t.words, t.old, t.new) for t in found.totals.totals] == [
         ("count(*)", "sum(n)", "sum(n)"), ("sum(v)", "sum(s)", "sum(s)"),

@@ -39,7 +39,7 @@ def test_rows_of_the_serving_version_from_other_texts_may_differ_in_any_way(
     )
     expected = of_release(agent, {}, old, new)
     assert {row.why for row in expected.rows} == ({words} if words else set())
-    assert {row.side for row in expected.rows} == ({*RowSide} if words else set()) and not expected.anything
+    assert {row.side for row in expected.rows} == ({*RowSide} if words else set()) and not expected.unpairable_because
 
 
 TIMED = RevisionTexts(
@@ -134,4 +134,4 @@ def test_late_rows_do_not_duplicate_a_group(agent: AgentContext) -> None:
     for texts, alike in ((TIMED, True), (grouped, False)):
         old, new = (deployment_row(version=n, texts=texts) for n in (1, 2))
         (row,) = expected_of(agent, VersionPair(old, new, behind)).rows
-        assert (row.side, row.alike) == (RowSide.NEW, alike)
+        assert (row.side, row.may_equal_others) == (RowSide.NEW, alike)
