@@ -1,7 +1,7 @@
-"""Entry point of the command `headgate`: locates its own four packages, then hands over to `tui.command_line`.
+"""Entry point of the command `headgate`: locates Headgate's four packages, then calls `tui.command_line`.
 
 Until all four are found in one folder, only the standard library is imported. Their names are so common that PYTHONPATH
-or the current folder may contain another `core`, which must lead to an error message and must never be run.
+or the current folder may contain another `core`. Such a package must lead to an error message and must never be run.
 """
 
 import sys

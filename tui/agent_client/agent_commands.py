@@ -35,7 +35,10 @@ class AgentCommands:
         return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
     def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[ActOutcome, ...]:
-        """Stop, start or restart statements, and return the outcome for each. They continue from their checkpoints."""
+        """Stop, start or restart statements, and return the outcome for each.
+
+        Started statements continue from their checkpoints.
+        """
         names = sorted(set(tables))
         line = equivalent_command(self._place, verb, *names)
         found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
@@ -51,7 +54,7 @@ class AgentCommands:
         self._client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
     def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
-        """Unstage tables that this user has staged in this folder. Returns those that were staged."""
+        """Unstage tables that this user has staged in this folder. Returns the tables that were staged until now."""
         names = sorted(set(tables))
         args = {"folder": self._place.folder, "tables": names}
         found = self._client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
@@ -88,7 +91,7 @@ class AgentCommands:
         self._client.call("run", {"id": run_id, "act": "swap"}, confirm=confirm, line=line)
 
     def close_ticket(self, run_id: str, reader: str) -> None:
-        """Record that a reader has moved to the serving version. Raises Refused if it has no open ticket."""
+        """Record that a reader has moved to the serving version. Raises Refused if the reader has no open ticket."""
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
     """Return the local pool's process, as recorded in pool.json; None if it has exited.
 
-    A pool.json copied from another home refers to that home's pool, which is not returned.
+    A pool.json that was copied from another home names the pool of that home, which is not returned.
     """
     return find_server(place.where.home, place.where.pool_file)
 
@@ -80,7 +80,7 @@ POOL_S = 240.0
 """Timeouts for the start of agent and pool, in seconds. Spark's first start from a cold disk is slow."""
 
 LOOKS_S = 10.0
-"""Seconds within which a new agent has checked its pool."""
+"""Seconds after which a new agent should have checked its pool."""
 
 END_S = 60.0
 
@@ -207,7 +207,7 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
     """Return the process that holds the home's lock file if that process is an agent, else None.
 
-    A restore holds the same lock. This works even if the project folder was moved.
+    A restore holds the same lock, but is not returned. This works even if the project folder was moved.
     """
     found = os_processes.lock_holder(place.where.lock)
     return found if found is not None and AGENT in os_processes.arguments_of(found.pid) else None
@@ -281,7 +281,7 @@ def _wait_for_socket(
 
 
 _KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
-"""Error to raise, by the exit code of an agent that exited at its start. The command exits with the same code."""
+"""Error to raise if an agent exits at its start, by the agent's exit code. The command exits with the same code."""
 
 
 def _size(path: str) -> int:

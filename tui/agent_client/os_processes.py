@@ -114,7 +114,7 @@ def _boot() -> str:
 
 
 def arguments_of(pid: int) -> tuple[str, ...]:
-    """Return a process's arguments. Empty if it has exited. Without /proc, they are split at blanks."""
+    """Return a process's arguments. Empty if it has exited. Without /proc, its command line is split at blanks."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -32,7 +32,10 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Deadline of each operation in seconds; 30 for unlisted operations. The ledger shows the outcome of slower ones."""
+"""Deadline of each operation in seconds; 30 for unlisted operations.
+
+If an operation takes longer, the ledger shows its outcome.
+"""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 """Operations that a newer program may send to an older agent, because their meaning has not changed."""
@@ -66,8 +69,8 @@ class AgentClient:
     ) -> dict[str, Any]:
         """Send a command to the agent and return its result. Raises the agent's error if it refuses the command.
 
-        `confirm` is the typed confirmation, `line` the equivalent command line. Also raises AgentUnreachable,
-        VersionMismatch, and TryAgain if the agent does not answer in time.
+        `confirm` is the typed confirmation, `line` the equivalent command line. Also raises AgentUnreachable if no
+        agent answers or it exits, VersionMismatch if the agent's version does not fit, and TryAgain after the deadline.
         """
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})

@@ -1,4 +1,4 @@
-"""Declares the arguments of commands that view, act immediately or maintain, in the order of `headgate --help`."""
+"""Declares the arguments of all commands except those of `plan_arguments`, in the order of `headgate --help`."""
 
 import argparse
 import math
@@ -32,7 +32,7 @@ class CommandParser(argparse.ArgumentParser):
 def word(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
-    """Add an argument that accepts only `words`. The error for any other word suggests the nearest."""
+    """Add an argument that accepts only `words`. The error for any other word suggests the most similar of `words`."""
 
     def read(text: str) -> str:
         if text in words:

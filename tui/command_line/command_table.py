@@ -30,7 +30,7 @@ class CommandSpec:
     arguments: Callable[[CommandParser], None]
     """Adds the arguments of the command used without a subcommand."""
     places: bool = True
-    """Whether the command takes --project and --env."""
+    """True if the command accepts `--project` and `--env`."""
     subcommands: tuple[SubcommandSpec, ...] = ()
 
 

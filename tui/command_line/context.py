@@ -54,7 +54,7 @@ class CommandContext:
     def confirm(self, text: str, question: str) -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
 
-        An empty `text` needs no confirmation. Raises ConfirmationNeeded if the given text is missing or differs.
+        If `text` is empty, nothing is required. Raises ConfirmationNeeded if nothing or anything but `text` was typed.
         """
         if not text:
             return ""

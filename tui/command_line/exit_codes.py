@@ -39,7 +39,10 @@ GOES_ON_BY_COMMAND = {
     **dict.fromkeys(("apply", "delete", "optimize", "release", "rollback", "undelete", "vacuum"), _RUN),
     **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
-"""Message after Ctrl-C, by command: what keeps running or may have happened, and how to check."""
+"""Message after Ctrl-C, by command.
+
+It states what keeps running or may have happened, and how to check.
+"""
 
 
 def run_command_line(argv: list[str]) -> int:

@@ -93,7 +93,7 @@ class CommandOutput:
         self._waiting = text
 
     def clear(self) -> None:
-        """Erase the progress line, if any."""
+        """Erase the progress line. Does nothing if there is none."""
         if self._waiting and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         self._waiting = ""

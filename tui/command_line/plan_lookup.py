@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 _HASH = re.compile(r"[0-9a-f]*\Z")
-"""Matches a plan's hash prefix. Any hexadecimal word is one: a file called `7f3a` must be given as `./7f3a`."""
+"""Matches a plan's hash prefix.
+
+Every hexadecimal word counts as a prefix, so a file called `7f3a` must be given as `./7f3a`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class NamedPlan:
 
     @property
     def author(self) -> str:
-        """Login of the user who first submitted the plan or, if nobody has, who saved it."""
+        """Login of the user who first submitted the plan; before the first submission, of the user who saved it."""
         return self.row.author if self.row else self.saved.author if self.saved else ""
 
     @property
@@ -73,9 +76,9 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> "PlanRow":
-    """Return the row of a plan, and first submit the plan if it came from a file.
+    """Submit a plan that was read from a file, and return the plan's row in the ledger.
 
-    The agent refuses a plan that it does not compute in the same way.
+    A plan given by its hash is not submitted again. The agent refuses a plan that it does not compute in the same way.
     """
     if proposal.saved is not None:
         place = context.place

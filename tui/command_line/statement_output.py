@@ -97,7 +97,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Print each statement that matches a `--fail-on` condition. Returns 1 if there is one, else 0."""
+    """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches, else 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")

@@ -75,7 +75,10 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 
 
 def _first_plan(context: CommandContext) -> str:
-    """Deploy the sample and return the run's id, or that of an open run. Empty if it was deployed before."""
+    """Deploy the sample and return the id of the run.
+
+    If a run is open, return its id instead. Empty if the sample was deployed before.
+    """
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
     if under_way:

@@ -1,4 +1,4 @@
-"""The commands `inventory`, which lists tables, and `report`, which shows what a table reads and its readers."""
+"""The commands `inventory`, which lists tables, and `report`, which shows the tables around a table."""
 
 import os
 import shutil

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
-"""Exit codes of `--exit-code`. LOSS means a loss of data, a protected table, or a need for approval or strong
-confirmation.
+"""Exit codes of `--exit-code`.
+
+LOSS means that the plan loses data, affects a protected table, or needs an approval or a strong confirmation.
 """
 
 

@@ -111,7 +111,7 @@ def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
 
 
 def progress_words(row: RunRow, planned: Sequence[Step], now: float) -> str:
-    """Describe an open run: its progress, its current step and the time left."""
+    """Describe an open run: its progress, its current step and its remaining time."""
     current = next((step for step in row.steps if step.state in OPEN_STEPS), None)
     doing = f"{act_words(current.do)} {current.table} {current.note}".rstrip() if current else str(row.state)
     if all(step.state in SATISFIED for step in row.steps):

@@ -21,7 +21,10 @@ INVALID = 2
 
 
 def sql(context: CommandContext) -> int:
-    """Print inputs, outputs, state and columns of the statements in a SQL file. Returns 2 if one has an error."""
+    """Print inputs, outputs, state and columns of the statements in a SQL file.
+
+    Returns 2 if a statement has an error.
+    """
     args, voice = context.args, context.voice
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)

@@ -24,7 +24,7 @@ _NOT_RECORDED = {
     "start": _UNENDED,
     "restart": _UNENDED,
 }
-"""Consequence, by command, if its action could not be recorded."""
+"""Consequence, by command, if the command's action could not be recorded."""
 
 
 def act(context: CommandContext) -> int:

@@ -25,7 +25,7 @@ _TESTS = (".yml", ".yaml", ".csv")
 _LARGEST = 4 * 1024 * 1024
 
 FileStamp = tuple[int, int, int, int, int]
-"""Device, inode, size, mtime and ctime of a file. They stay equal as long as the file is not written."""
+"""Device, inode, size, mtime and ctime of a file, which change when the file is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _unfollowed(link: str) -> Problem:
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
-    """Return the files in the `tests` folders of table folders, by path. Raises UsageError if one is unreadable.
+    """Return the files in the `tests` folders of table folders, by path. Raises UsageError if a file is unreadable.
 
     These files declare nothing: no plan contains them or depends on them.
     """

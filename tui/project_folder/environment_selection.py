@@ -51,8 +51,8 @@ def select_environment(
     """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml.
 
     If headgate.yml is broken, its last valid version is used, so that a stop is still possible. Commands that read the
-    whole project refuse a broken one. Raises UsageError if nothing can be selected, and InvalidProject if headgate.yml
-    is broken and no valid version is known.
+    whole project raise an error for a broken headgate.yml. Raises UsageError if nothing can be selected, and
+    InvalidProject if headgate.yml is broken and no valid version is known.
     """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
@@ -85,9 +85,9 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """True if the ledger records the environment as protected, even if another Headgate version wrote it.
+    """True if the ledger records the environment as protected, even if another Headgate version wrote the ledger.
 
-    False if the ledger cannot be read; the code that needs the ledger reports that.
+    False if the ledger cannot be read; the code that needs the ledger reports the error.
     """
     if not os.access(where.ledger, os.R_OK):
         return False

@@ -58,7 +58,8 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 def file_at(cwd: str, revision: str, path: str) -> bytes:
     """Return the content that a checkout would give the file `revision:path`, following links.
 
-    The path is relative to the top of the repository or, if it starts with `./`, to `cwd`. Raises UsageError.
+    The path is relative to the top of the repository or, if it starts with `./`, to `cwd`. Raises UsageError if git
+    finds no such file.
     """
     name = f"{revision}:{path}"
     status, out, said = run_git(cwd, "cat-file", "--filters", "--end-of-options", name)
@@ -150,7 +151,7 @@ def _files_of_submodule(folder: str, place: str, commit: str) -> dict[str, _Blob
 
 
 def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
-    """Resolve links that stay within the commit. `_unfollowed_id` handles the others."""
+    """Resolve links that stay within the commit. `_unfollowed_id` handles all other links."""
     if not links:
         return {}
     asked = [path for path in links if "\n" not in path]

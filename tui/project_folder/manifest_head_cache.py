@@ -25,7 +25,10 @@ _READERS = ("manifest.py", "yaml_reader.py")
 
 
 def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
-    """Read a project's name, id and environments. Raises InvalidProject with all Problems, or UsageError."""
+    """Read a project's name, id and environments.
+
+    Raises UsageError if headgate.yml cannot be read, and InvalidProject with all Problems if it is invalid.
+    """
     path = Path(folder, PROJECT_FILE)
     try:
         text = path.read_text(encoding="utf-8-sig")

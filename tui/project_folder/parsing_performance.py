@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from core.project_reader.parse_cache import Reading
 
 _SELDOM = (200_000, 20, 1_000)
-"""Thresholds of the garbage collector. With the default ones it traverses a project's values repeatedly."""
+"""Thresholds of the garbage collector.
+
+With the default thresholds, it traverses a project's values repeatedly.
+"""
 
 
 @contextmanager
@@ -33,7 +36,7 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 MANY = 600
-"""Number of statements from which a second process pays off. It takes 0.4 s to start."""
+"""Number of statements from which a second process saves time, although it takes 0.4 s to start."""
 
 SHARE = 0.42
 """Share of the statements for the second process, which also parses all DDL (a tenth of the time)."""

@@ -98,7 +98,10 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
 
 
 def find_sql_file(folder: str, table: str) -> str:
-    """Find the file of a table's statement or else its DDL, even in a broken project. Raises UsageError."""
+    """Find the file of a table's statement or else its DDL, even in a broken project.
+
+    Raises UsageError if no file declares the table.
+    """
     found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
     if found is None:
         raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
@@ -141,11 +144,17 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the current contents of the project's files by path, unparsed. Raises UsageError."""
+        """Return the current contents of the project's files by path, unparsed.
+
+        Raises UsageError if a file is unreadable.
+        """
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
-        """Return the project as its files declare it now. Raises InvalidProject or UsageError."""
+        """Return the project as its files declare it now.
+
+        Raises UsageError if a file is unreadable, and InvalidProject if the files are invalid.
+        """
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:
@@ -169,7 +178,7 @@ class ProjectReader:
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
-        """Parse a project. The `first` time, reuse the result that another process stored for the same files.
+        """Parse a project. With `first`, reuse the result that another process stored for the same files.
 
         The result is stored for the next process only if all files had been parsed before, because files that were just
         edited are likely to change again.
@@ -196,7 +205,7 @@ class ProjectReader:
         return self._cache.load()
 
     def save_facts(self) -> bool:
-        """Save newly parsed SQL for the next process. Returns False if there was none."""
+        """Save newly parsed SQL for the next process. Returns False if there was nothing to save."""
         return self._cache.save(self.facts, whole=False)
 
     @cached_property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Maximum number of mistakes listed in an error. Any others are only counted."""
+"""Maximum number of mistakes listed in an error. Further mistakes are only counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80
@@ -87,9 +87,10 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
 
 
 def find_folder(given: str, cwd: str, project: str) -> str:
-    """Return a folder's path relative to the project, `.` for the project itself. Raises UsageError.
+    """Return a folder's path relative to the project, `.` for the project itself.
 
-    The path `given` is absolute, relative to `cwd` or, if no such folder exists, relative to the project.
+    `given` is absolute, relative to `cwd` or, if no such folder exists, relative to the project. Raises UsageError if
+    it is no folder of the project.
     """
     root = os.path.realpath(project)
     places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []

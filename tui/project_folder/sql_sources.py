@@ -36,11 +36,17 @@ class SqlSource:
     beside: Callable[[str], str | None] = field(repr=False)
     """Returns the content of a file at a path in the same file system or revision; None if it does not exist."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
-    """Returns the paths of the DDL files below a folder by table. From git, those of the whole revision."""
+    """Returns the paths of the DDL files below a folder, by table.
+
+    For SQL from git, returns all DDL files of the revision.
+    """
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
-    """Read SQL from a file, from git (`REV:path`, if there is no such file) or stdin (`-`). Raises UsageError."""
+    """Read SQL from a file, from git (`REV:path`, if there is no such file) or stdin (`-`).
+
+    Raises UsageError if there is nothing to read.
+    """
     if name == STDIN:
         return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
@@ -104,9 +110,9 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
 
 
 def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
-    """If only one of two sources has a DDL in its folder, let the other one use the same files.
+    """If only one of two sources has a DDL in its folder, let the other source use the same files.
 
-    Returns both sources, and the original of the one that had no DDL (None if nothing was replaced). A source without a
+    Returns both sources, and the original of the source without a DDL (None if both are unchanged). A source without a
     DDL is assumed to be a copy outside a project, whose settings are unknown rather than removed.
     """
     declared = [_has_ddl(source) for source in (old, new)]
@@ -120,7 +126,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Replace all declared columns with those of the SELECTs, so that both sides can be compared.
+    """Replace all declared columns with those of the SELECTs, so that `old` and `new` can be compared.
 
     With `declared`, the revisions are returned unchanged if all of them have a DDL.
     """
@@ -175,7 +181,10 @@ def _has_ddl(source: SqlSource) -> bool:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Return a revision whose DDL has its SELECT's columns, without types. No columns if the SELECT has a `*`."""
+    """Return a revision whose DDL has the columns of its SELECT, without types.
+
+    If the SELECT has a `*`, the DDL has no columns.
+    """
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)

@@ -14,9 +14,10 @@ _MB = 1_000_000
 
 
 def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
-    """Read a UTF-8 file, called `said` in messages. Raises UsageError, also for a device or above the size limit.
+    """Read a UTF-8 file, called `said` in messages.
 
-    A pipe, as in `--observed <(command)`, is read up to the limit as well.
+    Raises UsageError if the file cannot be read, is neither a regular file nor a pipe, or exceeds `most_mb` megabytes.
+    A pipe, as in `--observed <(command)`, is read up to that size as well.
     """
     try:
         about = os.stat(path)

@@ -209,7 +209,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
-        """Open a file in the user's editor and wait until the editor exits; False if it could not be started."""
+        """Open a file in the user's editor and wait until the editor exits; return False if it could not be started."""
         with self.suspend():
             problem = _run_editor(self.environ, path)
         if problem:
@@ -333,7 +333,10 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:
-    """Run $VISUAL, $EDITOR or vi until it exits; return why it could not be started, empty if it could."""
+    """Run $VISUAL, $EDITOR or vi until it exits.
+
+    Returns why the editor could not be started, or an empty string.
+    """
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -48,7 +48,7 @@ class RecordsScreen(TableScreen):
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
-        """Return the text that a filter searches in a record."""
+        """Return the text of a record that a filter searches."""
         if isinstance(one, EventRow):
             return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, CommandRow):

@@ -263,7 +263,7 @@ class ConsoleBackend:
     def submit(self, actor: str) -> str:
         """Submit a plan for the tables that a user has staged in this folder, and return the plan's hash.
 
-        Raise Refused if nothing is staged, if both deploys and deletes are staged, or if nothing needs to be done.
+        Raises Refused if nothing is staged, if both deploys and deletes are staged, or if nothing needs to be done.
         """
         folder = self._service.place.folder
         marks = [mark for mark in self.reader.staged() if mark.actor == actor and mark.folder == folder]
@@ -283,7 +283,7 @@ class ConsoleBackend:
     def undo(self, word: str) -> str:
         """Submit the plan that undoes a plan or run, given by a prefix of its hash or id; return the new plan's hash.
 
-        If `word` is empty, undo the latest run. Raise Refused if there is nothing to undo.
+        If `word` is empty, the latest run is undone. Raises Refused if there is nothing to undo.
         """
         word = word or self.last_run()
         if not word:
@@ -302,7 +302,10 @@ class ConsoleBackend:
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:
-        """Submit a plan that continues a failed run with edited files; return its hash, empty if no file was edited."""
+        """Submit a plan that continues a failed run with edited files.
+
+        Returns the hash of the new plan, or an empty string if no file was edited.
+        """
         found = self._service.continuation(run_id)
         if found is None:
             return ""

@@ -96,7 +96,10 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
-    """Open the given run, else one in progress, else the latest, and perform the action `then` on its screen."""
+    """Open the run whose id is `rest`, and perform the action `then` on its screen.
+
+    If `rest` is empty, open a run in progress or, if there is none, the latest run.
+    """
     state = screen.state
 
     def open_run(run_id: str) -> None:

@@ -229,7 +229,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self._wheel(event, "k")
 
     def _wheel(self, event: events.MouseEvent, key: str) -> None:
-        """Move by a few rows, as if the cursor key `key` were pressed; the wheel never does anything else."""
+        """Move by a few rows, as if the cursor key `key` were pressed. The wheel never does anything else."""
         event.stop()
         event.prevent_default()
         if self.is_free:
@@ -260,7 +260,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Actions of every screen.
 
     def open_when_free(self, name: str, otherwise: str, **arguments: object) -> None:
-        """Open a screen that was requested earlier or, if the user is busy by now, show the message `otherwise`."""
+        """Open a screen that was requested earlier.
+
+        If the user has begun something else, show the message `otherwise` instead.
+        """
         if self.is_free:
             self.state.host.open_screen(name, **arguments)
         else:

@@ -93,11 +93,11 @@ class ConsoleState:
 
 
 HISTORY = 50
-"""Maximum number of lines remembered for each sign."""
+"""Maximum number of lines remembered for each of the signs `:` and `/`."""
 
 
 class TypedLine:
-    """The line being typed on one screen; a filter takes effect at every key, a command on Enter."""
+    """The line being typed on one screen. A filter takes effect at every key, a command on Enter."""
 
     def __init__(self, state: ConsoleState, screen_name: str, action_context: Callable[[], ActionContext]) -> None:
         self.state = state

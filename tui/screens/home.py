@@ -119,7 +119,7 @@ class HomeScreen(StatementListScreen):
         return self.state.view.statement(table.partition("<")[0]) is None
 
     def successor(self, row: str) -> str:
-        """Return the table's own row for a version's row, so that a cutover never moves the cursor to another table."""
+        """Return the row of a version's table, so that a cutover never moves the cursor to another table."""
         return row.partition("@v")[0]
 
     def entry_of(self, row: str | None) -> TreeRow | None:

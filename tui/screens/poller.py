@@ -12,7 +12,7 @@ from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
 
 POLL_S = 0.5
-"""Seconds between two reads, and between two redraws."""
+"""Seconds between two reads; also the seconds between two redraws."""
 
 
 class LedgerRead(Message):
@@ -26,7 +26,7 @@ class LedgerRead(Message):
 
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
-    """Why a screen's data could not be read; the same failure is not shown twice in a row."""
+    """Why a screen's data could not be read. The same failure is not shown twice in a row."""
 
     words: str
 

@@ -26,9 +26,10 @@ def run_console(
 ) -> int | str:
     """Run the console for one environment until the user leaves it; return an exit code or the next environment.
 
-    The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once it is on screen.
-    `read_only` explains why this user may not act; it is empty if they may. If the user chooses to stop everything,
-    `offer_down` is called once the terminal is restored; if it is None, that choice is not offered.
+    The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once that frame is on
+    screen. `read_only` explains why this user may not act; it is empty if this user may. If the user chooses to stop
+    everything, `offer_down` is called once the terminal is restored; if `offer_down` is None, that choice is not
+    offered.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())

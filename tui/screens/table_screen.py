@@ -61,7 +61,10 @@ class TableScreen(StatementActionsScreen):
         return False
 
     def successor(self, row: str) -> str:
-        """Return the row to which the cursor moves if `row` disappears; `row` itself stands for the nearest row."""
+        """Return the row to which the cursor moves if `row` disappears.
+
+        If this is `row` itself, the cursor moves to the nearest row.
+        """
         return row
 
     def last_line(self, row: str) -> Line:
@@ -102,7 +105,7 @@ class TableScreen(StatementActionsScreen):
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def line_of(self, row: str) -> Line:
-        """Return the line of a row: with its mark if marked, or as last drawn if vanished."""
+        """Return the line of a row, with the mark of a marked row; for a vanished row, the line as last drawn."""
         picture = self._pictures.get(row)
         if picture is None:
             if row in self.vanished or self.is_gone(row):
@@ -115,7 +118,7 @@ class TableScreen(StatementActionsScreen):
         return picture
 
     def on_screen_resume(self) -> None:
-        """Drop rows that vanished while another screen was in front; no key press can have been meant for them."""
+        """Drop rows that vanished while another screen was in front, because no key press was meant for them."""
         self.table.ids, self._shape = (), None
 
     def with_below(self, counts: str = "") -> str:
@@ -163,7 +166,10 @@ class SplitScreen(TableScreen):
         return (Container(self.table, self.pane, id="split"),)
 
     def share(self, rows: int, most: int) -> None:
-        """Fit the table's height to its rows, up to `most` lines; next to the pane, it is as high as the screen."""
+        """Fit the table's height to its rows, up to `most` lines.
+
+        If the pane is next to the table, the table is as high as the screen.
+        """
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def with_below(self, counts: str = "") -> str:

@@ -40,7 +40,10 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round of closing events, which advance watermarks past open windows; all statements have processed it."""
+    """A round of closing events that all statements have processed.
+
+    Closing events advance watermarks past open windows.
+    """
 
     number: int
     took_s: float
@@ -144,7 +147,7 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """True if a running statement has committed a batch; Spark commits none before there are input rows."""
+    """True if a running statement has committed a batch. Spark commits no batch before there are input rows."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
@@ -173,10 +176,11 @@ def settle_round(
     last: bool,
     seconds: float,
 ) -> SettledRound:
-    """Write one round of closing events and wait until all statements have processed it; raises HeadgateError.
+    """Write one round of closing events and wait until all statements have processed it.
 
     Only the last round waits for longer than any trigger interval: earlier rounds may overlap, because all of them
-    advance the same watermarks.
+    advance the same watermarks. Raises HeadgateError if the round cannot be written, or is not processed within
+    `seconds`.
     """
     began = time.monotonic()
     answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)

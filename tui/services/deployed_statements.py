@@ -116,7 +116,10 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a table that is not deployed; the remedy suggests the most similar name in `known`."""
+    """Return the error for a table that is not deployed.
+
+    The remedy suggests the most similar name in `known`.
+    """
     from core.text.wording import did_you_mean
 
     return UsageError(
@@ -125,7 +128,10 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the lines of the given tables, or all lines without names; raises UsageError if a table has no line."""
+    """Return the lines of the tables in `names`, or all lines if it is empty.
+
+    Raises UsageError if a table has no line.
+    """
     found = list(lines)
     wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):

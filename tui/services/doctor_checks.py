@@ -85,7 +85,10 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check that a folder is a Delta table; if so, the result's `facts` contain its `columns` as (name, type)."""
+    """Check that a folder is a Delta table.
+
+    If it is, the result's `facts` contain its `columns` as (name, type).
+    """
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
@@ -143,7 +146,10 @@ def check_disk(folder: str) -> DoctorCheck:
 
 
 def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
-    """Check that the terminal can show the console; no terminal is only a warning, as commands still work."""
+    """Check that the terminal can show the console.
+
+    A missing terminal is only a warning, because commands still work.
+    """
     if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
         return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
     size = shutil.get_terminal_size()
@@ -234,7 +240,10 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
-    """Check that the agent answers; it is a warning if no agent runs, and a failure if a running agent is silent."""
+    """Check that the agent answers.
+
+    If no agent is running, this is a warning; if an agent is running but does not answer, a failure.
+    """
     try:
         hello = client.hello()
         client.call("status")

@@ -87,7 +87,7 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Return a snapshot of the environment; the same object is returned until the ledger changes."""
+        """Return a snapshot of the environment. The same object is returned until the ledger changes."""
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
@@ -112,7 +112,7 @@ class EnvironmentService:
         return deployed_statements.statement_among_all(self.reader, table, version)
 
     def run(self, id_prefix: str) -> "RunRow":
-        """Return the run whose id starts with a prefix; raises UsageError if no run or several runs match."""
+        """Return the run whose id starts with a prefix. Raises UsageError if no run or several runs match."""
         return agent_commands.find_run(self.reader, id_prefix)
 
     def request_by_name(
@@ -125,8 +125,9 @@ class EnvironmentService:
     ) -> "PlanRequest":
         """Return a plan request for tables given by name; rollback and retire also accept the id of a run.
 
-        Runs are looked up in the ledger, or in `observed` if it is given. Raises BadName, UsageError, and Refused if no
-        version that the run swapped in still serves.
+        Runs are looked up in the ledger or, unless it is None, in `observed`. Raises BadName for an invalid name,
+        UsageError if a run's id is unknown or ambiguous, and Refused if no version that the run swapped in still
+        serves.
         """
         from core.plan.request import PlanRequest, parse_retention
         from core.planner.scope import normal_request
@@ -170,16 +171,17 @@ class EnvironmentService:
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
         """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables.
 
-        Selectors apply to the deployed tables or, if `declared`, to the declared ones. Raises BadName, UsageError, and
-        InvalidProject if the files are needed and invalid.
+        Selectors apply to the deployed tables or, if `declared`, to the declared ones. Raises BadName for an invalid
+        name, UsageError for an invalid selector, and InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
         return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
-        """Resolve names and selectors to the tables of an operator action; raises UsageError.
+        """Resolve names and selectors to the tables of an operator action.
 
-        An external table has no statement, so it is included only if it is given by name.
+        An external table has no statement, so it is included only if it is given by name. Raises UsageError if only
+        external tables are left.
         """
         from core.lineage.selectors import is_selector
 
@@ -212,7 +214,7 @@ class EnvironmentService:
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of the given tables whose DDL or DML differs from the deployed one, sorted by name."""
+        """Return those of `tables` whose DDL or DML differs from the deployed one, sorted by name."""
         declared, observed = self.project().tables, self.known().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
@@ -222,7 +224,10 @@ class EnvironmentService:
         return tuple(found)
 
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
-        """Return the effects of rebuilding or dropping `table`, or of losing `table.column`; raises UsageError."""
+        """Return the effects of rebuilding or dropping `table`, or of losing `table.column`.
+
+        Raises UsageError if there is no such table or column.
+        """
         from core.reports.impact import impact_of
 
         with self._traced() as (project, tracer):
@@ -249,7 +254,7 @@ class EnvironmentService:
         return planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: "PlanRequest") -> "Plan":
-        """Compute a plan from the given project and planner input; refusals are part of the plan."""
+        """Compute a plan from a project and planner input; refusals are part of the plan."""
         from tui.services.plan_submission import compute
 
         found = compute(project, self.place.environment, known, request, self.projects.facts)
@@ -391,7 +396,10 @@ def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "S
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column`; a table may also be deployed without being declared; raises UsageError."""
+    """Resolve `table` or `table.column`; a table may also be deployed without being declared.
+
+    Raises UsageError if there is no such table or column.
+    """
     from core.sql.lineage.model import ColumnOrigin
 
     table, point, _ = words.partition(".")

@@ -59,7 +59,7 @@ def find_undo(
 
 
 def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's files by path; the tables in `nodes` have the files that were deployed before the plan."""
+    """Return the project's files by path, with the files of the tables in `nodes` as deployed before the plan."""
     texts = dict(declared.texts)
     for node in nodes:
         table = declared.project.tables[node.table]
@@ -168,7 +168,10 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return a request that continues a run; the run's id in it makes the plan unique."""
+    """Return a request that continues a run.
+
+    The request contains the run's id, which makes the plan unique.
+    """
     return replace(plan.request, nonce="", continues=run.id)
 
 

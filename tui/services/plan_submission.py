@@ -1,4 +1,7 @@
-"""Computes plans from files and ledger, submits them to the agent, which recomputes them, and looks them up."""
+"""Computes plans from files and ledger, submits them to the agent, and finds submitted plans.
+
+The agent computes every submitted plan again.
+"""
 
 import json
 import os
@@ -54,7 +57,7 @@ After a pool has started, statements start one by one, and each start may remove
 """
 
 _TRIES = 3
-"""Number of times that the same plan is submitted before its refusal as stale is reported."""
+"""Number of times that a plan is submitted before the agent's refusal of it as stale is reported."""
 
 _SHORTEST = 4
 """Minimum length of a hash prefix that identifies a plan."""
@@ -158,7 +161,7 @@ def submit(
     If `asks_spark`, Spark first analyses every new or changed statement, through the agent. A statement that is not
     analysed in time is planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
     computed for the same request, together with its input; it determines which statements are analysed and which tables
-    are measured. The plan is computed again only if this has changed the input.
+    are measured. The plan is computed again only if an analysis or a measurement has changed its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -220,7 +223,8 @@ def ask_spark(
 ) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
     """Have Spark analyse statements, through the agent.
 
-    Returns an answer or None for each statement, and the reason for missing answers, empty if none is missing.
+    Returns an answer or None for each statement, and why answers are missing; the reason is empty if all statements are
+    answered.
     """
     from core.changes.spark_analysis import answer_from_json
 
@@ -247,7 +251,10 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Return a plan's request and the tables it acts on, without decoding the rest; None and () if impossible."""
+    """Return a plan's request and the tables it acts on, without decoding the rest.
+
+    Returns None and () if the row cannot be decoded.
+    """
     from core.plan.codec import request_from_json
 
     try:
@@ -290,7 +297,10 @@ def _read_again(plan: Plan) -> list[TableName]:
 
 
 def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
-    """Have the agent measure tables now instead of within ten minutes; all errors but AgentUnreachable are ignored."""
+    """Have the agent measure tables now instead of within ten minutes.
+
+    All errors but AgentUnreachable are ignored.
+    """
     try:
         client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
     except AgentUnreachable:
@@ -331,7 +341,8 @@ def _silent(wait: WaitProgress) -> None:
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
     """Return a plan's row, marked as superseded if the plan is open and a file of its tables has changed since.
 
-    Only the folder in which the plan was made is compared, because the files of another checkout prove nothing.
+    Only the folder in which the plan was made is compared, because the plan does not depend on the files of another
+    checkout.
     """
     folder = row.folder
     if row.status != "open" or folder != place.folder or not os.path.isfile(os.path.join(folder, PROJECT_FILE)):

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from state.ledger import LedgerReader
 
 OBSERVED_S = 20.0
-"""Maximum time to wait for the agent's first round, in seconds; it takes 1 to 2 s once the pool answers."""
+"""Maximum time, in seconds, to wait for the agent's first round.
+
+The round takes 1 to 2 s once the pool answers.
+"""
 
 
 STARTED_S = 5.0
-"""Maximum time to wait for the restart of statements that ended with their pool, in seconds; some never restart."""
+"""Maximum time, in seconds, to wait for statements that ended with their pool to restart; some never do."""
 
 
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
@@ -63,10 +66,11 @@ def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
 def wait_until_statements_observed(
     place: SelectedEnvironment, reader: "LedgerReader", progress: ProgressCallback, *, seconds: float = OBSERVED_S
 ) -> None:
-    """Wait until the agent has checked every statement that should be running; raises TryAgain.
+    """Wait until the agent has checked every statement that should be running.
 
     A new agent does not know what is running until its first round: a plan made before would resume statements that are
-    already running. Nothing is waited for unless the pool is up or starting, because nothing runs without a pool.
+    already running. Returns at once unless the pool is up or starting, because nothing runs without a pool. Raises
+    TryAgain after `seconds`.
     """
     began = time.monotonic()
     while reader.facts().pool_state in ("up", "starting"):
@@ -120,7 +124,10 @@ class ObservedDocument:
 
 
 def read_observed(path: str, environment: str) -> ObservedDocument:
-    """Read an `--observed` file (YAML or JSON); raises UsageError, and InvalidProject with all Problems."""
+    """Read an `--observed` file (YAML or JSON).
+
+    Raises UsageError if the file cannot be read, and InvalidProject with all Problems if it is invalid.
+    """
     from core.observed.document import planner_input_from_text
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")

@@ -65,7 +65,10 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
 
 
 def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
-    """Combine the declared policy with the policies recorded in the ledger; without a ledger, none is recorded."""
+    """Combine the declared policy with the policies recorded in the ledger.
+
+    If `reader` is None, no policy is recorded.
+    """
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
@@ -107,7 +110,10 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Return rows of a rule's key and its value in each policy; rules that no policy sets are left out."""
+    """Return a row for each rule: its key, and its value in each policy.
+
+    Rules that no policy sets are omitted.
+    """
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

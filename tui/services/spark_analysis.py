@@ -43,7 +43,7 @@ class StatementCrossCheck:
 def analyse_statements(
     operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
 ) -> tuple[StatementCrossCheck, ...]:
-    """Compare Spark's analysis of statements with Headgate's; raises TryAgain if Spark does not answer."""
+    """Compare Spark's analysis of statements with Headgate's. Raises TryAgain if Spark does not answer."""
     ddl_of = _declared(operations)
     revisions = [
         Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))

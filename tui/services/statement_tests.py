@@ -38,7 +38,7 @@ from tui.services.environment_service import EnvironmentService
 RUNNER = "pipelines.statement_tests"
 
 DEPLOYED = "deployed"
-"""Word that stands for the deployed revisions in the ledger, where otherwise a git reference is given."""
+"""Word for the deployed revisions in the ledger, accepted in place of a git reference."""
 
 START_S = 180.0
 """Time allowed for the start of Spark, in seconds, in addition to the time for the cases."""
@@ -67,9 +67,9 @@ class PlannedUpgrade:
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the test cases of tables given by name or product, or all test cases if nothing is given.
+    """Read the test cases of tables given by name or product, or all test cases if neither is given.
 
-    Raises UsageError and InvalidProject.
+    Raises UsageError for an unknown name, and InvalidProject if the project or a test case is invalid.
     """
     declared = operations.projects.read()
     tables = declared.project.tables
@@ -136,7 +136,10 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Return the changes since a git commit, or since the last deployment (`DEPLOYED`); raises UsageError."""
+    """Return the changes since a git commit, or since the last deployment (`DEPLOYED`).
+
+    Raises UsageError if `since` is no git reference.
+    """
     declared = {name: table for name, table in operations.project().tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():

@@ -1,9 +1,9 @@
 """Ends the processes of an environment, and deletes the files that Headgate created for it.
 
-Generator, agent and pool are each proven to belong to the environment, and proven to have ended. A purge deletes only
-files that are proven to belong to the environment: the folder of a version contains the owner file of this ledger or is
-listed in a record; files of the home and of a demo are known by name. Everything else is kept, with its folders. Links
-are never followed.
+Generator, agent and pool are each checked to belong to the environment, and then checked to have ended. A purge deletes
+only files that are certain to belong to the environment: the folder of a version contains the owner file of this ledger
+or is listed in a record; files of the home and of a demo are known by name. Everything else is kept, with its folders.
+Links are never followed.
 """
 
 import fcntl
@@ -135,11 +135,14 @@ class OwnedPlace:
 
     path: str
     parts: tuple[str, ...] = ()
-    """The paths to delete; once emptied, the folder `path` is removed too. If empty, `path` is deleted whole."""
+    """The paths to delete; the folder `path` is removed once they are gone.
+
+    If there are none, `path` is deleted with its contents.
+    """
 
 
 def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything that a purge deletes, all of it proven to belong to this environment.
+    """List everything that a purge deletes. All of it is certain to belong to this environment.
 
     This includes versions, records, marks, the home, and demo files.
     """
@@ -224,8 +227,8 @@ def _remove_empty(folder: Path, ends: set[str]) -> None:
 def is_owned(folder: Path, ledger: str) -> bool:
     """True if a folder is a version that the ledger owns, judging by its owner file, its note and its name.
 
-    A folder copied by hand contains both files, but has another name. A link is never owned, and an unknown ledger owns
-    nothing.
+    A folder copied by hand contains the owner file and the note, but has another name. A link is never owned, and an
+    unknown ledger owns nothing.
     """
     if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
         return False

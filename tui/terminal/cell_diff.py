@@ -216,7 +216,7 @@ class _Pen:
         self.x, self.y, self.known = x, y, True
 
     def leaves_blank(self, cells: list[Cell]) -> bool:
-        """True if these cells can be produced by writing at most BLANKS spaces in the current style."""
+        """True if writing at most BLANKS spaces in the current style produces these cells."""
         blank = (" ", CellStyle("", self.look.bg))
         return 0 < len(cells) <= BLANKS and not _SEEN & set(self.look.attributes) and all(c == blank for c in cells)
 

@@ -20,7 +20,10 @@ LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
 
 
 class FirstFrame:
-    """Draws the first frame and owns the terminal until Textual takes over. Restores it if Textual never does."""
+    """Draws the first frame and owns the terminal until Textual takes over.
+
+    If Textual never takes over, this restores the terminal.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

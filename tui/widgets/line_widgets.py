@@ -124,7 +124,10 @@ class RowTable(ScrollView):
         self._reveal()
 
     def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
-        """Replace the rows, redrawing lines that differ; if its row is gone, the cursor moves to a neighbouring row."""
+        """Replace the rows, redrawing lines that differ.
+
+        If the cursor's row is gone, the cursor moves to a neighbouring row.
+        """
         old_place = self._places.get(self.cursor_id or "", 0)
         self._line_of = line_of
         if head != self._head:
@@ -188,7 +191,10 @@ class RowTable(ScrollView):
         return max(len(self.ids) - self.top - self.page, 0)
 
     def move_to(self, index: int) -> None:
-        """Move the cursor to the row at an index; an index out of range means the first or last row."""
+        """Move the cursor to the row at an index.
+
+        If the index is out of range, the cursor moves to the first or last row.
+        """
         if not self.ids:
             return
         self.cursor_id = self.ids[min(max(index, 0), len(self.ids) - 1)]
@@ -196,7 +202,7 @@ class RowTable(ScrollView):
         self.repaint_changed()
 
     def choose(self, row: str) -> bool:
-        """Move the cursor to the row with this id; False if there is no such row."""
+        """Move the cursor to the row with this id; return False if there is no such row."""
         if row not in self._places:
             return False
         self.move_to(self._places[row])
@@ -237,7 +243,8 @@ class VanishedRows:
     ) -> Sequence[str]:
         """Return the rows `new`, with vanished rows of `old` at their former positions for five seconds.
 
-        A row that is missing in `new` has vanished if `gone` returns True for it; `line_of` must still return its line.
+        A row that is missing in `new` has vanished if `gone` returns True for it. `line_of` must still return the line
+        of a vanished row.
         """
         alive = set(new)
         laid = {row for row, until in self._until.items() if until <= now or row in alive}

@@ -1,6 +1,6 @@
 """Computes where the boxes of a graph go, in layers from left to right.
 
-A connection that spans several layers gets a slot in each layer in between, so that it never runs behind a box.
+A connection gets a slot in each layer that it crosses, so that it never runs behind a box.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

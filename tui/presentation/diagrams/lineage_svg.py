@@ -53,7 +53,10 @@ class _DrawnTable:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Return the y offset of a column's connections in the box, in pixels; an empty name means the rows."""
+        """Return the y offset of a column's connections in the box, in pixels.
+
+        An empty name stands for the table's rows.
+        """
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:

@@ -1,4 +1,4 @@
-"""Decides whether an action is possible now; if it is not, explains why, for the status line and the help."""
+"""Decides whether an action is possible now and, if not, explains why in the status line and the help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ class ActionContext:
     vanished: Sentence | None = None
     """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None
-    """Why the data is stale; None when it is live."""
+    """Why the data is stale; None if it is live."""
     running: bool = False
     """True if all targets are running; external tables are ignored."""
     kept: Sentence | None = None
-    """Why the targets cannot be deleted; None when they can."""
+    """Why the targets cannot be deleted; None if they can."""
     staged: int = 0
     mine: int = 0
     """Number of targets that this user has staged."""
@@ -40,7 +40,7 @@ class ActionContext:
     """Why this user cannot approve the plan; None if approval is possible, or if there is no plan."""
     has_plan: bool = False
     run_state: str = ""
-    """State of the run on screen; empty elsewhere."""
+    """State of the run on screen; empty if no run is on screen."""
     run_failed: bool = False
     """True if a step of the run on screen has failed."""
     held: bool = False
@@ -48,9 +48,9 @@ class ActionContext:
     frozen: Sentence | None = None
     """Why a freeze prevents the run on screen from continuing; None if no freeze is active."""
     not_swapped: Sentence | None = None
-    """Why this user may not swap the held run; None if they may."""
+    """Why this user may not swap the held run; None if this user may."""
     not_skipped: Sentence | None = None
-    """Why this user may not skip the first failed step; None if they may."""
+    """Why this user may not skip the first failed step; None if this user may."""
     not_back: Sentence | None = _NO_RUN
     """Why the run on screen cannot be rolled back; None if it can."""
     read_only: Sentence | None = None
@@ -157,7 +157,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the given tables that a user has staged, sorted by name."""
+    """Return those of `tables` that a user has staged, sorted by name."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

@@ -63,7 +63,10 @@ class OpenDialog:
 
 
 def answer_key(state: OpenDialog, key: str, character: str | None, now: float) -> OpenDialog:
-    """Return the dialog after a key press; only the expected text followed by Enter confirms the action."""
+    """Return the dialog after a key press.
+
+    Only the expected text followed by Enter confirms the action.
+    """
     if now - state.opened_at < ARMS_AFTER_S:
         return state
     if key in ("escape", "ctrl+c"):

@@ -34,7 +34,7 @@ class Filter:
 
 
 def parse_filter(text: str) -> Filter:
-    """Parse a filter; an invalid one is returned with its `problem`, so nothing is raised."""
+    """Parse a filter. An invalid filter is returned with its `problem`, and no error is raised."""
     words = text.split()
     if words and words[0] == "-f":
         needle = "".join(words[1:]).lower()

@@ -1,4 +1,4 @@
-"""Builds help pages: a screen's keys and why some are unavailable, pages of `tui/help`, and the kinds of change."""
+"""Builds help pages: for a screen, for a file of `tui/help`, and for the kinds of change."""
 
 import textwrap
 from collections.abc import Iterator

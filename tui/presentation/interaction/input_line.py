@@ -24,7 +24,7 @@ class InputLine:
     history: tuple[str, ...] = ()
     """Lines entered before, oldest first."""
     back: int = 0
-    """How many entries back in the history the displayed line is; 0 for the line being typed."""
+    """Position of the displayed line in the history, counted from 1 for the newest; 0 for the line being typed."""
 
 
 def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
@@ -89,7 +89,10 @@ def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
 
 
 def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
-    """Render the line being typed; if it is too long, its start is cut off so that the cursor stays visible."""
+    """Render the line being typed.
+
+    If it is too long, its start is cut off, so that the cursor is always visible.
+    """
     before, after = entry.text[: entry.place], entry.text[entry.place :]
     room = max(width - 4, 1)
     while width_of(before) > room:
@@ -155,7 +158,7 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
     """Return a screen's `:` commands as (name, summary), sorted by name.
 
-    If `now` is given, actions that are impossible now are left out, unless they accept table names.
+    Unless `now` is None, actions that are impossible now are omitted, except those that accept table names.
     """
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}

@@ -101,7 +101,10 @@ def case_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
 
 
 def case_as_json(result: CaseResult, words: Sequence[str], change: str) -> dict[str, Any]:
-    """Return a test case's result as JSON; `verdict`, `change` and `words` are included only if `change` is given."""
+    """Return a test case's result as JSON.
+
+    If `change` is empty, the fields `verdict`, `change` and `words` are omitted.
+    """
     body: dict[str, Any] = {
         "table": result.table,
         "case": result.name,

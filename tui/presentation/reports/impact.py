@@ -42,7 +42,7 @@ def about(found: "Impact") -> str:
 def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
     """Format the impact of a rebuild, a drop or a lost column: title, refusals, affected tables and outside readers.
 
-    `command` is the command line that plans the change; it is left out if it is empty or would be refused.
+    `command` is the command line that plans the change. It is omitted if it is empty or if the plan would be refused.
     """
     name = f"{found.root.table}.{found.root.column}" if found.root.column else str(found.root.table)
     counts: dict[str, int] = {}

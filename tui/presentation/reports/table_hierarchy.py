@@ -10,7 +10,7 @@ CAPTIONS = {"up": "upstream", "down": "feeds"}
 
 HEAD = ("TABLE", "PRODUCT", "LAYER", "KIND", "VER", "STATE", "LAG")
 _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
-"""Columns that a narrow terminal leaves out, step by step; the table's name always stays."""
+"""Columns that a narrow terminal omits, step by step. The name of the table is always shown."""
 
 
 def kind_of(entry: InventoryEntry) -> str:

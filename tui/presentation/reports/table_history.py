@@ -151,7 +151,10 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield two entries for a recurring exception, and none for minor events or those caused by actions or runs."""
+    """Yield two entries for a recurring exception, and none for minor events.
+
+    An event that an action or a run caused has no entry either.
+    """
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:

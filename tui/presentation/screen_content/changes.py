@@ -33,7 +33,10 @@ class ChangeRow:
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
-    """Summarize how many tables differ, are deleted and are staged; the first two only if `compared`."""
+    """Summarize how many tables differ, are deleted and are staged.
+
+    Unless `compared`, only the staged tables are counted.
+    """
     differ = sum(1 for one in changes if one.change and one.change != DELETED)
     deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)

@@ -31,10 +31,10 @@ def inspector_lines(
     width: int,
     height: int = 0,
 ) -> tuple[Line, ...]:
-    """Render the fact sheet and the SQL of the row under the cursor; `details` of another statement are ignored.
+    """Render the fact sheet and the SQL of the row under the cursor.
 
-    In a pane of at least `TALL` lines, the facts below the verdict and the error always begin on the same line, so that
-    moving to another statement redraws only the lines that differ.
+    `details` of another statement are ignored. In a pane of at least `TALL` lines, the facts below the verdict and the
+    error always begin on the same line, so that moving to another statement redraws only the lines that differ.
     """
     if entry is None:
         return ()

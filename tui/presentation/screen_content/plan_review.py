@@ -103,7 +103,10 @@ def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ..
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float, frozen: str | None = None) -> Sentence | None:
-    """Explain why a plan cannot be executed; None if it can. `frozen` describes the current freeze of plans, if any."""
+    """Explain why a plan cannot be executed; None if it can.
+
+    `frozen` describes the current freeze of plans; None without a freeze.
+    """
     if plan.refusals:
         return Sentence(f"refused: {plan.refusals[0].summary}")
     if any(guard.verdict == "deny" for guard in plan.guards):

@@ -296,12 +296,12 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
 
 
 def left_words(release: Release) -> str:
-    """Return the time left, to be appended to the state; empty for a held release, or if it is unknown."""
+    """Return a release's remaining time, as a suffix of its state; empty for a held release, or if it is unknown."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 
 
 def time_left_words(left: Seconds | None) -> str:
-    """Return a run's time left, to be appended to its duration; empty if unknown."""
+    """Return a run's remaining time, as a suffix of its duration; empty if it is unknown."""
     if left is None:
         return ""
     return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"

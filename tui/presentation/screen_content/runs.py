@@ -37,7 +37,10 @@ def heading(
 
 
 def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:
-    """Format a run on one line: id, environment, state, progress, duration, time left or prediction, and user."""
+    """Format a run on one line.
+
+    It shows id, environment, state, progress, duration, remaining or predicted time, and user.
+    """
     waits = run.state != "running" or is_held(run)
     left = "" if waits else time_left_words(time_left(planned, run.steps, now))
     cells = run_cells(run, now)
@@ -166,7 +169,7 @@ def step_row(
 
 
 def note_of(step: StepRow, now: float) -> str:
-    """Return a step's note; if the step is a gate that has opened, the note includes the time."""
+    """Return a step's note. If the step is a gate that has opened, the note includes the time."""
     opened = step.ended_at if step.do == StepKind.CATCH_UP and step.state == StepState.DONE else None
     return gate_words(step.note, opened, now)
 
@@ -233,13 +236,16 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 def why_frozen(plan: Plan, run: RunRow, frozen: str | None) -> Sentence | None:
-    """Explain why the freeze `frozen` (None: no freeze) prevents a run from continuing; None if it can continue."""
+    """Explain why a freeze prevents a run from continuing; None if the run can continue.
+
+    `frozen` describes the freeze; None without a freeze.
+    """
     moves = frozen is not None and moves_pointers(plan, {step.n: StepState(step.state) for step in run.steps})
     return Sentence(f"{plan.environment} is {frozen}: the run would move a pointer") if moves else None
 
 
 def why_author_may_not_override(plan: Plan, row: PlanRow, act: str, do: str, *, user: str) -> Sentence | None:
-    """Explain why this user may not swap a run, or skip a step of kind `do`; None if they may."""
+    """Explain why this user may not swap a run, or skip a step of kind `do`; None if this user may."""
     if row.author != user or not overrides_approved_plan(plan, act, StepKind(do) if do else None):
         return None
     return Sentence("its plan needed an approval, so its author cannot do this; another login must")

@@ -176,7 +176,7 @@ def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
 
 
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
-    """Render the completions of a typed line, as many as fit, and an ellipsis if some do not."""
+    """Render as many completions of a typed line as fit, followed by an ellipsis if there are more."""
     text = ""
     for word in words:
         if width_of(f"{text} {word}   {ellipsis}") > width:
@@ -213,7 +213,7 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
 MESSAGE_LINES, STANDING_LINES = 4, 2
 """Maximum height of the status line in lines: while it shows a message, and while it is idle."""
 COMMAND_S = 60.0
-"""For this many seconds, the last command is shown; afterwards it is only in the log."""
+"""Seconds for which the last command is shown. Afterwards, it is only in the log."""
 
 _BEGINNING = {
     "start": (", first batch pending", State.STARTING),
@@ -226,7 +226,10 @@ _BEGINNING = {
 def message_lines(
     text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
 ) -> tuple[Line, ...]:
-    """Render a message, with its time if given, on at most `most` lines; a longer message ends with an ellipsis."""
+    """Render a message, with its time unless that is None, on at most `most` lines.
+
+    A longer message ends with an ellipsis.
+    """
     stamp = f" {clock(at)} " if at is not None else " "
     rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
     if len(rows) > most:

@@ -82,7 +82,10 @@ def tab_lines(
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Render a tab; `facts` may be incomplete, and `history` is None, until they have been read."""
+    """Render a tab.
+
+    Until they have been read, `facts` may be incomplete, and `history` is None.
+    """
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -288,7 +291,10 @@ _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 
 
 def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of log records that contain any of `words`; long records are shortened, secrets masked."""
+    """Yield the lines of log records that contain any of `words`.
+
+    Long records are shortened, and secrets are masked.
+    """
     named = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if word) or r"(?!)")
     record: list[str] = []
     for text in (*lines, None):

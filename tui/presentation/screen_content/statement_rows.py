@@ -296,7 +296,10 @@ def _badness(statement: StatementView) -> float:
 
 
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
-    """Return the key function for a sort order, worst first; ties are broken by name, so that the order is stable."""
+    """Return the key function for a sort order, worst first.
+
+    Ties are broken by name, so that the order is stable.
+    """
     match sort:
         case "badness":
             return lambda statement: (_badness(statement), statement.table)

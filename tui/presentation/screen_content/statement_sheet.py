@@ -45,7 +45,7 @@ class SheetFact:
     parts: tuple[Span, ...]
     """Parts of the fact, most important first; a part is broken only if it is longer than a line."""
     curve: tuple[float | None, ...] | None = None
-    """Samples drawn as a curve after the first part, oldest first; plain text has no curve."""
+    """Samples drawn as a curve after the first part, oldest first; None draws no curve."""
     curve_tone: Tone = Tone.ACCENT
     more: tuple[Span, ...] = ()
     """Less important parts, such as long paths, which a pane narrower than `ROOMY` omits."""
@@ -99,10 +99,10 @@ def statement_sheet(
     readers: Sequence[tuple[str, int]] | None = None,
     by_key: bool = True,
 ) -> tuple[SheetFact, ...]:
-    """Return all facts about one version of a table; facts whose `details` have not been read yet are left out.
+    """Return all facts about one version of a table.
 
-    `readers` are (table, version) pairs, by default those of the view. Remedies are given as keys of the console if
-    `by_key`, else as commands.
+    Facts whose `details` have not been read yet are omitted. `readers` are (table, version) pairs, by default those of
+    the view. With `by_key`, remedies are keys of the console, else commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement

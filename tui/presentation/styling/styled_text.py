@@ -156,7 +156,7 @@ def crop(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
-    """Clean a string; if it is wider than `width` cells, cut it and end it with an ellipsis."""
+    """Clean a string. If it is wider than `width` cells, cut it and end it with an ellipsis."""
     if width_of(text) <= width:
         return clean(text)
     if width <= len(ellipsis):
@@ -197,7 +197,10 @@ def fit(content: Line, width: int) -> Line:
 
 
 def ends(start: Line, end: Line, width: int) -> Line:
-    """Combine a left-aligned and a right-aligned line into one; if there is too little room, the left one is cut."""
+    """Combine a left-aligned and a right-aligned line into one.
+
+    If there is too little room, the left-aligned line is cut.
+    """
     room = width - line_width(end)
     if room <= 0:
         return fit(end, width)
@@ -226,9 +229,9 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
 
 
 def wrap_line(content: Line, width: int) -> tuple[Line, ...]:
-    """Break a line at spaces into lines of at most `width` cells; a longer word is broken as well.
+    """Break a line at spaces into lines of at most `width` cells.
 
-    Tones are kept, and continuation lines are indented.
+    A word that is too long is broken as well. Tones are kept, and continuation lines are indented.
     """
     if line_width(content) <= width:
         return (content,)

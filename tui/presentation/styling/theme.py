@@ -237,7 +237,7 @@ def _tones(palette: int) -> Mapping[Tone, Paint]:
 DARK = Palette("dark", Paint(252, 234), _tones(0), chosen=Paint(255, 24), band=Paint(bg=236))
 LIGHT = Palette("light", Paint(236, 255), _tones(1), chosen=Paint(16, 153), band=Paint(bg=252))
 SIXTEEN = Palette("sixteen", Paint(), _tones(2))
-"""The terminal's own 16 colours on its own background: readable wherever the terminal itself is."""
+"""The terminal's own 16 colours on its own background, which are readable wherever the terminal's other output is."""
 MONO = Palette("mono", Paint(), _tones(3))
 
 BY_NAME = {palette.name: palette for palette in (DARK, LIGHT, SIXTEEN, MONO)}

@@ -31,7 +31,10 @@ def long_number(value: int | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Format an age, in steps of ten seconds below a minute, so that an idle screen is rarely redrawn; `-` if None."""
+    """Format an age; `-` if None.
+
+    Below a minute, it is in steps of ten seconds, so that an idle screen is rarely redrawn.
+    """
     if seconds is None:
         return "-"
     if seconds < 10:

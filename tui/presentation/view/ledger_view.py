@@ -78,7 +78,7 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """True if the table has a fault; False while it starts, and for external tables without readers."""
+        """True if the table has a fault. False while its statement starts, and for external tables without readers."""
         if self.external:
             return bool(self.line.error and self.readers)
         return bool(self.line.fault_word) and not self.starting
@@ -226,7 +226,10 @@ class Freshness:
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
-    """Return the freshness of a snapshot; its `words` change rarely, so that an idle screen is rarely redrawn."""
+    """Return the freshness of a snapshot.
+
+    Its `words` change rarely, so that an idle screen is rarely redrawn.
+    """
     facts = snapshot.facts
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"

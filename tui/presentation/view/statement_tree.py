@@ -41,14 +41,14 @@ class TreeRow:
     depth: int
     name: str
     open: bool | None
-    """True if the row is expanded; None if there is nothing below it."""
+    """True if the row is expanded, False if it is collapsed; None if there is nothing below it."""
     statement: StatementView | None = None
     version: int = 0
     """Version of a row of kind version; 0 for other rows."""
     tables: tuple[TableName, ...] = ()
     """The table of a row of kind table, version or again."""
     below: tuple[TableName, ...] = ()
-    """The tables below a branch, including external ones."""
+    """The tables below a branch, including external tables."""
 
 
 def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
@@ -169,7 +169,10 @@ def branches(view: LedgerView) -> tuple[str, ...]:
 
 
 def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
-    """Return the tables that an action on a row applies to: the row's own, or the non-external ones below a branch."""
+    """Return the tables that an action on a row applies to: the row's table, or all tables below a branch.
+
+    External tables below a branch are excluded.
+    """
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
@@ -189,7 +192,10 @@ class FoldingMode(StrEnum):
 
 
 class TreeFolding:
-    """Tracks collapsed branches; a branch that is no longer quiet is expanded, unless the user collapsed it."""
+    """Tracks collapsed branches.
+
+    A branch that is no longer quiet (see `quiet_branches`) is expanded, unless the user collapsed it.
+    """
 
     def __init__(self) -> None:
         self.mode = FoldingMode.FIT
@@ -199,7 +205,10 @@ class TreeFolding:
         self._made_for: tuple[object, ...] = ()
 
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
-        """Return the branches to collapse if `rows` rows fit on screen; only the user can collapse those in `kept`."""
+        """Return the branches to collapse if `rows` rows fit on screen.
+
+        Branches in `kept` are not collapsed unless the user does so.
+        """
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
             self._made_for = made_for
@@ -223,7 +232,8 @@ class TreeFolding:
 def folded_to_fit(view: LedgerView, rows: int) -> frozenset[str]:
     """Return the branches to collapse so that the tree has at most `rows` rows, if possible.
 
-    Only quiet branches are collapsed. Products are expanded before layers, and small branches before large ones.
+    Only quiet branches (see `quiet_branches`) are collapsed. Products are expanded before layers, and small branches
+    before large ones.
     """
     closed = quiet_branches(view)
     room = rows - rows_of(view, closed)
