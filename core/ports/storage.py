@@ -293,6 +293,7 @@ class Checkpoints(Protocol):
         A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault.
         Updated or deleted rows are a fault, except in the sources whose ordinals are in `take_changes`. With `running`,
         messages that the current batch reads count as read, since they may be deleted before the batch is committed.
+        The ids of topics without a fault are recorded in the checkpoint, to recognize a topic that is created again.
         """
 
     def unread_before(
@@ -368,7 +369,7 @@ class Checkpoints(Protocol):
     # Tables with a transaction log; for other formats the result is empty or None.
 
     def identity(self, folder: str, format: str) -> str:
-        """Return the id of a table; empty if the table does not exist."""
+        """Return the id of a table, or the ids of topics; empty if the table or any topic does not exist."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
         """Return the types of a table's columns by name, spelled as in Spark; None if the log does not have all of

@@ -27,6 +27,9 @@ from pipelines.storage.file_system import read_json, sync_folder, write_json
 MARK_FILE = "_headgate_fork"
 """File that marks a checkpoint created by this module. It records the run, the origin and the batch."""
 
+TOPICS_FILE = "_headgate_topics"
+"""File in a checkpoint with the ids of the Kafka topics that were read, by table; a copy has the same ids."""
+
 Prepare = Callable[[str, Mapping[str, Any]], None]
 """Signature of `core.ports.storage.Checkpoints.prepare`."""
 
@@ -184,6 +187,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
     # Files recorded after the batch are read by the next one.
     _copy_tree(origin / "sources", building / "sources")
     _copy_tree(origin / "state", building / "state", upto=batch + 1)
+    _share(f"{origin}/{TOPICS_FILE}", f"{building}/{TOPICS_FILE}", needed=False)
     needed = {batch, max(0, batch - 1)}
     whole = needed <= set(_batch_files(f"{building}/offsets")) and batch in _batch_files(f"{building}/commits")
     if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):

@@ -42,6 +42,7 @@ from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 from pipelines.storage import checkpoint_forks, delta_tables, table_contents
 from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.checkpoint_forks import TOPICS_FILE
 from pipelines.storage.delta_log import DeltaLog
 from pipelines.storage.delta_readers import mark_of
 from pipelines.storage.delta_schemas import columns_of
@@ -230,6 +231,8 @@ class TableCheckpoints:
             return newest_batch(f"{folder}/{TABLE_LOG_FOLDER}")
 
     def identity(self, folder: str, format: str) -> str:
+        if table_format(format).topics:
+            return self._topics.identity(folder)
         with self._log(folder, format) as log:
             if log is None and self._has_log(format):
                 _refuse_unmounted(folder)
@@ -362,8 +365,10 @@ class TableCheckpoints:
             for source in sources:
                 ordinal, table, folder, format = source
                 if (read := self._read_of_topics(checkpoint, source, planned=running)) is not None:
-                    if fault := self._topics.fault_behind(read, folder, fresh=not running):
+                    ids = read_json(f"{checkpoint}/{TOPICS_FILE}").get(table, {}) if checkpoint else {}
+                    if fault := self._topics.fault_behind(read, folder, ids, fresh=not running):
                         return table, fault
+                    self._keep_topics(checkpoint, table, folder)
                     continue
                 if (log := self._log_of(folder, format)) is None:
                     continue
@@ -499,6 +504,14 @@ class TableCheckpoints:
                 return offsets_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), source[0]) or {}
         return {}
 
+    def _keep_topics(self, checkpoint: str, table: TableName, location: str) -> None:
+        if not os.path.isdir(checkpoint):
+            return
+        ids, path = self._topics.ids(location), Path(checkpoint, TOPICS_FILE)
+        known = read_json(str(path))
+        if known.get(table) != ids:
+            write_json(path, {**known, table: ids})
+
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
 
@@ -549,7 +562,7 @@ def _made_by(place: Path) -> str:
 
 
 def _is_unused(place: Path) -> bool:
-    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
+    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE, TOPICS_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:

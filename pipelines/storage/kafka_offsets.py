@@ -26,6 +26,8 @@ Partition = tuple[str, int]
 REFRESH_S = 0.5
 """Minimum seconds between two requests for a cluster's offsets, however many statements read it."""
 
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
 SILENT_S = 5.0
 """Seconds for which a cluster that did not answer receives no further request, so that it delays no other measurement.
 """
@@ -67,6 +69,8 @@ class _Cluster:
     reading: threading.Lock = field(default_factory=threading.Lock)
     """Held while the consumer is in use. A slow consumer must not delay anything else."""
     oldest: dict[Partition, _Oldest] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    """Ids of topics; a topic that is created again has another one. Brokers before 2.8 give none."""
     led: set[str] = field(default_factory=set)
     """Topics whose leaders the consumer knows."""
 
@@ -112,11 +116,30 @@ class KafkaOffsets:
             topics=True,
         )
 
-    def fault_behind(self, read: Mapping[Partition, int], location: str, *, fresh: bool = True) -> TableFault | None:
+    def ids(self, location: str) -> dict[str, str]:
+        """Return the ids of the topics at a location that exist. Raises the same errors as `lag`."""
+        place = topic_place(location)
+        with self._lock:
+            found = self._listed(place).ids
+            return {topic: found[topic] for topic in place.topics if topic in found}
+
+    def identity(self, location: str) -> str:
+        """Return the ids of the topics at a location; empty unless all exist and have one. Raises as `lag` does."""
+        found = self.ids(location)
+        return ",".join(found.values()) if found.keys() >= set(topic_place(location).topics) else ""
+
+    def fault_behind(
+        self,
+        read: Mapping[Partition, int],
+        location: str,
+        ids: Mapping[str, str] | None = None,
+        *,
+        fresh: bool = True,
+    ) -> TableFault | None:
         """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
 
-        `read` is empty before the first batch. With `fresh`, as before a start, the topics' offsets are requested
-        again. Raises the same errors as `lag`.
+        `read` is empty before the first batch, and `ids` has the ids of the topics that were read, as far as known.
+        With `fresh`, as before a start, the topics' offsets are requested again. Raises the same errors as `lag`.
         """
         place = topic_place(location)
         with self._lock:
@@ -128,6 +151,10 @@ class KafkaOffsets:
                 topic, partition = each
                 if topic not in place.topics:
                     continue
+                former, now = (ids or {}).get(topic), cluster.ids.get(topic)
+                if former and now and former != now:
+                    why = f"was created again: topic {topic} has the id {now}, and the statement has read {former}"
+                    return TableFault(TableFaultKind.REPLACED, why)
                 if each not in cluster.latest:
                     return TableFault(TableFaultKind.GONE, f"has no partition {partition} of topic {topic} any more")
                 if offset > cluster.latest[each]:
@@ -191,6 +218,7 @@ def _list(cluster: _Cluster) -> None:
     clients, wait_s = cluster.clients, {"request_timeout": kafka_clients.ANSWER_S}
     clients.forget_failure()
     cluster.denied.clear()
+    cluster.ids.clear()
     partitions: list[Partition] = []
     for topic, answer in clients.admin.describe_topics(TopicCollection(sorted(cluster.topics)), **wait_s).items():
         try:
@@ -199,6 +227,8 @@ def _list(cluster: _Cluster) -> None:
             cluster.denied[topic] = error
             continue
         partitions += [(topic, part.id) for part in found.partitions] if found else []
+        if found and (id := str(found.topic_id)) != _NO_ID:
+            cluster.ids[topic] = id
     isolation = dict(clients.place.settings).get("isolation.level", "read_uncommitted")
 
     def listed(spec: Any) -> dict[Partition, Any]:

@@ -103,6 +103,28 @@ def test_messages_lost_to_retention_refuse_a_start_before_spark_can_damage_the_c
     until(lambda: tiny.ids("kept", 2)[-1:] == [tiny.landed], 60, "the new version reads what is left")
 
 
+def test_a_topic_created_again_with_more_messages_is_refused_though_spark_would_skip_them(
+    tiny: Tiny, broker: Broker
+) -> None:
+    broker.create("renewed", partitions=1)
+    broker.produce("renewed", ['{"id": 1}', '{"id": 2}'], partition=0)
+    options = f"'kafka.bootstrap.servers'='{broker.servers}', subscribe='renewed'"
+    ddl = {"renewed_in": f"CREATE TABLE renewed_in (id BIGINT) USING kafka OPTIONS ({options});"}
+    ddl["renewed"] = "CREATE TABLE renewed (id BIGINT) USING parquet;"
+    tiny.add(ddl, {"renewed": "INSERT INTO renewed SELECT id FROM STREAM renewed_in;"})
+    assert tiny.apply(tiny.plan("renewed")).returncode == 0
+    until(lambda: tiny.ids("renewed", 1) == [1, 2], 60, "the messages are rows")
+    tiny.done("stop", "renewed", "--confirm", "yes")
+    broker.delete("renewed")
+    broker.create("renewed", partitions=1)
+    broker.produce("renewed", [json.dumps({"id": n}) for n in range(3, 8)], partition=0)
+    refused = tiny.run("start", "renewed", "--confirm", "yes")
+    assert refused.returncode == 3, refused
+    assert "was created again: topic renewed has the id" in refused.stderr, refused
+    assert tiny.apply(tiny.plan("renewed", "--rebuild")).returncode == 0
+    until(lambda: tiny.ids("renewed", 2) == list(range(3, 8)), 60, "all messages of the new topic are rows")
+
+
 def test_a_value_that_is_not_json_fails_with_its_offset_and_a_declared_column_keeps_it(
     tiny: Tiny, broker: Broker
 ) -> None:

@@ -13,7 +13,9 @@ from live_project import until
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.ports.storage import OriginRows, VersionFolders
 from pipelines.storage import kafka_clients, kafka_offsets
+from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
 
 pytestmark = pytest.mark.spark
@@ -107,6 +109,43 @@ def test_a_topic_that_was_deleted_is_missing_and_one_created_again_is_another(
     broker.create("again")
     other = answered(lambda: offsets.fault_behind(read, place(broker, "again")))
     assert other is not None and other.kind is TableFaultKind.REPLACED and other.why.startswith("was created again")
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_topic_created_again_with_more_messages_is_another_one_for_a_checkpoint_and_its_copy(
+    broker: Broker, tmp_path: Path, copied: bool
+) -> None:
+    topic = f"longer{copied:d}"
+    broker.create(topic, partitions=1)
+    broker.produce(topic, ["{}"] * 2, partition=0)
+    files, note = TableCheckpoints("ledger"), {"run": "r"}
+    version = VersionFolders(f"{tmp_path}/table", f"{tmp_path}/checkpoint")
+    source = ((0, TABLE, place(broker, topic), "kafka"),)
+    files.prepare(version.checkpoint, note)
+    assert answered(lambda: files.source_fault(version.checkpoint, source)) is None
+    for log, text in (("offsets", f'v1\n{{}}\n{{"{topic}":{{"0":2}}}}'), ("commits", "v1\n{}")):
+        (tmp_path / "checkpoint" / log).mkdir()
+        (tmp_path / "checkpoint" / log / "0").write_text(text)
+    if copied:
+        copy = VersionFolders(f"{tmp_path}/table2", f"{tmp_path}/checkpoint2")
+        for folder in (version.table, copy.table, copy.checkpoint):
+            files.prepare(folder, note)
+        (tmp_path / "table/_spark_metadata").mkdir()
+        (tmp_path / "table/_spark_metadata/0").write_text("v1\n")
+        files.fork(version, copy, note, rows=OriginRows.LEFT)
+        version = copy
+    assert files.source_fault(version.checkpoint, source) is None
+    known = files.identity(source[0][2], "kafka")
+    broker.delete(topic)
+    until(lambda: files.identity(source[0][2], "kafka") == "", 30, "no topic has an id")
+    broker.create(topic, partitions=1)
+    broker.produce(topic, ["{}"] * 5, partition=0)
+    found = answered(lambda: files.source_fault(version.checkpoint, source))
+    assert found is not None and found[1].kind is TableFaultKind.REPLACED
+    assert found[1].why == (
+        f"was created again: topic {topic} has the id {files.identity(source[0][2], 'kafka')}, "
+        f"and the statement has read {known}"
+    )
 
 
 def ends(offsets: KafkaOffsets, broker: Broker, end: int) -> None:
