@@ -1,4 +1,4 @@
-"""The scope of a request: which tables are requested, and which readers the plan may change."""
+"""The scope of a request: which tables it selects, and which readers the plan may change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,22 +18,22 @@ ROOT = "."
 """The project folder in a request; it selects every table."""
 
 SUGGESTED = 3
-"""Number of unknown names that get a suggestion; finding one takes 0.2 s among 3,000 names."""
+"""Number of unknown names for which a similar name is suggested; finding one takes 0.2 s among 3,000 names."""
 
 Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """A request resolved to tables of the project, and the readers that the plan may change."""
+    """A request resolved to tables of the project, with the readers that the plan may change."""
 
     request: PlanRequest
     requested: Mapping[TableName, None]
     """Requested tables and their statement sets, without excluded tables; sorted, as a mapping for fast lookup."""
     named: frozenset[TableName]
-    """Tables that the request names and does not exclude; not those selected by product, folder or Git reference.
+    """Tables that the request names and does not exclude, without those selected by product, folder or Git reference.
 
-    They start even if an operator stopped them. A delete that cannot include all of them is refused.
+    A named table starts even if an operator stopped it. A delete is refused if it cannot include all named tables.
     """
     upstream: frozenset[TableName]
     """Tables upstream of a requested pipeline; a delete includes them only if nothing else reads them."""
@@ -48,7 +48,7 @@ class PlanScope:
     """True if the swap waits for an operator, as requested or as the policy requires."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """True if the plan may change a reader: it is requested or in an accepted product, and not excluded."""
+        """True if a reader may be changed: it is requested or in an accepted product, and it is not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
@@ -73,7 +73,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a request in normal form; unknown names are refused, and the most similar known name is suggested."""
+    """Resolve a request in normal form; an unknown name becomes a refusal that suggests the most similar name."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -108,7 +108,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Yield a refusal for each mistake in a request in normal form; `known` has the table names that it may use."""
+    """Yield a refusal for each mistake in a request in normal form; `known` has the names of all tables that exist."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -236,7 +236,7 @@ def _warnings_of_gone(
 
 
 def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
-    """Warn about changed settings that no plan applies: restart the agent, or record the policy again."""
+    """Warn about changed settings that no plan applies: the agent must be restarted, or the policy recorded again."""
     since = request.changed_since
     for part in ("pool", "policy", "place"):
         keys = tuple(key.partition(".")[2] for key in request.settings if key.startswith(f"{part}."))

@@ -1,6 +1,6 @@
 """Start positions of a statement: an event time, a partition, or a version or commit time of a transaction log.
 
-A start at a version or commit time reads no earlier commit, regardless of the event times of its rows, and needs
+A start at a version or commit time skips all earlier commits, regardless of the event times of their rows, and needs
 neither a filter nor a window.
 """
 
@@ -40,10 +40,10 @@ class EventTime:
     offset: timedelta = timedelta(0)
     """Offset of the window starts from 1970-01-01 00:00 UTC."""
     zoneless: frozenset[TableName] = frozenset()
-    """Parents whose column has no time zone; Spark would compare it in the time zone of the session."""
+    """Parents whose event-time column has no time zone; Spark would compare it in the session's time zone."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window at or after a time; an earlier window would lack some rows."""
+        """Return the start of the first window at or after a time, because an earlier window would lack some rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -63,7 +63,8 @@ class EventTime:
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
     """Return the event time of a statement; None if unknown.
 
-    It is taken from watermarks, from a window, or from the only timestamp column of the only streamed parent.
+    The event time is taken from watermarks, from a window, or from the only timestamp column of the only streamed
+    parent.
     """
     statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
@@ -196,9 +197,9 @@ def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -
 
 
 def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return why a log does not cover the start position: later commits are missing, or the log ends before it.
+    """Return why a log does not cover a start position: later commits are missing, or the log ends before it.
 
-    None if neither applies, or if the log is unknown.
+    None if neither is the case, or if the log is unknown.
     """
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
@@ -261,7 +262,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield the strategy PARTIAL with a note on its supported start positions, or nothing if there are none."""
+    """Yield the strategy PARTIAL with a note on its supported start positions; nothing if no position is supported."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -284,7 +285,7 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """True if a statement can start at an event time or a partition, not only at a log position."""
+    """True if a statement can start at an event time or a partition, rather than only at a log position."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 

@@ -1,6 +1,6 @@
 """The cost of each strategy: rows to read again, time, disk space and losses.
 
-Costs are based on measurements; a cost is None if any figure that it depends on is unknown.
+Costs are based on measurements. A cost is None if a measurement on which it depends is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _COSTED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
 """Strategies that read all rows; PARTIAL applies a filter."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
-"""Rebuild strategies after which the table has all of its rows."""
+"""Rebuild strategies that leave the table with all of its rows."""
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
@@ -106,7 +106,7 @@ class StrategyCosts:
         self._other: set[TableName] = set()
         """Tables whose rows will differ from the current ones."""
         self._cut: set[TableName] = set()
-        """Tables that lose earlier rows, including tables rebuilt from them."""
+        """Tables that lose their earliest rows, including tables rebuilt from such tables."""
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> CostedOffers | None:
         """Return the costs of the strategies allowed for a table.
@@ -167,7 +167,7 @@ class StrategyCosts:
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
 
     def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
-        """True if a strategy omits the earliest rows, because it starts later or because a parent lacks them."""
+        """True if a strategy omits the earliest rows, because it starts later or because a parent lacks those rows."""
         if strategy in _BEGINS_LATER:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
@@ -175,7 +175,7 @@ class StrategyCosts:
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
         """Return the changes that a rebuild cannot read again, because its first batch is a snapshot of the source.
 
-        Empty for a table with one row per key, which ends up with the same rows.
+        Empty for a table with one row per key, because it will have the same rows again.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:

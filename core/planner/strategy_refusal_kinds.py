@@ -11,9 +11,9 @@ class StrategyRefusal(FactKind):
     NOT_STARTED = "the plan does not start it"
     CHANGE_UNKNOWN = "what changed is unknown"
     UNPROVEN = "{evidence}"
-    """Filled with the evidence that leaves the change unproven."""
+    """The placeholder is filled with the evidence that leaves the change unproven."""
     LOST = "{what}"
-    """Filled with the agent's recorded reason for the loss of a checkpoint."""
+    """The placeholder is filled with the agent's recorded reason for the loss of a checkpoint."""
 
     # About the statement itself.
     KEEPS_STATE = "it keeps state"
@@ -94,7 +94,7 @@ class StrategyRefusal(FactKind):
 
 
 class StrategyNote(FactKind):
-    """A note for the operator who chooses a strategy."""
+    """A note for the operator who has to choose a strategy."""
 
     SEES_BOTH = "{rows}; until it has caught up, readers see old and new rows in any order"
     SAME_AS_OLD = "rows, positions and state are those of the old version, which is kept as a fallback"

@@ -1,6 +1,6 @@
 """Maintenance of table files: OPTIMIZE merges small files into large ones, VACUUM deletes old files.
 
-Whether a statement still needs old files can change within minutes, so the vacuum step checks it, not the planner.
+Which old files a statement still needs can change within minutes, so the vacuum step checks this, not the planner.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from core.project.revision import Revision
 
 
 def upkeep_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft the maintenance of each requested table's serving version; the steps do not depend on each other."""
+    """Draft the maintenance of the serving version of each requested table; no step depends on another."""
     request, found, steps = scope.request, WarningsAndRefusals(), StepBuilder()
     action = Action(request.verb)
     tables = [table for table in scope.requested if _accept_for_maintenance(context, table, found)]

@@ -1,8 +1,8 @@
 """Decisions about the readers and parents of tables that already have a decision.
 
-The downstream walk is breadth-first. The most severe outcome among its parents decides about a reader. A reader is
-visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first, and
-ends at running tables.
+The downstream walk is breadth-first. If several parents of a reader change, the most severe outcome decides. A reader
+is visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first,
+and ends at running tables.
 """
 
 import re
@@ -35,11 +35,11 @@ from core.sql.statement import selects_star
 from core.text.sentence import Fact
 
 _SEVERITY = {Action.RESUME: 1, Action.RESTART: 2, Action.REBUILD: 3, Action.START: 4}
-"""START is the most severe, because a table that starts reads the newest versions of all its parents anyway."""
+"""Severity of each action for a reader. START is the most severe: a starting table reads the newest parents anyway."""
 
 
 def decide_downstream(walk: DeployWalk) -> None:
-    """Decide about the readers of changed tables, at any depth; readers outside the scope are left alone."""
+    """Decide about the readers of changed tables, at any depth; readers outside the scope stay unchanged."""
     found = walk.found
     waiting = [table for table in sorted(found.by_table) if found.by_table[table].outcome]
     for table in [*waiting]:
@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _decide_reader(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide about a reader, given a parent's outcome; True if the reader's own outcome becomes more severe."""
+    """Decide about a reader, given a parent's outcome; return True if the outcome of the reader becomes more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision about a reader that a parent's outcome requires, with evidence; None if it requires none."""
+    """Return the decision that a parent's outcome requires for a reader, with evidence; None if it requires none."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -159,9 +159,9 @@ def _decide_user_of_changed_column(walk: DeployWalk, child: TableName, *, statef
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader that does not use the change after its parent is altered.
+    """Return the decision to resume a reader after its parent is altered, for a reader that does not use the change.
 
-    Its own new SQL is included only if it was requested and merely has to be recorded.
+    The reader's own new SQL is included only if it was requested and only has to be recorded.
     """
     known = walk.found.by_table.get(child)
     recorded = known is not None and known.action is Action.RECORD
@@ -187,7 +187,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of added parent columns that a star of the reader includes, at any nesting level, or None."""
+    """Return a notice of added parent columns that a star of the reader includes at any level, or None."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -195,7 +195,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the rest of a rebuilt table's statement set, because the set swaps together; return these tables."""
+    """Rebuild the other tables in a rebuilt table's statement set, because the set swaps together; return them."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -223,7 +223,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Decide about the tables upstream of a table in the plan, and start those that it needs.
+    """Decide about the tables upstream of a table in the plan, and start those on which it depends.
 
     A reader that is merely paused starts no table.
     """
@@ -253,7 +253,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _resume_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a stopped parent that a starting table reads; True if the upstream walk continues there."""
+    """Resume a stopped parent for a starting reader; return True if the upstream walk continues at the parent."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -272,7 +272,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _decide_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide about a parent that was not requested; True if the walk continues with the parent's own parents."""
+    """Decide about a parent that was not requested; return True if the walk continues at the parent's own parents."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _decide_excluded_parent(walk, parent, child)

@@ -8,9 +8,9 @@ class PlanWarningKind(FactKind):
 
     # About its change and its state.
     NOT_CONFIRMED = "{evidence}"
-    """Filled with the difference between Spark's analysis and Headgate's."""
+    """The placeholder is filled with the difference between Spark's analysis and Headgate's."""
     CHANGE_UNKNOWN = "{evidence}"
-    """Filled with the evidence that leaves the change unknown, so that the table is rebuilt."""
+    """The placeholder is filled with the evidence that leaves the change unknown, so that the table is rebuilt."""
     CONFIGURATION_PINNED = "{evidence}; a rebuild would apply it"
     STAYS_STOPPED = "was stopped on purpose and stays stopped; name it to start it"
     STARTS_STOPPED = "was stopped on purpose; this plan starts it"
@@ -150,7 +150,7 @@ class JoinCause(FactKind):
     NOTHING_EQUATED = "each row of {joined} that meets it makes a row"
     NO_KEY_DECLARED = "as many as {joined} has rows for each {columns}, and no key of {joined} is declared"
     OF_EDIT = "{outcome}"
-    """Filled with the result of comparing the old and the new SQL."""
+    """The placeholder is filled with the result of comparing the old and the new SQL."""
 
 
 class PlanRefusalKind(FactKind):
@@ -287,7 +287,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """A remedy for a table without a former version that can resume."""
+    """A suggested remedy for a table that has no former version that can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"
@@ -298,7 +298,7 @@ class WayForward(FactKind):
 class GuardFinding(FactKind):
     """A finding of a guard, with a remedy if the guard denies the plan.
 
-    Amounts, limits and reasons for an approval occur only inside the sentences of other findings.
+    Amounts, limits and reasons for an approval are findings that occur only inside the sentences of other findings.
     """
 
     CHECKPOINTS_NEW = "every new checkpoint has a new table"

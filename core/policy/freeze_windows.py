@@ -1,4 +1,4 @@
-"""Freeze windows, during which no plan is applied: days of the week or dates, in UTC."""
+"""Freeze windows, during which no plan is applied, given as days of the week or dates in UTC."""
 
 import re
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ EXAMPLE = "write days or dates in UTC, such as Fri 16:00 - Mon 08:00 or 2026-12-
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
 _MONDAY_S = 4 * _DAY_S
-"""Seconds from the epoch, a Thursday, to the first Monday."""
+"""Seconds from the epoch, which was a Thursday, to the first Monday."""
 _LAST = datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp()
-"""The last second that a datetime can express; no window ends later."""
+"""The last second that a datetime can express; no window ends after it."""
 _TIME = r"(?: (?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]))?\Z"
 _ON_A_DAY = re.compile(r"(?P<day>[A-Za-z]+)" + _TIME)
 _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
@@ -24,7 +24,7 @@ _ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
 
 @dataclass(frozen=True, slots=True)
 class FreezeWindow:
-    """A half-open interval in epoch seconds; a window given by days of the week recurs every week."""
+    """A half-open interval in epoch seconds; a window given as days of the week recurs every week."""
 
     text: str
     """The window in normalized notation."""
@@ -42,7 +42,8 @@ class FreezeWindow:
 def parse_freeze_window(text: str) -> FreezeWindow:
     """Parse a window: `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02`, or a single day or date.
 
-    A start or end without a time includes the whole day. Raises UsageError for any other text, with the valid forms.
+    A day or date without a time stands for the whole day. Raises UsageError, which lists the valid forms, for any other
+    text.
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
@@ -61,7 +62,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str | None:
-    """Return a sentence with the end of the current freeze and its window; None if there is no freeze."""
+    """Return a sentence with the current freeze window and its end; None if no window is open."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]

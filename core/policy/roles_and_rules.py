@@ -1,4 +1,4 @@
-"""The policy of an environment, which is declared in headgate.yml and takes effect once it is recorded."""
+"""The policy of an environment, which headgate.yml declares and which takes effect once it is recorded."""
 
 import hashlib
 import json
@@ -23,42 +23,42 @@ DISK_FACTOR = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules and protections of one environment; None means no rule."""
+    """The rules and protections of an environment; a rule that is not set is None."""
 
     max_replay_rows: int | None = None
-    """Maximum number of rows that one plan may replay."""
+    """Maximum number of rows that a single plan may replay."""
     max_replay_h: float | None = None
     """Maximum number of hours that a replay may take."""
     disk_factor: float | None = None
     """Factor by which free disk space must exceed the estimate.
 
-    None means DISK_FACTOR; an unknown amount then needs no approval.
+    If it is None, DISK_FACTOR applies, and an unknown amount needs no approval.
     """
     max_statements: int | None = None
-    """Maximum number of statements that the pool may run at once, including both versions during a rebuild."""
+    """Maximum number of statements that the pool may run at the same time, including both versions during a rebuild."""
     max_busy_percent: float | None = None
     """Maximum percentage of the pool's time that batches may take while both versions run."""
     max_stopped_percent: float | None = None
-    """Maximum percentage of the running statements that one plan may stop or restart."""
+    """Maximum percentage of the running statements that a single plan may stop or restart."""
     freeze: tuple[str, ...] = ()
     """Windows in which no plan is applied, in the notation that `core.policy.freeze_windows` parses."""
     approve: tuple[str, ...] = ()
-    """Actions from APPROVABLE that another login must approve."""
+    """Actions from APPROVABLE that need an approval by another login."""
     approve_rows: int | None = None
     """Number of rows to replay above which another login must approve a plan."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Pairs of a role from ROLES and its logins or @groups; everybody has the roles that are not listed."""
+    """Pairs of a role from ROLES and its logins or @groups; a role that is not listed belongs to everybody."""
     hold: bool = False
     """True if a run that replaces a version waits for an operator before its swap."""
     machine_moves: str = ""
-    """How the agent reacts if only the machine's id differs.
+    """What the agent does if the machine's id, and nothing else, differs.
 
-    ALLOW: it continues. ASK: an operator has to adopt the environment.
+    ALLOW: it continues. ASK: it waits until an operator adopts the environment.
     """
     protected: bool = False
     """True if the environment itself is protected."""
     protected_tables: tuple[TableName, ...] = ()
-    """Tables whose deletes and rebuilds need an approval, and which are never changed in place."""
+    """Tables whose deletes and rebuilds need an approval, and for which changes in place are denied."""
 
     @property
     def digest(self) -> str:
@@ -67,7 +67,7 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return the logins and @groups with a role, or None for everybody; operators and approvers may also view."""
+        """Return the logins and @groups with a role, None for everybody; operators and approvers may also view."""
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)

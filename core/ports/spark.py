@@ -16,26 +16,26 @@ NEWEST_WRITER = 2
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """The settings of a statement that upserts rows into its table by key."""
+    """Settings of a statement that upserts rows into its table by key."""
 
     place: str
     """Absolute folder of the table."""
     deleted: str
-    """Absolute folder of the table of deleted keys, created by the first batch."""
+    """Absolute folder of the table of deleted keys, which the first batch creates."""
     checkpoint: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     sequence: str = ""
-    """The column that orders rows of one key; empty if a batch has one row per key."""
+    """The column that orders the rows of a key; empty if each batch has at most one row per key."""
     deletes: str = ""
-    """A condition over the columns; a matching row deletes its key."""
+    """A condition over the columns; a row that meets it deletes its key."""
     writer: int = NEWEST_WRITER
     """Version of the upsert code."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStart:
-    """The parameters for starting a streaming query."""
+    """The parameters of a streaming query to be started."""
 
     name: str
     """Name of the query, such as `orders@v3`."""
@@ -56,7 +56,7 @@ class QueryStart:
 
 @dataclass(frozen=True, slots=True)
 class ReportedQuery:
-    """A streaming query as reported by the pool."""
+    """A streaming query, as the pool reports it."""
 
     name: str
     id: str
@@ -66,7 +66,7 @@ class ReportedQuery:
     message: str = ""
     """Spark's status message."""
     waits: bool = False
-    """Whether the query waits for input; without input, a query never commits a first batch (seen on Spark 4.2.0)."""
+    """Whether the query waits for input; until input arrives, it commits no first batch (seen on Spark 4.2.0)."""
     trigger_active: bool = False
     progress: Mapping[str, Any] | None = None
     """The last progress report as decoded JSON; None before the first batch."""
@@ -74,7 +74,7 @@ class ReportedQuery:
     error: str = ""
     """First line of Spark's error message; empty while the query is healthy."""
     failure: SparkFailure | None = None
-    """The kind of `error` if decisions depend on it; None for any other error and while the query is healthy."""
+    """The kind of `error` if decisions depend on it; None for any other error, and while the query is healthy."""
     silent_s: float | None = None
     """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 
@@ -93,12 +93,12 @@ class Queries(Protocol):
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
         """Start a query unless it is already running, and return it.
 
-        A running query with the same name is the requested one if its run id is `run_id`, or if it is known to have
-        been started with an equal `start`. Raises AnotherQuery if a different query runs under that name.
+        A running query of the same name counts as the requested query if its run id is `run_id`, or if it is known to
+        have been started with an equal `start`. Raises AnotherQuery if a different query runs under that name.
         """
 
     def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
-        """Stop a query and wait until it is gone from the pool; `calling` is called before each stop request to Spark.
+        """Stop a query and wait until it has left the pool; `calling` is called before each stop request to Spark.
 
         With `upserts`, also wait until all writes of the query's last batch have ended.
         """
@@ -110,7 +110,7 @@ class Queries(Protocol):
         """Return a query with its progress, status message and trigger activity refreshed from Spark."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that have ended without a stop request since the previous call, with their errors."""
+        """Return the queries, with their errors, that have ended without a stop request since the previous call."""
 
     def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that `ended` will report its end."""
@@ -124,7 +124,7 @@ def ignore_view(view: str) -> None:
 
 
 Pointer = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A view as (name, tables, columns); it unites the tables, of which the last belongs to the version itself."""
+"""A view as (name, tables, columns), which is the union of the tables; the last table belongs to the version itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class FileView:
     """Folder of the table; partition values are read from the rest of each path."""
     files: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
-    """Declared columns as (name, type); a column that a file lacks is NULL."""
+    """Declared columns as (name, type); the view has NULL for a column that a file lacks."""
     format: str = "parquet"
 
 
@@ -150,36 +150,34 @@ class CatalogTable:
     exists: bool = False
     """Whether the table already exists, in which case it keeps the columns in its transaction log."""
     columns: Mapping[str, str] | None = None
-    """Column types by name, from the table's transaction log; None if unknown, so that the catalog must be asked."""
+    """Column types by name, from the table's transaction log; None if the catalog must be asked instead."""
 
 
 class Tables(Protocol):
-    """Operations on the tables and views in the pool's catalog; every call is idempotent."""
+    """Operations on the tables and views in the pool's catalog; repeating a call is harmless."""
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Register a table with a compiled CREATE TABLE IF NOT EXISTS.
 
         If the table already `exists`, it keeps the columns in its transaction log. Their types, given by name in
-        `columns`, are compared with the declaration; if `columns` is None, the types in the catalog are compared
-        instead.
+        `columns`, are compared with the declaration; without `columns`, the types in the catalog are compared.
         """
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables among `tables` in one request, and return the names of those created.
 
-        The caller must pass all other tables to `create`. Raises EngineRefused if Spark refuses a table; other tables
-        may have been created by then.
+        The caller must pass the tables that exist to `create`. Raises EngineRefused if Spark refuses a table; other
+        tables may have been created by then.
         """
 
     def has(self, name: str) -> bool:
-        """True if the catalog currently has a table or view of this name."""
+        """True if the catalog currently has a table or view of the given name."""
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add the (name, type) columns that the table lacks."""
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen every column whose type in `columns`, which are (name, type) pairs, is wider than its type in the
-        table.
+        """Widen every column whose type in `columns`, as (name, type), is wider than its type in the table.
 
         `allowing` is the table property that permits widening.
         """
@@ -187,19 +185,17 @@ class Tables(Protocol):
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references the files of the source table, which must be kept. A table that has rows stays unchanged.
+        The clone references files of the source table, which must be kept. A table that has rows is left unchanged.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record a query's batch as written in the log of the table in folder `location`; do nothing if it is recorded
-        already.
-        """
+        """Record in a table's log, unless it is there already, that the table contains a query's batch."""
 
     def forget(self, name: str) -> None:
         """Drop a table from the catalog without deleting its files."""
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Make a view the union of the given columns of all target tables; create the view if it does not exist."""
+        """Make a view the union of `columns` of all target tables; create the view if it does not exist."""
 
     def point_together(self, pointers: Sequence[Pointer]) -> frozenset[str]:
         """Create missing views in one request and return their names; raise EngineRefused like `create_together`."""
@@ -208,11 +204,11 @@ class Tables(Protocol):
         """Point all views at their target tables in one tight loop; return the duration of the loop in seconds.
 
         Everything that Spark could refuse is checked before the first view is changed. `before` is called with the name
-        of each view immediately before the change.
+        of each view immediately before that view is changed.
         """
 
     def existing_pointers(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return the pointers whose view exists in the catalog with exactly the given tables and columns."""
+        """Return those of the pointers whose view exists in the catalog with exactly these tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
@@ -228,7 +224,7 @@ class Tables(Protocol):
 
 
 class Analysis(Protocol):
-    """Access to Spark's analysis of statements, which uses empty tables and starts no query."""
+    """Spark's analysis of statements, which uses empty tables and starts no query."""
 
     def engine(self) -> str:
         """Return Spark's version, which is requested once per session."""
@@ -236,7 +232,7 @@ class Analysis(Protocol):
     def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
         """Return Spark's analysis of a statement.
 
-        Raises EngineRefused if an input table cannot be created, TryAgain if the analysis may succeed later.
+        Raises EngineRefused if an input table cannot be created, and TryAgain if the analysis may succeed later.
         """
 
     def clear(self) -> None:

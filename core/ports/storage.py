@@ -1,4 +1,4 @@
-"""The agent's port to the files of tables and checkpoints, and the values that it reads from these files."""
+"""The agent's port to the files of tables and checkpoints, and the values read from them."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """Raised if a folder belongs to this ledger, but another run has used it; nothing may be added to such a folder."""
+    """Raised if nothing may be added to a folder of this ledger, because another run has used the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class CheckpointState:
     id: str
     """The streaming query id of Spark's `metadata`; empty before the first start."""
     owner: str
-    """Ledger id in the owner file `_headgate_owner`; empty if the file is absent."""
+    """Ledger id in the owner file `_headgate_owner`; empty if there is no such file."""
     batch: int | None = None
     planned: int | None = None
     """Latest batch in `offsets/`, committed or not."""
@@ -56,7 +56,7 @@ class CheckpointState:
     consumed: Mapping[int, int] = field(default_factory=dict)
     """For each source ordinal, the last consumed entry of its file log (`logOffset`), as of the latest commit."""
     epoch: int = 0
-    """Ledger epoch in the owner file, which also has `machine` and `run`; 0 if the file has no epoch."""
+    """Ledger epoch in the owner file, which also contains `machine` and `run`; 0 if the file has no epoch."""
     machine: str = ""
     run: str = ""
     """The run that created the folder."""
@@ -77,7 +77,7 @@ class SourceLag:
     oldest_s: float | None
     """Age of the oldest unconsumed file in seconds; None if there is none."""
     produced_rows: int | None = None
-    """Rows ever committed by the source; never decreases while the source exists."""
+    """Rows that the source has ever committed; never decreases while the source exists."""
     consumed_rows: int | None = None
     newest_s: float | None = None
     """Age of the newest committed file of the source, in seconds: how long the source has been silent."""
@@ -91,7 +91,7 @@ class SourceLag:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """Totals over a table's files: the existing files in its log or, if it has no log, all files in its folder."""
+    """Totals over a table's files: those in its log that still exist or, if it has no log, all files in its folder."""
 
     files: int
     bytes: int
@@ -108,7 +108,7 @@ class FolderContents:
     log_entries: int | None = None
     """Number of versions since the last checkpoint of the log; None if there is no transaction log."""
     log_bytes: int | None = None
-    """Size in bytes of the commits since the last checkpoint of the log; None if they are too many or one is gone."""
+    """Size in bytes of the commits since the last checkpoint of the log; None if too many, or if any is gone."""
 
     def as_statistics(self, at: float, missing_inputs: int | None, history: LogHistory | None) -> TableStatistics:
         """Convert to table statistics measured at `at`; `missing_inputs` counts those no longer present."""
@@ -128,10 +128,10 @@ class FolderContents:
 
 
 class OriginRows(Enum):
-    """Where an old version's rows are stored after a new version has continued from it."""
+    """Where the rows of an old version are stored after a new version has continued from it."""
 
     LEFT = "left"
-    """The rows stay in the old version; the new version holds later rows only."""
+    """The rows stay in the old version; the new version contains only later rows."""
     INSIDE = "inside"
     """The new version includes the rows by referencing the old files."""
     BEFORE = "before"
@@ -147,7 +147,7 @@ class VersionFolders:
 
     @property
     def before(self) -> str:
-        """The folder of the table of earlier rows, which is inside the table's folder and therefore moved with it."""
+        """The folder of the table of earlier rows; it is inside the table's folder, and therefore moves with it."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -156,7 +156,7 @@ BEFORE_FOLDER = "_before"
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where a version starts whose checkpoint was forked or seeded."""
+    """The position at which a version with a forked or seeded checkpoint starts."""
 
     batch: int | None
     """The last batch that the version does not run itself; None if the version runs all batches."""
@@ -185,7 +185,7 @@ class SeenLog:
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """The position of a transaction log, recorded so that an older copy of the table can be recognized."""
+    """The position of a transaction log, recorded so that an older copy of the table can be recognized later."""
 
     id: str
     """Id of the table."""
@@ -210,13 +210,13 @@ class Upkeep:
 class Checkpoints(Protocol):
     """Access to the files of tables and checkpoints.
 
-    `folder` is the folder of a version or of an external table; `format` distinguishes the two, and is a name that
-    `table_format` accepts. `sources` are the streamed sources of a statement. Every method raises TryAgain if a path
-    cannot currently be reached or a log cannot currently be read.
+    `folder` is the folder of a version or of an external table; `format`, a name that `table_format` accepts,
+    distinguishes the two. `sources` are the streamed sources of a statement. Every method raises TryAgain if a path
+    cannot be reached or a log cannot be read at the moment.
     """
 
     epoch: int
-    """Epoch of the environment, which is written into owner files and changed by an adoption."""
+    """Epoch of the environment, which is written into owner files; an adoption changes it."""
 
     @property
     def machine(self) -> str:
@@ -227,7 +227,7 @@ class Checkpoints(Protocol):
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         """Atomically create a folder that contains only an owner file and a note, which includes the run's id.
 
-        An existing folder of the same run stays unchanged; an unused folder of another run is taken over. Raises
+        An existing folder of the same run is left unchanged; an unused folder of another run is taken over. Raises
         FolderTaken if another run has used the folder, Refused if the folder does not belong to this ledger.
         """
 
@@ -242,22 +242,22 @@ class Checkpoints(Protocol):
         """Atomically write a JSON note to the file `_headgate.json` in a table's folder."""
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Move a folder of this ledger to the trash, to the path `into` or, if that path is in use, to a similar one.
+        """Move a folder of this ledger to the trash, to the path `into` or, if that path is in use, to a similar path.
 
-        Does nothing if the folder does not exist. If the trash is on another file system, the folder is copied, then
+        Does nothing if the folder does not exist. If the trash is on another file system, the folder is copied, and is
         deleted once the copy is complete.
         """
 
     def put_back(self, aside: str, folder: str) -> None:
         """Move a folder from the trash back to its original path; do nothing if it is already there.
 
-        Raises Refused if the folder is at neither path, or if something else is at its original path.
+        Raises Refused if there is no folder at either path, or if something else is at the original path.
         """
 
     def remove(self, folder: str) -> bool:
         """Delete a folder of this ledger with all its contents; return False if the folder belongs to another ledger.
 
-        Returns True if the folder does not exist. Files that cannot be deleted stay, together with the owner file.
+        Returns True if the folder does not exist. If files cannot be deleted, these and the owner file stay.
         """
 
     def is_there(self, folder: str) -> bool:
@@ -269,7 +269,7 @@ class Checkpoints(Protocol):
         """Read the state of a checkpoint; None if the folder does not exist or is not a checkpoint."""
 
     def missing_checkpoint_file(self, folder: str) -> str:
-        """Return the first missing file without which Spark cannot start from a checkpoint; empty if none is missing.
+        """Return the first missing file without which Spark cannot start from a checkpoint; empty if there is none.
 
         The returned path is relative to the checkpoint.
         """
@@ -288,9 +288,9 @@ class Checkpoints(Protocol):
         tracked: bool = False,
         running: bool = False,
     ) -> tuple[TableName, TableFault] | None:
-        """Return the first source from which the statement cannot continue, with the fault; None if there is none.
+        """Return the first source from which the statement cannot continue, with its fault; None if there is none.
 
-        A renamed or dropped column is reported only if there is no other fault; with `tracked`, it is not a fault.
+        A renamed or dropped column is returned only if there is no other fault; with `tracked`, it is not a fault.
         Updated or deleted rows are a fault, except in the sources whose ordinals are in `take_changes`. With `running`,
         messages that the current batch reads count as read, since they may be deleted before the batch is committed.
         The ids of topics without a fault are recorded in the checkpoint, to recognize a topic that is created again.
@@ -299,29 +299,28 @@ class Checkpoints(Protocol):
     def unread_before(
         self, checkpoint: str, source: tuple[int, TableName, str, str], moment: float, *, takes_changes: bool = False
     ) -> int | None:
-        """Return the first version of a source that the statement has yet to read and whose files a vacuum would
-        delete.
+        """Return the first version of a source whose files a vacuum would delete before the statement reads them.
 
         A vacuum deletes files that were replaced before `moment`, in epoch seconds. Returns None if there is no such
         version.
         """
 
     def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
-        """Return how many of the files that a statement has read are gone; None if not all read files are known."""
+        """Return how many of a statement's read files no longer exist; None if not all of them are known."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
 
     def encoded_lag(self) -> Mapping[str, str]:
-        """Return the cached positions and totals for measuring lag, as JSON by key, for `restore_lag` to restore."""
+        """Return the cached positions and totals for measuring lag, as JSON by key; `restore_lag` restores them."""
 
     def restore_lag(self, encoded: Mapping[str, str]) -> None:
-        """Restore the result of `encoded_lag`; to be called before the first measurement."""
+        """Restore what `encoded_lag` returned; to be called before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Return what a version had read by the end of each recorded batch, and which rows its table then contained.
 
-        `sources` is the number of the version's streams. The history is empty before the first batch, or if the logs
+        `sources` is the number of streams in the version. The history is empty before the first batch, or if the logs
         cannot be read.
         """
 
@@ -359,11 +358,11 @@ class Checkpoints(Protocol):
     def source_position(
         self, folder: str, upto: int | None = None, *, format: str = ""
     ) -> tuple[SeenFile, ...] | SeenLog:
-        """Return the current files or log position of a source, which `create_checkpoint_after` can mark as read.
+        """Return the current files or log position of a source, for `create_checkpoint_after` to mark as read.
 
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
-        does not separate the batch from later ones.
+        does not separate that batch from later batches.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -372,9 +371,7 @@ class Checkpoints(Protocol):
         """Return the id of a table, or the ids of topics; empty if the table or any topic does not exist."""
 
     def columns(self, folder: str, format: str) -> Mapping[str, str] | None:
-        """Return the types of a table's columns by name, spelled as in Spark; None if the log does not have all of
-        them.
-        """
+        """Return the types of a table's columns by name, spelled as in Spark; None if the log lacks any of them."""
 
     def properties(self, folder: str, format: str) -> Mapping[str, str]:
         """Return the properties of a table; empty if the table does not exist."""
@@ -406,7 +403,7 @@ class Checkpoints(Protocol):
     def why_not_from(
         self, folder: str, format: str, start: LogStart, *, takes_changes: bool, tracked: bool = False
     ) -> Sentence | None:
-        """Explain why a stream cannot currently start at a position in a table's log; None if it can."""
+        """Explain why a stream cannot currently start at a position in a table's log; None if it can start there."""
 
     def upkeep(self, place: str, operation: str, tag: str) -> Upkeep | None:
         """Return the result of the latest completed `OPTIMIZE` or `VACUUM` with this tag; None if there is none."""
@@ -419,10 +416,10 @@ class Checkpoints(Protocol):
         """Create a checkpoint that continues after the latest committed batch of another version, which may be running.
 
         The new checkpoint is a copy with its own query id, and the new table's record of batches ends with the same
-        batch; the origin stays unchanged. The run in `note` must have prepared the folders `copy`; repeating the call
-        is harmless. For a table with a transaction log, only the checkpoint is created, and `Tables.clone` copies the
-        rows and the record. Raises FolderTaken if a query was already started in `copy`, TryAgain if no complete copy
-        could be made.
+        batch; the origin is not changed. The run in `note` must have prepared the folders `copy`; repeating the call is
+        harmless. For a table with a transaction log, only the checkpoint is created, and `Tables.clone` copies the rows
+        and the record. Raises FolderTaken if a query was already started in `copy`, TryAgain if no complete copy could
+        be made.
         """
 
     def create_checkpoint_after(
