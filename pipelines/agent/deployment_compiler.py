@@ -77,7 +77,7 @@ class EnvironmentLayout:
 
 
 def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a plan node into a deployment; raise InvalidProject if the node's SQL is invalid."""
+    """Compile a plan node into a deployment. Raises InvalidProject if the node's SQL is invalid."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version

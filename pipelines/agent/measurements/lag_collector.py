@@ -41,7 +41,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """In-memory state of one deployment that is kept from one measurement to the next."""
+    """In-memory state of a deployment, kept between two measurements."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
@@ -271,7 +271,7 @@ class LagCollector:
 
 
 def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
-    """Sort upstream deployments first, so that starvation reaches all downstream ones in the same round."""
+    """Sort upstream deployments first, so that starvation reaches all downstream deployments in the same round."""
     every = tuple(deployments)
     by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
     return sorted(every, key=lambda each: by_table[each.table])

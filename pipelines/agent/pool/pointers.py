@@ -96,7 +96,7 @@ class PointerCheck:
         """Tables, with their serving version, that are skipped because correcting their pointer had no effect."""
 
     def round(self) -> None:
-        """Compare the pointers of the next tables with the ledger, and correct wrong ones.
+        """Compare the pointers of the next tables with the ledger, and correct wrong pointers.
 
         Tables with locked versions are skipped.
         """

@@ -416,7 +416,7 @@ UNKNOWN_S = 15.0
 
 
 class PoolEvents:
-    """Records the outages of a pool as events: one at the start and one at the end of each outage.
+    """Records the outages of a pool: an event at the start and an event at the end of each outage.
 
     The first start and a requested end are not outages. Events are kept in memory while the ledger is unavailable.
     """

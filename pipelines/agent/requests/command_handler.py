@@ -113,7 +113,7 @@ class CommandHandler:
         }
 
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer one request, or raise HeadgateError if it is refused or fails.
+        """Answer one request. Raises HeadgateError if the agent refuses the request or fails to execute it.
 
         Every command is authorized. Commands that change something are recorded with their outcome.
         """
