@@ -1,4 +1,4 @@
-"""Connectors: jars that a pool needs in addition to Spark's own, as declared in headgate.yml."""
+"""Connectors: jars, declared in headgate.yml, that a pool needs in addition to Spark's own."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core.text.sentence import Fact, FactKind
 
 SPARK = "4.2"
-"""The minor version of Spark that pools run (see `pipelines.doctor.ENGINE`); a jar is built for one version."""
+"""The minor version of Spark that pools run (see `pipelines.doctor.ENGINE`); each jar is built for one such version."""
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+\Z", re.ASCII)
 _PATTERN = re.compile(r"[\w.*-]+:[\w.*-]+\Z", re.ASCII)
@@ -22,11 +22,11 @@ class Connector:
 
     name: str
     coordinates: tuple[str, ...] = ()
-    """`group:artifact:version` of each artifact to fetch, with its dependencies; empty if only `jars` are used."""
+    """`group:artifact:version` of each artifact to fetch with its dependencies; empty if only `jars` are used."""
     exclude: tuple[str, ...] = ()
-    """Dependencies that Spark provides or that are not needed, as `group:artifact`; either part may be `*`."""
+    """Dependencies that Spark provides or that are not needed, as `group:artifact`, where either part may be `*`."""
     jars: tuple[str, ...] = ()
-    """Jar files and folders of jars, used as they are; paths are absolute or relative to the project folder."""
+    """Jar files and folders of jars, used unchanged; paths are absolute or relative to the project folder."""
 
 
 DELTA = Connector(
@@ -57,7 +57,7 @@ POSTGRES = Connector(
 )
 
 CONNECTORS = {connector.name: connector for connector in (DELTA, KAFKA, POSTGRES)}
-"""Connectors that this version of Headgate knows, used if headgate.yml gives only a name."""
+"""Connectors that this version of Headgate knows, for a headgate.yml that gives only a name."""
 
 
 class ArtifactFault(FactKind):
@@ -78,7 +78,7 @@ def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
 
 
 def artifact_fault(artifact: str) -> Fact[ArtifactFault] | None:
-    """Return why a Delta artifact cannot run on the pools; None if it can, or if the artifact is not part of Delta."""
+    """Return why a Delta artifact cannot run on the pools; None if it can, or if it does not belong to Delta."""
     found = _DELTA.match(artifact)
     if not found or (found["spark"], found["scala"]) == (SPARK, _SCALA):
         return None
@@ -95,12 +95,10 @@ def is_exclusion(text: str) -> bool:
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder in an environment's home for the fetched jars of `connectors`; its name is a hash of what is
-    fetched.
-    """
+    """Return the folder in an environment's home for the fetched jars of `connectors`, named by a hash of these."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
 FETCHED_LIST = "resolved.json"
-"""The file in a folder of fetched jars that lists the name and size in bytes of each jar; written last."""
+"""The file in a folder of fetched jars that lists the name and size in bytes of each jar; it is written last."""

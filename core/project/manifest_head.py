@@ -1,4 +1,4 @@
-"""The values of headgate.yml that identify an environment; a module that loads fast, because every command needs it."""
+"""The values of headgate.yml that identify an environment. This module loads fast, because every command needs it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,4 +17,4 @@ class ManifestHead:
     protected_by_name: Mapping[str, bool] = field(default_factory=dict)
     """Whether each declared environment is protected, by name and in file order."""
     data_by_name: Mapping[str, str] = field(default_factory=dict)
-    """The data folder of each declared environment, as written or by default."""
+    """The data folder of each declared environment, as written or, if it is not written, the default."""

@@ -32,7 +32,7 @@ LAYER_FOLDERS = {
     "facts": Layer.FACT,
     "views": Layer.VIEW,
 }
-"""Maps each folder below `pipelines/` to its layer; sources come first, which is also the display order."""
+"""Maps each folder below `pipelines/` to its layer, in display order, which starts with the sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ APPEND, UPSERT = "append", "upsert"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings in `<table>.yml`; the project's defaults apply to those that it omits."""
+    """The settings in `<table>.yml`; for settings that it omits, the project's defaults apply."""
 
     trigger: str = "10 seconds"
     """Processing-time interval of the trigger, as Spark writes it."""
     mode: str = "append"
-    """`append`, or `upsert`: the last row of each key replaces the earlier ones."""
+    """`append`, or `upsert`, with which the last row of a key replaces the earlier rows of that key."""
     key: tuple[str, ...] = ()
     sequence: str = ""
     """For upserts, the column that decides which of two rows with the same key is newer."""
@@ -64,13 +64,13 @@ class Settings:
     owner: str = ""
     runbook: str = ""
     objective: str = ""
-    """Maximum time that the oldest input may wait, as a Spark interval; empty for the default in `core.lag.faults`."""
+    """Maximum age of the oldest pending input, as a Spark interval; empty for the default in `core.lag.faults`."""
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
-    """How tables are read: with `stream`, tables without STREAM are streamed too.
+    """How tables are read: with `stream`, a table without STREAM is streamed, too.
 
-    From a keyed table, a stream reads the changes, or with `rows` the table's rows.
+    From a keyed table, a stream reads the changes or, with `rows`, the table's rows.
     """
     changes_of: tuple[str, ...] = ()
     """Keyed tables whose change feed the statement streams implicitly; set by the loader, never read from a file."""
@@ -79,7 +79,7 @@ class Settings:
     protect: bool = False
     """Whether deletes and rebuilds of the table need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()
-    """Exposures, `name` or `name (owner)`, sorted: readers outside Headgate that are told about changes."""
+    """Exposures, as `name` or `name (owner)`, sorted: readers outside Headgate that are informed about changes."""
 
     checks: tuple[tuple[str, str], ...] = ()
     """Queries (name, SQL) over the table that must return no rows before a new version may serve."""
@@ -103,7 +103,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A declared table; without `dml` it is external, that is, created and filled outside Headgate."""
+    """A declared table; without `dml`, it is external, that is, created and filled outside Headgate."""
 
     name: TableName
     product: str
@@ -146,20 +146,20 @@ class Environment:
     data: str = "data"
     """Folder for tables, checkpoints and landed files; absolute, or relative to the project folder."""
     prefix: str = ""
-    """Prefix of every name in the catalog, so that several environments can share a server."""
+    """Prefix of every name in the catalog, which allows several environments to share a server."""
     pool: Pool = field(default_factory=Pool)
     plan_expires_h: float = 24.0
     drop_after_d: float = 7.0
     gate_ends_h: float = 24.0
-    """How many hours a step waits for its gate before it fails and the run asks an operator."""
+    """Number of hours after which a step whose gate has not opened fails, and the run asks an operator."""
     soak_min: float = 0.0
-    """For how many minutes a replaced version keeps running, so that a rollback takes only seconds."""
+    """Number of minutes for which a replaced version keeps running, so that a rollback takes only seconds."""
     validate: bool = True
     """Whether a rebuilt table is compared with the serving version before the pointer moves."""
     objective: str = ""
-    """The lag objective of statements that set none themselves; an interval as in `Settings.objective`."""
+    """The lag objective of statements that set none, as an interval like `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
-    """The environment's rules as declared; rules recorded by an agent take precedence."""
+    """The environment's rules as declared; if an agent has recorded rules, these take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, including the protection of the environment and of the given tables."""
@@ -178,4 +178,4 @@ class Project:
     tables: Mapping[TableName, Table]
     """The declared tables, sorted by name."""
     defaults: Settings = field(default_factory=Settings)
-    """Settings in headgate.yml that apply to tables unless they override them."""
+    """Settings in headgate.yml that apply to every table that does not override them."""

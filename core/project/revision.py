@@ -1,4 +1,4 @@
-"""A statement as declared or deployed: its SQL and YAML, the values parsed from them, and the pool, if known."""
+"""A statement as declared or deployed: its SQL and YAML, the values parsed from these, and the pool, if known."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ class Revision:
     ddl: TableDdl
     settings: Settings = field(default_factory=Settings)
     pool: Pool | None = None
-    """The pool that runs the statement; None if unknown, in which case pools are not compared."""
+    """The pool that runs the statement; None if unknown, so that pools cannot be compared."""
     engine: str = ""
     """Version of Spark, such as `4.2.0`; empty if unknown."""
     parents: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of each input, in lower case; the columns of a table that is not listed are unknown."""
+    """Columns of each input, in lower case; an input that is not listed has unknown columns."""
 
     @property
     def hash(self) -> str:

@@ -1,4 +1,4 @@
-"""Differences between the current project and an earlier commit: changed tables, with their files at that commit."""
+"""Differences between the current project and an earlier commit: changed tables, with the contents at that commit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -28,10 +28,9 @@ class GitComparison:
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at the commit but are not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """The SQL and YAML at the commit, for changed and removed tables, as far as these files can be read."""
+    """Tables that were declared at the commit but are no longer declared; sorted."""
     settings: tuple[str, ...] = ()
-    """Differing keys of the environment's settings in headgate.yml, such as `pool.memory` or `policy.freeze`; sorted.
-    """
+    """Keys of the environment's section in headgate.yml that differ, such as `policy.freeze`; sorted."""
 
 
 def compare_with_commit(
@@ -71,7 +70,7 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Add the SQL and YAML at a commit, which is assumed to be deployed, to observations without deployed texts.
+    """Add the SQL and YAML at a commit to observations without deployed texts, as if the commit were deployed.
 
     Observations with the revision `same`, or with the hash of another revision, stay unchanged. An observation without
     a revision gets the revision `changed` if its table has changed since the commit and has no readable files there.
@@ -97,7 +96,7 @@ def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Yield the keys of an environment's settings that differ; values are omitted, because they may be secret."""
+    """Yield the keys of an environment's settings that differ, without their values, which may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))

@@ -1,4 +1,4 @@
-"""Conversion of a project's file contents to a Project, or to all Problems at once; this module opens no files."""
+"""Conversion of the contents of project files to a Project, or to all Problems at once; this module opens no files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ def read_project(
     """Read a project from its file contents; return the Project and all Problems.
 
     The Project is None if any Problem is an error. `texts` are the contents by relative path with forward slashes.
-    `parse_cache` only saves time: contents in it are not parsed again, and new results are added to it.
+    `parse_cache` only saves time: a content that it contains is not parsed again, and new results are added to it.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
@@ -91,7 +91,7 @@ def read_project(
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
     """Read the tables of some folders from their file contents, ignoring all Problems.
 
-    A table whose DDL is invalid is omitted. A table whose statement is invalid is returned without the statement.
+    A table with an invalid DDL is omitted. A table with an invalid statement is returned without the statement.
     """
     return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 

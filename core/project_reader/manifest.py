@@ -31,7 +31,7 @@ LEAST_MIB, MOST_MIB = 512, 4096 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of headgate.yml; a field with an invalid value has its default."""
+    """The content of headgate.yml; a field whose value is invalid has its default."""
 
     name: str = ""
     id: str = ""
@@ -72,7 +72,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
     """Parse only the part of headgate.yml that identifies environments; `read_manifest` reports all other mistakes.
 
-    The result must not be used if Problems were added, because a protected environment could appear to be unprotected.
+    The result must not be used if Problems were added, because it could show a protected environment as unprotected.
     """
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
@@ -216,7 +216,7 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
 def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
     """Return the declared policy of an environment; None if the environment is not declared.
 
-    `texts` are the project's file contents by path; those of SQL files may be empty. Mistakes are appended to
+    `texts` are the project's file contents by path; the contents of SQL files may be empty. Mistakes are appended to
     `problems`.
     """
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
@@ -228,8 +228,8 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
 def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
     """Return the tables to which `protect: true` applies, sorted.
 
-    A table's settings come from its own yml file, or from the folder's yml file if it has none. Settings that the file
-    omits have the project's defaults.
+    A table's settings come from its own yml file or, if it has none, from the folder's yml file. Settings that this
+    file omits have the project's defaults.
     """
     found = []
     for folder in read_script_folders(texts, problems):
@@ -295,9 +295,7 @@ def _exclusions(section: YamlSection, default: tuple[str, ...]) -> tuple[str, ..
 
 
 RULES = tuple(key for key in POLICY_KEYS if not key.startswith("protected"))
-"""Keys below `policy`; protection is not among them, since it is declared with the environment and in tables' own
-files.
-"""
+"""Keys below `policy`; protection is not among them, since the environment and the tables' own files declare it."""
 
 _HOLDER = re.compile(r"@?[^\s@,:]{1,64}\Z")
 
@@ -325,7 +323,7 @@ def read_policy_section(section: YamlSection) -> Policy:
 
 
 def _machine_moves(section: YamlSection) -> str:
-    """Read whether an agent may continue on another machine; return ALLOW, or empty for ASK, the default."""
+    """Read whether an agent may continue on another machine: ALLOW, or empty for the default, ASK."""
     found = section.text("machine_moves", ASK)
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")

@@ -1,7 +1,7 @@
 """Cache of parse results: each content is parsed once, and parsers are imported only for contents not in the cache.
 
 A file is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
-a parser.
+parsing.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
-"""Maximum number of cached values, beyond which all are dropped; it bounds the memory of an agent over many edits."""
+"""Maximum number of cached values; beyond it, all are dropped. It bounds the memory of an agent over many edits."""
 
 _BROKEN = (ValueError, TypeError, LookupError)
 """Errors that decoding an invalid entry may raise."""
@@ -37,9 +37,7 @@ class ParseCache:
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with the encoded entries `known`, by key; `look_up` returns any other entry, or None if it does not
-        exist.
-        """
+        """Start with the encoded entries `known`, by key; `look_up` returns any other entry, None if there is none."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}
@@ -50,22 +48,19 @@ class ParseCache:
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Return the encoded results of new parses by key, for the caller to store; a second call returns only later
-        ones.
-        """
+        """Return the encoded results of new parses, by key, for the caller to store; each result is returned once."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Add results parsed by another process, as returned by `take_fresh` there."""
+        """Add results that another process has parsed and returned from `take_fresh`."""
         self._known.update(read)
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Parse a DDL file; return the line of CREATE VIEW (None for a table), the table, and Problems located in
-        `path`.
+        """Parse a DDL file; return the line of CREATE VIEW (None for a table), the table, and Problems in `path`.
 
-        The table is None if the file declares a view or is invalid.
+        There is no table if the file declares a view or is invalid.
         """
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
@@ -113,7 +108,7 @@ class ParseCache:
     def wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...]:
-        """Return the columns that a statement uses but that none of its input tables has.
+        """Return the columns that a statement uses but none of its input tables has.
 
         `columns` are the declared columns by table. The result is cached by the statement's SQL and the columns of its
         input tables.
@@ -246,9 +241,9 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that the statements of `tables` use but that none of their input tables has.
+    """Return a Problem for each column that the statements of `tables` use but none of their input tables has.
 
-    `read_ahead` is called with the statements that are not cached; it may add their results to the cache.
+    `read_ahead` is called with the statements that are not cached, and may add their results to the cache.
     """
     declared = {name: table.parsed_ddl.columns for name, table in project.tables.items()}
     names = _DeclaredNames(declared)
@@ -286,7 +281,7 @@ class _DeclaredNames:
         self._names: dict[TableName, frozenset[str]] = {}
 
     def include(self, required: RequiredColumns | None) -> bool:
-        """True if every column that a statement requires is declared; False if the required columns are unknown."""
+        """True if every column that a statement requires is declared; False if it is unknown which are required."""
         if required is None:
             return False
         for tables, columns in required:

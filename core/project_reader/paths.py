@@ -11,7 +11,7 @@ from core.project.model import LAYER_FOLDERS, Layer
 from core.text.wording import did_you_mean
 
 TESTS_FOLDER = "tests"
-"""Folder for test cases, next to a table's `sql-scripts`; its files declare nothing."""
+"""Folder for test cases, next to a table's `sql-scripts`; files in it declare nothing."""
 
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
@@ -51,7 +51,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Return the table folder of a script or yml file, derived from the file's path alone."""
+    """Return the script folder to which a script or yml file belongs, derived from the file's path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 

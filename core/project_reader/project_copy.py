@@ -1,6 +1,6 @@
-"""Serialization of a project that was read and checked, so that other processes do not need to read it again.
+"""Serialization of a project that was read and checked, so that no other process has to read it again.
 
-The bytes do not include the file contents; restoring a project requires contents with the same digest.
+The bytes do not include the contents of the files; restoring a project requires contents with the same digest.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError,
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of files, given as contents by path; it depends on the order of the files."""
+    """Return a digest of file contents by path, which depends on the order of the files."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
@@ -34,15 +34,16 @@ def digest_of(texts: Mapping[str, str]) -> bytes:
 
 
 def pack_project(found: ReadProject, texts: Mapping[str, str]) -> bytes:
-    """Serialize a project and the warnings found when it was read from the file contents `texts`."""
+    """Serialize a project, with the warnings found when it was read from the file contents `texts`."""
     packed = io.BytesIO()
     _Packer(packed, texts).dump(found)
     return packed.getvalue()
 
 
 def unpack_project(packed: bytes, texts: Mapping[str, str]) -> ReadProject | None:
-    """Restore a project and its warnings, given the same file contents as for `pack_project`; None if the bytes are
-    invalid.
+    """Restore a project and its warnings; None if the bytes are invalid.
+
+    The file contents must be the same as those that were passed to `pack_project`.
     """
     try:
         project, problems = _Unpacker(packed, texts).load()

@@ -1,4 +1,4 @@
-"""Creation of a statement's revision, either from a declared table or from deployed SQL and YAML, which it parses."""
+"""Creation of a statement's revision from a declared table, or from deployed SQL and YAML, which it parses."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def read_revision(
 ) -> Revision | None:
     """Parse deployed SQL and YAML into a revision; return None if they are invalid.
 
-    Settings missing from a yml without a trigger, which an older version wrote, have the current defaults.
+    A yml without a trigger was written by an older version; the settings that it lacks have the current defaults.
     """
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()

@@ -26,7 +26,7 @@ _SAYS = (*_FIRST_ONLY, "readchangefeed")
 """Options with which the SQL itself determines which changes a stream reads."""
 
 _RECORDED = "TBLPROPERTIES ('delta.enableChangeDataFeed'='true') in its DDL, where its log says so"
-"""What the DDL of an external table must declare so that the table's changes can be read."""
+"""What the DDL of an external table must declare so that a stream can read the table's changes."""
 
 CHANGES, ROWS = "changes", "rows"
 """Values of `reads` that determine what STREAM reads from a keyed table."""
@@ -54,8 +54,8 @@ def check_keyed(tables: Mapping[TableName, Table], yml: Mapping[TableName, str],
 def with_changes(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
     """Return the tables, each with `changes_of` set to the keyed tables whose changes its statement streams.
 
-    A statement with `reads: rows` streams no changes. Changes of an external table, which may also be append-only, are
-    read only with `reads: changes`. `among` contains the tables that the statements read.
+    A statement with `reads: rows` streams no changes. The changes of an external table, which may also be append-only,
+    are streamed only with `reads: changes`. `among` contains the tables that the statements read.
     """
     return {name: _with_changes(table, among) for name, table in tables.items()}
 
@@ -77,7 +77,7 @@ def _with_changes(table: Table, among: Mapping[TableName, Table]) -> Table:
 
 
 def _check_streams(table: Table, tables: Mapping[TableName, Table], yml: str, problems: list[Problem]) -> None:
-    """Report each stream that would fail in Spark, located in the statement, or in the yml if a setting causes it."""
+    """Report each stream that would fail in Spark, at its line in the SQL or, if a setting is the cause, in the yml."""
     section = read_yaml(table.settings_text, yml, [])
     asked = section.lines if section is not None else {}
     if "changes_of" in asked:
@@ -267,7 +267,7 @@ _WRONG = {
 }
 """Why schema tracking is impossible: summary (to follow the table's name) and remedy (Delta 4.4.0).
 
-A WITH query that is used several times is no obstacle, because Spark reads its streams only once.
+A WITH query that is used several times is allowed, because Spark reads its streams only once.
 """
 
 _FILE = re.compile("^file:/+")
@@ -275,7 +275,7 @@ _FILE = re.compile("^file:/+")
 
 
 def with_schema_tracking(tables: dict[TableName, Table], among: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Return the tables with schema tracking turned off for statements that do not support it.
+    """Return the tables, with schema tracking turned off if their statements do not support it.
 
     A project's default thus applies only to statements that can track schemas. `among` contains the tables that the
     statements read.
@@ -307,7 +307,7 @@ def check_schema_tracking(
 
 
 def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, str]:
-    """Return why a statement cannot track schemas, as a key of `_WRONG`, and the table; the key is empty if it can."""
+    """Return why a statement cannot track schemas, as a key of `_WRONG` (empty if it can), and the table concerned."""
     if table.parsed is None:
         return "no stream", table.name
     streams = [
@@ -330,7 +330,7 @@ def _in_the_way(table: Table, among: Mapping[TableName, Table]) -> tuple[str, st
 
 
 def check_queries(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]) -> None:
-    """Report each query in `checks:` that cannot run on the declared tables.
+    """Report each query in `checks:` that could not run on the declared tables.
 
     `yml` contains the path of each table's yml file.
     """

@@ -22,9 +22,7 @@ decodes them (tested on Delta 4.4.0).
 
 
 MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
-"""A function that returns a Problem for each of the named columns that a table's statement reads but none of its inputs
-has.
-"""
+"""A function that returns a Problem for each given column that a table's statement reads but none of its inputs has."""
 
 
 def check_tables(
@@ -39,7 +37,7 @@ def check_tables(
 ) -> None:
     """Check the sink, columns and reads of every table, and report cycles between tables.
 
-    Tables in `unreadable` only appear to be external, because their statements could not be read; their sinks are not
+    The tables in `unreadable` seem to be external only because their statements could not be read; their sinks are not
     checked. `connectors` are the connectors declared in headgate.yml.
     """
     for table in tables.values():
@@ -117,7 +115,7 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
 
 
 def _check_columns(table: Table, missing_in_inputs: MissingInInputs, problems: list[Problem]) -> None:
-    """Report column names that differ from the DDL, because a file sink writes the query's columns (Spark 4.2.0)."""
+    """Report column names that differ from the DDL's, because a file sink writes the query's columns (Spark 4.2.0)."""
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
         return

@@ -1,4 +1,4 @@
-"""Conversion of `<table>.yml` and the project's `defaults` to Settings, and back to a self-contained yml."""
+"""Conversion of `<table>.yml` and the project's `defaults` to Settings, and of Settings to a complete yml."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MOST_CHECKS = 50
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Parse a table's yml file; missing values get the defaults, as do invalid ones, which are reported as Problems."""
+    """Parse a table's yml file; missing and invalid values get the defaults, and invalid values become Problems."""
     if not text.strip():
         return defaults
     from core.project_reader.yaml_reader import read_yaml
@@ -100,7 +100,7 @@ def read_objective(section: "YamlSection", default: str) -> str:
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:
-    """Read the exposures of a table; there is no project-wide default, because no exposure reads every table."""
+    """Read the exposures of a table; the project has no default for them, because no exposure reads every table."""
     if section.name and "readers" in section.nodes:
         section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()
@@ -153,7 +153,7 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 def settings_as_text(settings: Settings) -> str:
     """Return all settings in the yml form of a revision; equal settings give equal strings.
 
-    The trigger is always written, so that a later change of the project's default is detected as a change.
+    The trigger is always written, so that a later change of the project's default counts as a change.
     """
     lines = []
     for key in KEYS:

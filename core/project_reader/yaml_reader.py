@@ -11,7 +11,7 @@ from core.text.wording import did_you_mean
 
 _TAG = "tag:yaml.org,2002:"
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader based on libyaml if PyYAML was built with it: ten times faster for thousands of files."""
+"""The loader based on libyaml if PyYAML was built with it, which is ten times faster for thousands of files."""
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
@@ -161,7 +161,7 @@ class YamlSection:
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
     def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
-        """Report keys that are not in `known`, and warn about keys that only a later version will support."""
+        """Report keys that are not in `known`, and warn about keys that only later versions will support."""
         known = tuple(known)
         for key in self.nodes:
             if key in later:

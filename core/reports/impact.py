@@ -1,6 +1,6 @@
 """Impact analysis: what happens downstream if a table is rebuilt or dropped, or loses a column.
 
-The effects are the planner's own decisions on every downstream table; no steps are planned.
+The effects are the planner's own decisions about every downstream table; no steps are planned.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class ImpactEffect(StrEnum):
     """The effect of the change on a reader, most severe first."""
 
     REFUSED = "refused"
-    """The reader blocks the change: no plan can make it while the reader stays as it is."""
+    """The reader blocks the change: no plan can make the change while the reader stays as it is."""
     DELETED = "deleted"
     STRANDED = "stranded"
     """The reader could not be restarted."""
@@ -55,7 +55,7 @@ class ImpactEffect(StrEnum):
     STARTED = "started"
     RESUMED = "resumed"
     LEFT_BEHIND = "left behind"
-    """The reader stays on the old version, which keeps running for it."""
+    """The reader stays on the old version, which keeps running for the reader."""
     UNAFFECTED = "unaffected"
 
 
@@ -70,7 +70,7 @@ _SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 @dataclass(frozen=True, slots=True)
 class ReachedTable:
-    """A table that the change may affect: a downstream table, or one in the same statement set as an affected table."""
+    """A table that a change may affect: downstream of the changed table, or in an affected table's statement set."""
 
     table: TableName
     product: str
@@ -78,7 +78,7 @@ class ReachedTable:
     layer: str
     owner: str
     depth: int
-    """Number of reads between the changed table and this one; 0 for the rest of the changed table's statement set."""
+    """Number of reads between the changed table and this table; 0 within the changed table's statement set."""
     through: tuple[InventoryReading, ...]
     """Reads through which the change reaches this table, sorted by table name."""
     stateful: bool | None
@@ -89,7 +89,7 @@ class ReachedTable:
     effect: ImpactEffect
     why: str
     place: str = ""
-    """Lines at which the statement uses the lost column or a value derived from it: `dml.orders.sql:3,7`."""
+    """Lines at which the statement uses the lost column or a column derived from it, such as `dml.orders.sql:3,7`."""
     output_columns: tuple[str, ...] = ()
     """Columns of this table that are derived from the lost column."""
 
@@ -100,9 +100,9 @@ class ImpactAnswer:
 
     event: ImpactEvent
     request: PlanRequest | None
-    """The plan request for the change; None if files must be edited first."""
+    """The plan request for the change; None if files have to be edited first."""
     refusals: tuple[PlanRefusal, ...]
-    """Why a plan for the change could not be applied, apart from readers that block the change."""
+    """Why a plan for the change could not be applied, other than readers that block the change."""
     reached: tuple[ReachedTable, ...]
     """Affected tables, most severe effect first, then by depth and name."""
     outside: tuple[Exposure, ...]
@@ -120,7 +120,7 @@ class Impact:
     root: ColumnOrigin
     external: bool
     deployed: bool
-    """True if the answers are about deployed tables, False if declared tables are treated as deployed."""
+    """True if the answers are about deployed tables, False if every declared table is treated as deployed."""
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
     """For each column of a declared table, the readers and the lines that reference it.
@@ -128,7 +128,7 @@ class Impact:
     Empty if the question is about a single column.
     """
     edited: tuple[TableName, ...] = ()
-    """Tables from the root downstream whose files differ from the deployed SQL; columns are traced in the files."""
+    """Tables from the root downstream whose files differ from the deployed SQL; the files are traced for columns."""
 
 
 def impact_of(
@@ -174,7 +174,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Return the value of `--children` without products outside this part; UsageError for an unknown product."""
+    """Return the value of `--children` without products outside `part`; raise UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -252,7 +252,7 @@ def _rebuilding(
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     """Return the effects of losing a column: the table is rebuilt, and readers of the column block the change.
 
-    An external table is not rebuilt; its readers are rebuilt once they are edited.
+    An external table is not rebuilt, but its readers are, once they are edited.
     """
     table, column = asking.table, f"{asking.table}.{asking.root.column}"
     direct = {name: use.direct for name, use in uses.items() if use.direct}
@@ -332,7 +332,7 @@ def _is_at_rest(observed: ObservedTables, name: TableName) -> bool:
 
 
 _DRY = frozenset({ImpactEffect.REFUSED, ImpactEffect.STARVED})
-"""Effects that leave a table without further rows, because an input is gone."""
+"""Effects after which a table gets no further rows, because an input is gone."""
 
 
 def _listed(

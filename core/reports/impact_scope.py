@@ -79,11 +79,11 @@ class DownstreamReach:
     """All tables that a change may affect, with the reads that lead to them."""
 
     depth: Mapping[TableName, int]
-    """Number of reads from the changed table (depth 0) to each table; statement sets add no read."""
+    """Number of reads from the changed table (depth 0) to each table; a step within a statement set adds none."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
-    """For each table, its reads of other affected tables, sorted by name; members of statement sets may have none."""
+    """For each table, its reads of other affected tables, sorted by name; may be empty in a statement set."""
     readers: frozenset[TableName]
-    """Tables reached through reads alone; all others are in a statement set that is rebuilt together."""
+    """Tables reached through reads alone; all other tables are in a statement set that is rebuilt together."""
 
 
 def downstream_reach(

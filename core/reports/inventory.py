@@ -13,7 +13,7 @@ from core.observed.versions import StatementLine
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
-"""Layers whose tables are meant for readers outside the project, and need no reader inside it."""
+"""Layers whose tables are meant for readers outside the project, and so may have no reader inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class InventoryEntry:
     children: tuple[InventoryReading, ...]
     """Direct downstream tables, sorted by name."""
     products: tuple[str, ...]
-    """Other products with tables that read this table, sorted."""
+    """Products of the tables that read this table, other than its own, sorted."""
     declared: bool
     serving: StatementLine | None
     """The serving version; None if the table is not deployed or there is no ledger."""
 
     @property
     def unused(self) -> bool:
-        """True if the table has no reader and is neither a fact nor a view."""
+        """True if no table reads the table, and it is neither a fact nor a view."""
         return not self.children and self.layer not in SINKS
 
 
 @dataclass(frozen=True, slots=True)
 class InventorySelection:
-    """A filter for tables; a table must meet all conditions."""
+    """A filter for tables; a table passes if it meets all conditions."""
 
     products: tuple[str, ...] = ()
     """Products to include; empty means all."""
@@ -181,7 +181,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """A row of a hierarchy; a table precedes its parents or its children, depending on the direction."""
+    """A row of a hierarchy; below it follow the table's parents or its children, depending on the direction."""
 
     table: TableName
     entry: InventoryEntry | None
@@ -189,9 +189,9 @@ class HierarchyRow:
     depth: int
     """Number of levels below the root of the hierarchy, whose depth is 0."""
     streamed: bool
-    """True if the table is connected to its parent row by a stream; also True for the root."""
+    """True if a stream connects the table to the row under which it is listed; also True for the root."""
     again: bool = False
-    """True if the table's parents or children are listed below another row instead."""
+    """True if the table's parents or children are listed below another row of the same table."""
     hidden: int = 0
     """Number of parents or children that are not listed because of the depth limit."""
 

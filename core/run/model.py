@@ -1,4 +1,4 @@
-"""The values of a run (one execution of a plan), and the allowed transitions between states."""
+"""The values of a run, which is one execution of a plan, and the allowed transitions between states."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,10 +16,10 @@ class StepState(StrEnum):
     WAITS = "waits"
     RUNNING = "running"
     GATE = "gate"
-    """The step's effect is in progress, and its gate is polled until a condition holds."""
+    """The step's effect is in progress, and the step's gate is polled until its condition holds."""
     DONE = "done"
     KEPT = "kept"
-    """Deliberately not done, because another statement still needs what the step would stop."""
+    """Deliberately not done, because another statement still needs what the step would have stopped."""
     FAILED = "failed"
     BLOCKED = "blocked"
     SKIPPED = "skipped"
@@ -38,7 +38,7 @@ _SKIPPED = "skipped by an operator"
 
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note for a step that an operator skips; for a comparison, it keeps the differences found so far."""
+    """Return the note for a step that an operator skips; a comparison keeps the differences found so far in it."""
     if do != StepKind.VALIDATE:
         return _SKIPPED
     if RELEASE_DIFF in note:
@@ -124,7 +124,7 @@ class StepProgress:
     note: str = ""
 
     def become(self, state: StepState, note: str = "") -> "StepProgress":
-        """Return the step in another state; raises IllegalTransition if the transition is not allowed."""
+        """Return the step in another state; raise IllegalTransition if the transition is not allowed."""
         if state not in STEP_TRANSITIONS[self.state]:
             raise IllegalTransition(f"step {self.step.n}: {self.state} → {state}")
         return replace(self, state=state, note=note, tries=self.tries + (state is StepState.RUNNING))
@@ -139,9 +139,9 @@ class Run:
     steps: tuple[StepProgress, ...]
 
     def become(self, state: RunState) -> "Run":
-        """Return the run in another state; raises IllegalTransition if the transition is not allowed.
+        """Return the run in another state; raise IllegalTransition if the transition is not allowed.
 
-        A transition to the current state is allowed and changes nothing.
+        A transition to the current state is always allowed, and changes nothing.
         """
         if state is self.state:
             return self

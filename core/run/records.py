@@ -19,12 +19,12 @@ class StepRow:
     state: str
     tries: int = 0
     note: str = ""
-    """One line: figures of the gate, the error, or why the step is kept or blocked."""
+    """One line with figures of the gate, the error, or the reason why the step is kept or blocked."""
     started_at: float | None = None
     ended_at: float | None = None
     intent_at: float | None = None
     predicted_low_s: float | None = None
-    """Shortest predicted duration, fixed before the run starts; None if no comparable step was measured."""
+    """Shortest predicted duration, computed before the run starts; None if no comparable step was measured."""
     predicted_high_s: float | None = None
 
 
@@ -44,17 +44,17 @@ class RunRow:
     continued_by: str = ""
     """Id of the run that continues this one."""
     serial: int = 0
-    """Serial number of the command that applied or last retried the run; a stop with a higher number is newer."""
+    """Serial number of the command that applied or last retried the run; a stop with a higher number is more recent."""
     acknowledged_by: str = ""
     """User who acknowledged the failure of the run; empty if it is not acknowledged."""
     predicted_low_s: float | None = None
-    """Shortest predicted duration of the whole run, fixed before the run starts; None if unknown."""
+    """Shortest predicted duration of the whole run, computed before the run starts; None if unknown."""
     predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationTicket:
-    """A reader that still reads a replaced version, recorded when the run moves the pointer."""
+    """A reader that still reads a replaced version, recorded when a run moves the pointer to another version."""
 
     run_id: str
     table: TableName
@@ -63,12 +63,12 @@ class MigrationTicket:
     product: str
     owner: str
     is_statement: bool
-    """True for a statement, whose ticket closes once it no longer reads the old version."""
+    """True if the reader is a statement, whose ticket closes once it no longer reads the old version."""
     old: str
     """Physical table of the old version, such as `orders__v1`."""
     new: str
     cut_batch: int | None
-    """Last batch of the old version that was known at the swap; None if there was none."""
+    """Last batch of the old version that was known at the swap; None if no batch was known."""
     cut_at: float
     """When the pointer moved to the new version, in epoch seconds."""
     deadline: float
@@ -97,7 +97,7 @@ class CheckResultRow:
     old_version: int
     new_version: int
     old_batch: int | None
-    """Batch of the old version up to which rows were compared; None if no rows were compared."""
+    """Batch of the old version up to which rows were compared; None if none were compared."""
     new_batch: int | None
     check: str
     verdict: str
@@ -110,8 +110,8 @@ class CheckResultRow:
 def open_tickets(tickets: Iterable[MigrationTicket], versions: Iterable[KnownVersion]) -> tuple[MigrationTicket, ...]:
     """Return the tickets of readers that still read a replaced version.
 
-    The ticket of a statement closes once none of its versions reads the old one, and the ticket of an exposure when an
-    operator closes it. All tickets close if the old version is gone or serves again.
+    The ticket of a statement closes once no version of the statement reads the old version, and the ticket of an
+    exposure when an operator closes it. All tickets close if the old version is gone or serves again.
     """
     every = [one for one in versions if not one.deleted]
     reads = {

@@ -1,6 +1,6 @@
 """Releases: the progress of runs that replace versions, derived from plan, steps and registry.
 
-A release is never stored; the run's own state is authoritative.
+A release is never stored; the state of its run is authoritative.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class ReleaseState(StrEnum):
 OPEN_STATES = frozenset(ReleaseState) - {
     ReleaseState.DONE, ReleaseState.ABORTED, ReleaseState.ROLLED_BACK, ReleaseState.REPLACED,
 }  # fmt: skip
-"""States in which a release is still in progress or waiting."""
+"""States in which a release is in progress or waits."""
 
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.SWAP: ReleaseState.SWAPPING,
@@ -54,7 +54,7 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.REWRITE: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
 }
-"""The release state by kind of the open step; if several steps are open, the first entry decides."""
+"""The release state by kind of the open step; if several steps are open, the first matching entry decides."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
 """States of a started swap step in which some pointers may have moved; a retried swap waits again."""
@@ -123,17 +123,17 @@ class Release:
     """When the release entered its current state, in epoch seconds."""
     pairs: tuple[ReleasePair, ...]
     left: Seconds | None
-    """Predicted remaining time without the hold; None if unknown, or if the run has ended."""
+    """Predicted remaining time, without a hold; None if it is unknown or the run is not running."""
     serves: bool
-    """True if at least one version that the run swapped in still serves."""
+    """True if at least one of the new versions still serves."""
     note: str
     """Note of the step at which the run waits or failed; may be empty."""
     blocked: Sentence | None
     """Why the release cannot be rolled back; None if it can."""
     old_until: float | None
-    """Earliest scheduled stop of a replaced version, in epoch seconds; a rollback takes only seconds until then.
+    """Earliest scheduled stop of a replaced version, in epoch seconds; until then, a rollback takes only seconds.
 
-    None before the swap, and if any replaced version is stopped or has no scheduled stop.
+    None before the swap, or if any replaced version is stopped or has no scheduled stop.
     """
     tickets: tuple[MigrationTicket, ...] = ()
     """Open tickets of readers of the replaced versions."""
@@ -150,7 +150,7 @@ class Release:
 
 
 def replaced_nodes(plan: Plan) -> tuple[PlanNode, ...]:
-    """Return the nodes of a plan that replace one version with another; a run without any is not a release."""
+    """Return the nodes of a plan that replace a version with another; a run without such nodes is not a release."""
     return tuple(node for node in plan.nodes if node.action in _REPLACES and node.version != node.from_version)
 
 
@@ -231,7 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """A scheduled stop in the past is left out, because readers then keep the version running."""
+    """Omit a scheduled stop that has passed, because readers then keep the version running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING
@@ -319,7 +319,7 @@ def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Derive the state before the swap from finished steps, because no open step determines it."""
+    """Return the state before the swap, derived from finished steps because no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY
@@ -350,9 +350,9 @@ def _after_the_swap(
 
 
 def time_left(steps: Sequence[Step], records: Iterable[StepRow], now: float) -> Seconds | None:
-    """Return the predicted remaining time of a run; None if it is unknown or no step is left.
+    """Return the predicted remaining time of a run; None if it is unknown, or if no step remains.
 
-    (0, 0) means that an open step has exceeded its prediction.
+    (0, 0) means that an open step takes longer than predicted.
     """
     records = tuple(records)
     if not steps or all(record.state in SATISFIED for record in records):
