@@ -30,7 +30,7 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """Number and hash of an audit entry: the latest one, as recorded in the ledger, or the last one of an archive."""
+    """Number and hash of an audit entry: the latest entry of the log, or the last entry of an archive."""
 
     entry: int
     hash: str
@@ -126,7 +126,7 @@ class AuditCheck:
     """The result of verifying the whole audit log, in archives and ledger."""
 
     head: AuditHead | None
-    """The latest entry, as recorded in the ledger; None if the log is empty."""
+    """The latest entry of the log, according to the ledger; None if the log is empty."""
     breaks: tuple[AuditBreak, ...]
     beyond: tuple[tuple[str, int], ...]
     """Archives with entries after their recorded end, as (file, number of such entries).

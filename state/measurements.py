@@ -45,7 +45,7 @@ FROM deployment d JOIN measurement m ON m.deployment = d.id"""
 _COUNTED = (
     "at", "rows", "exact", "bytes", "files", "earliest", "gone", "small_files", "log_entries", "log_bytes", "log",
 )  # fmt: skip
-"""Fields of table statistics with their own column; the others come from the measurement."""
+"""Fields of table statistics that have a column; the other fields come from the measurement."""
 
 _STATISTICS = {name: f"f.{name}" for name in _COUNTED} | {
     "exact": "f.exact IS NOT 0",

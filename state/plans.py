@@ -100,9 +100,9 @@ class PlanWrites(PlanReads, LedgerWrites):
         and loses its approvals.
 
         `effects` is the plan's effect on each table; open plans with a different effect on one of these tables are
-        superseded. A submitted plan is treated as newer than all others, whatever their times, because a clock may have
-        been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a different
-        effect on one of its tables.
+        superseded. A submitted plan is treated as newer than all other plans, whatever their times, because a clock may
+        have been wrong. A `saved` plan is treated as made at its recorded time. Raises Stale if a later plan has a
+        different effect on a table in `effects`.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -134,9 +134,10 @@ class PlanWrites(PlanReads, LedgerWrites):
     def supersede_others(
         self, plan: PlanRow, effects: "Mapping[TableName, TableEffect]", *, saved: bool = False
     ) -> None:
-        """Supersede the open plans that contradict a plan without actions, which itself is not stored.
+        """Supersede the open plans that contradict a plan without actions; that plan is not stored.
 
-        `effects` is the plan's effect on each table; a plan with a different effect on one of them contradicts it.
+        `effects` is the plan's effect on each table. A plan with a different effect on one of these tables contradicts
+        it.
         """
         with self._transaction() as connection:
             connection.executemany(
@@ -147,7 +148,7 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
-        """Record a user's approval of a plan; raise Refused or Stale if the plan is unknown or no longer open."""
+        """Record a user's approval of a plan. Raises Refused or Stale if the plan is unknown or no longer open."""
         with self._transaction() as connection:
             _refuse_not_open(connection, approval.plan_hash, approval.at)
             connection.execute(

@@ -356,7 +356,7 @@ def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
 
 
 def move_serials(connection: sqlite3.Connection, tables: Iterable[str], act: TableAct) -> None:
-    """Advance the serials of tables that `act` changes, within the caller's transaction."""
+    """Advance the serial numbers of tables that `act` changes, within the caller's transaction."""
     connection.executemany(
         'INSERT INTO table_act ("table", serial, what, at) VALUES (?, 1, ?, ?) ON CONFLICT ("table") '
         "DO UPDATE SET serial = serial + 1, what = excluded.what, at = excluded.at",

@@ -207,7 +207,7 @@ class RunWrites(RunReads, LedgerWrites):
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
         """Set the state of a run, and its end time or None if it is open.
 
-        A finished run releases its tables. An open run leases them again; raises Refused if another run has a
+        A finished run releases its tables. An open run leases them again; then Refused is raised if another run has a
         conflicting lease or continues this run.
         """
         with self._transaction() as connection:
@@ -331,7 +331,10 @@ class RunWrites(RunReads, LedgerWrites):
                 connection.execute(sql, tuple(values.values()))
 
     def close_ticket(self, run_id: str, reader: str, *, by: str, at: float) -> int:
-        """Close a reader's open migration tickets of a run and return their number; raise Refused if there are none."""
+        """Close a reader's open migration tickets of a run and return their number.
+
+        Raises Refused if there are none.
+        """
         with self._transaction() as connection:
             closed = connection.execute(
                 "UPDATE migration_ticket SET closed_at = ?, closed_by = ? "

@@ -1,4 +1,4 @@
-"""The ledger's rows that make up the history of one table, read in one snapshot."""
+"""The rows of the ledger that make up the history of one table, read in one snapshot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

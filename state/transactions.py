@@ -127,7 +127,7 @@ class LedgerReads(ABC):
         """Lend the connection to one thread at a time; SQLite errors are raised as LedgerUnavailable."""
 
     def check_integrity(self) -> None:
-        """Check the integrity of the whole file; raise LedgerUnavailable if it is damaged."""
+        """Check the integrity of the whole file. Raises LedgerUnavailable if it is damaged."""
         found = [str(line) for (line,) in self._values("PRAGMA integrity_check(1)")]
         if found != ["ok"]:
             raise LedgerUnavailable(f"the ledger {self.path} is damaged: {found[0]}", remedy=RESTORE_REMEDY)

@@ -51,7 +51,7 @@ class DemoDataFolder:
 
 
 def open_folder(path: str | Path) -> DemoDataFolder:
-    """Create the data folder and its landing folders if they are missing; raise HeadgateError on failure."""
+    """Create the data folder and its landing folders if they are missing. Raises HeadgateError if that fails."""
     folder = DemoDataFolder(Path(path).expanduser().absolute())
     try:
         for feed in FEEDS:
@@ -85,7 +85,7 @@ def write_events(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFee
 
 
 def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
-    """Return the state that the generator saved, or None if there is none; raise UsageError if it is invalid."""
+    """Return the state that the generator saved, or None if there is none. Raises UsageError if it is invalid."""
     if not folder.book.exists():
         return None
     try:
@@ -105,7 +105,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
-    """Lock the data folder for writing events; raise Refused if another process has locked it."""
+    """Lock the data folder for writing events. Raises Refused if another process has locked it."""
     with _lock_file(folder).open("a+") as lock:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)

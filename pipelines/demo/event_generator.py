@@ -70,7 +70,7 @@ class Feeds:
 
 
 def feeds_from_json(value: dict[str, Any]) -> Feeds:
-    """Parse the object in `feeds.json`; raise ValueError or TypeError if it is invalid.
+    """Parse the object in `feeds.json`. Raises ValueError or TypeError if it is invalid.
 
     Missing settings get their defaults.
     """
@@ -127,7 +127,7 @@ def generate(
 ) -> dict[str, Any]:
     """Write events until a limit is reached or a stop is requested; return the generator's final status.
 
-    If `feeds` is None, an existing feeds.json stays unchanged. Raises Refused if another generator is running.
+    If `feeds` is None, an existing feeds.json is not changed. Raises Refused if another generator is running.
     """
     with exclusive_lock(folder):
         run = _begin(folder, clock.now(), feeds, seed)
@@ -282,7 +282,7 @@ def write_pending_events(folder: DemoDataFolder) -> dict[str, int]:
 
 
 def write_closing_events(folder: DemoDataFolder) -> ClosingRound:
-    """Write one more round of closing events; raise Refused unless the feeds have stopped."""
+    """Write one more round of closing events. Raises Refused unless the feeds have stopped."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS

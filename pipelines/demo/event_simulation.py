@@ -94,7 +94,7 @@ class GeneratorState:
 
 
 def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
-    """Decode the result of `GeneratorState.as_json`; raise KeyError, TypeError or ValueError if it is invalid."""
+    """Decode the result of `GeneratorState.as_json`. Raises KeyError, TypeError or ValueError if it is invalid."""
     book = GeneratorState(**value)
     book.seated = [(int(number), int(at)) for number, at in book.seated]
     book.pending = [(int(due), str(feed), str(line)) for due, feed, line in book.pending]
@@ -104,7 +104,7 @@ def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
 def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
     """Simulate one second at `rate` orders per second, and return the event lines to write in that second, by feed.
 
-    Pending lines that are due come before new ones, so that lateness stays bounded.
+    Pending lines that are due come before new lines, so that lateness is bounded.
     """
     second = _Second(book, now_ms, take_pending(book, now_ms))
     if not book.clients and rate > 0:
@@ -121,9 +121,9 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Remove and return the pending event lines due by `until_ms`, or all of them if it is None, earliest first.
+    """Remove and return the pending event lines due by `until_ms`, earliest first.
 
-    A line and its duplicate are never returned together.
+    If `until_ms` is None, all lines are returned. A line and its duplicate are never returned together.
     """
     lines: LinesByFeed = {feed: [] for feed in FEEDS}
     kept = []

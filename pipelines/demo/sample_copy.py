@@ -40,7 +40,7 @@ TRIGGER_WITH_LOG = "40 seconds"
 
 
 def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
-    """Copy the sample project with tables in the given format, or return the existing copy.
+    """Copy the sample project with tables in `format`, or return the existing copy.
 
     A new copy has a new project id; the default format is the first of `WRITTEN`. Raises Refused if the folder exists
     and is not a demo, or if the existing copy's tables have another format.

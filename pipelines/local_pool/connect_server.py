@@ -148,12 +148,12 @@ class LocalPool:
 
     @property
     def url(self) -> str:
-        """URL of the server; raises PoolUnreachable before the first start."""
+        """URL of the server. Raises PoolUnreachable before the first start."""
         return f"sc://127.0.0.1:{self._recorded().port}"
 
     @property
     def token(self) -> str:
-        """Token of the running server; raises PoolUnreachable before the first start."""
+        """Token of the running server. Raises PoolUnreachable before the first start."""
         try:
             return (self._home / "pool.token").read_text("ascii")
         except OSError as error:
@@ -238,7 +238,7 @@ class LocalPool:
         return server is not None and self._is_ours(server)
 
     def ready(self, seconds: float = READY_S) -> None:
-        """Wait until the server answers; raise PoolUnreachable if it exits or does not answer within `seconds`."""
+        """Wait until the server answers. Raises PoolUnreachable if it exits or does not answer within `seconds`."""
         # Imported here, because it imports Spark's client, which commands that only read the record do not need.
         from pipelines.spark_connect.session import probe
 

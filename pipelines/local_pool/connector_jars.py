@@ -69,7 +69,7 @@ class ConnectorJars:
         return Path(fetched_folder(str(self.home), self.connectors))
 
     def obtain(self, spark: Path, java_home: str, say: Callable[[str], object]) -> tuple[str, ...]:
-        """Return the paths of all connector jars, and download missing ones.
+        """Return the paths of all connector jars, after downloading missing jars.
 
         `say` is called with a message before a download. Raises PoolUnreachable, with the missing artifact or path in
         its message, if a jar cannot be obtained.
@@ -92,7 +92,7 @@ class ConnectorJars:
         return tuple(jar for connector in self.connectors for jar in self._given(connector))
 
     def fetched(self) -> tuple[str, ...] | None:
-        """Return the paths of the downloaded jars, or None if any is missing or incomplete."""
+        """Return the paths of the downloaded jars, or None if a jar is missing or incomplete."""
         try:
             sizes = json.loads((self.folder / FETCHED_LIST).read_text("utf-8"))
             whole = all((self.folder / name).stat().st_size == size for name, size in sizes.items())

@@ -193,7 +193,7 @@ def write_java_home(folder: Path, java: str) -> Path:
 
 
 def spark_home() -> Path:
-    """Return the folder of the PySpark package, which is a complete Spark; raise PoolUnreachable if it is missing."""
+    """Return the folder of the PySpark package, which is a complete Spark. Raises PoolUnreachable if it is missing."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise PoolUnreachable("PySpark is not installed", remedy="pip install 'pyspark[connect]==4.2.0'")
@@ -203,7 +203,7 @@ def spark_home() -> Path:
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
     """Return the environment variables for a Spark process.
 
-    They are the variables of this process, except those of Python and Spark, plus the ones that Spark needs. The
+    They are the variables of this process without those of Python and Spark, and the variables that Spark needs. The
     system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}

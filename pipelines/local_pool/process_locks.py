@@ -1,7 +1,7 @@
-"""Identification of processes, and the locks that keep two servers from writing to the same checkpoints.
+"""Identifies processes, and locks folders so that no two servers write to the same checkpoints.
 
-One lock file is in the server's home. The other is in the data folder, because a restored or copied home has its own
-lock file.
+One lock file is in the server's home. The other lock file is in the data folder, because a restored or copied home has
+another lock file.
 """
 
 import fcntl
@@ -143,7 +143,7 @@ def _locked(place: Path, what: str) -> Iterator[int]:
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Acquire a file lock; raise BlockingIOError if a live process holds it.
+    """Acquire a file lock. Raises BlockingIOError if a live process holds it.
 
     If the recorded holder is gone, wait up to `GONE_S`: a child process may still hold the inherited lock.
     """

@@ -64,7 +64,7 @@ def is_given_up() -> bool:
 def lingering(seconds: float) -> Iterator[None]:
     """Extend the deadline of calls within the block by `seconds` beyond the caller's deadline.
 
-    The caller gets no result after its own deadline, but the block can still record what its call has changed. Check
+    The caller gets no result after that deadline, but the block can still record what its call has changed. Check
     `is_given_up` before sending anything new.
     """
     end = getattr(_ends, "at", None)
@@ -111,7 +111,7 @@ class CircuitBreaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Run the block if the breaker is closed; raise PoolUnreachable otherwise.
+        """Run the block, or raise PoolUnreachable unless the breaker is closed.
 
         A MissedDeadline in the block opens the breaker and starts the probes.
         """
@@ -162,7 +162,7 @@ T = TypeVar("T")
 def in_threads(count: int, act: Callable[[T], R], items: Iterable[T]) -> tuple[R, ...]:
     """Call `act` for every item in up to `count` daemon threads, and return the results in item order.
 
-    If an item fails, the others are still processed; then the error of the first failed item is raised.
+    If `act` fails for an item, the other items are still processed; then the error of the first failed item is raised.
     """
     waiting: queue.SimpleQueue[tuple[Future[R], T]] = queue.SimpleQueue()
     futures: list[Future[R]] = []

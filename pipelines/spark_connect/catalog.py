@@ -472,7 +472,7 @@ _MARK = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class SparkUpkeep:
-    """Implements `core.ports.spark.TableUpkeep`. Every OPTIMIZE or VACUUM runs in its own session."""
+    """Implements `core.ports.spark.TableUpkeep`. Every OPTIMIZE or VACUUM runs in a separate session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Compares declared tables with the actual ones, as described by the catalog or a Delta log."""
+"""Compares declared tables with actual tables, as described by the catalog or a Delta log."""
 
 import os
 import re
@@ -125,8 +125,8 @@ def fault_of_topics(files: Checkpoints, ddl: TableDdl) -> TableFault | None:
 def fault_where_missing(files: Checkpoints, ddl: TableDdl, folder: str, file: str) -> TableFault | None:
     """Explain why there is no external table with a log at its declared location; None if there is one.
 
-    `file` is the project file with the DDL, for the remedy. Raises TryAgain if the parent folder is not mounted or the
-    log cannot be read. Writes nothing.
+    The remedy refers to `file`, the project file with the DDL. Raises TryAgain if the parent folder is not mounted or
+    the log cannot be read. Writes nothing.
     """
     if (missing := missing_log(files, folder, ddl.format)) is None:
         return None

@@ -159,7 +159,7 @@ def failure_of(text: str) -> SparkFailure | None:
 def first_line(text: str) -> str:
     """Return the cause of an error as one line, without wrapper, error class and stack trace.
 
-    If Headgate has an explanation of its own for the error, that explanation is returned instead.
+    If Headgate can explain the error itself, that explanation is returned instead.
     """
     if ours := _OURS.search(text):
         remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")

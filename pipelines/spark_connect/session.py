@@ -32,7 +32,7 @@ USER = "headgate"
 """User id of all sessions. The token does not depend on it (Spark 4.2.0)."""
 
 UNTIMED_S = 60.0
-"""Time limit, in seconds, of remote calls that have no deadline of their own."""
+"""Time limit, in seconds, of remote calls without a deadline."""
 
 PROOF_S = 3.0
 """Longest wait, in seconds, for the statement that tests whether a server can run anything."""
@@ -144,7 +144,7 @@ class Session:
         return Session(self.url, self._token, session_id, conf=_READER_CONF)
 
     def another_session(self, session_id: str, *, conf: Mapping[str, str] | None = None) -> "Session":
-        """Return another session on the same pool, with its own connection and circuit breaker."""
+        """Return another session on the same pool, with a separate connection and circuit breaker."""
         return Session(self.url, self._token, session_id, conf=conf)
 
     def idle_limit_s(self) -> float | None:

@@ -59,7 +59,7 @@ class CaseRunner:
         self._running: tuple[StreamTrial, TrialStatement] | None = None
 
     def run(self, case: StatementCase) -> CaseResult:
-        """Run a case's statement on its input rows, and compare the written rows with the expected ones."""
+        """Run a case's statement on its input rows, and compare the written rows with the expected rows."""
         return self._ended(case, lambda: self._compared(case))
 
     def upgrade(self, case: StatementCase, old: TrialStatement | None) -> CaseResult:

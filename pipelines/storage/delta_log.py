@@ -39,7 +39,7 @@ class Totals:
     files: int = 0
     bytes: int = 0
     rows: int | None = 0
-    """Row count; None if any file's row count is unknown."""
+    """Row count; None if the row count of a file is unknown."""
     earliest: float | None = None
     """Modification time of the oldest file; None if there are no files."""
     small: int = 0

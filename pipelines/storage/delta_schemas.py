@@ -23,7 +23,7 @@ _COLLATIONS = "__COLLATIONS"
 
 
 def columns_of(schema: str) -> Mapping[str, str] | None:
-    """Return the column types in a JSON schema by column name; None if any type is unknown."""
+    """Return the column types in a JSON schema by column name; None if a type is unknown."""
     try:
         return {str(field["name"]): _field(field) for field in json.loads(schema)["fields"]}
     except (ValueError, KeyError, TypeError):

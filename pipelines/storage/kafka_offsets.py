@@ -263,7 +263,7 @@ def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> d
 
 
 def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
-    """Have the consumer find the leaders of all topics at once, because each topic on its own would cost a second."""
+    """Have the consumer find the leaders of all topics at once, because separate look-ups would take a second each."""
     from confluent_kafka import OFFSET_END, TopicPartition
 
     if not topics <= cluster.led:

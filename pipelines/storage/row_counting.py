@@ -176,7 +176,7 @@ class TableRows:
 
 
 def _rows_of_lines(files: list[DataFile], size: int) -> int | None:
-    """Estimate the rows of text files from an evenly spread sample; None if any file is compressed."""
+    """Estimate the rows of text files from an evenly spread sample; None if a file is compressed."""
     if any(path.endswith(_COMPRESSED_ENDINGS) for _, path, _ in files):
         return None
     learned = BytesPerLine()

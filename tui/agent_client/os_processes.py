@@ -1,4 +1,4 @@
-"""Starts child processes isolated from terminal, folder and PYTHONPATH; finds and ends processes.
+"""Starts, finds and ends processes. Child processes are isolated from terminal, folder and PYTHONPATH.
 
 A process is signalled only if both its pid and its start time match the recorded ones, because pids are reused.
 """
@@ -24,7 +24,7 @@ class OsProcess:
 
     pid: int
     started: str
-    """Boot id and start time, as recorded by the pool. Only compared, never parsed."""
+    """Boot id and start time, in the form recorded in pool.json. Only compared, never parsed."""
 
     @property
     def alive(self) -> bool:
@@ -59,7 +59,7 @@ def run_module(
 
 
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
-    """Start a daemon in its own session, and append its output to `log`. Raises HeadgateError if that fails."""
+    """Start a daemon in a new session, and append its output to `log`. Raises HeadgateError if that fails."""
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     except OSError as error:

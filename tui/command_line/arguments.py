@@ -25,7 +25,7 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(message, remedy=f"{self.prog} --help shows an example")
 
     def options(self) -> Iterator[tuple[str, bool]]:
-        """Yield (option, whether it takes a value) for every option, including hidden ones."""
+        """Yield (option, whether it takes a value) for every option, including hidden options."""
         return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
 
 

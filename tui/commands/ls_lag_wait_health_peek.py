@@ -34,7 +34,7 @@ from tui.services import deployed_statements
 
 
 def ls(context: CommandContext) -> int:
-    """List statements and their states. Returns 1 if a `--fail-on` condition matches any of them."""
+    """List statements and their states. Returns 1 if a `--fail-on` condition matches one of them."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
@@ -233,7 +233,7 @@ def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> i
 
 
 def health(context: CommandContext) -> int:
-    """Summarize statements by product and layer. Returns 1 if a `--fail-on` condition matches any of them."""
+    """Summarize statements by product and layer. Returns 1 if a `--fail-on` condition matches a statement."""
     from core.run.records import overdue_tickets
     from core.text.wording import did_you_mean
     from tui.presentation.reports import product_health

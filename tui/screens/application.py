@@ -57,7 +57,7 @@ STOP_ALL = 7001
 
 
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
-    """Ask whether to keep everything running (Enter) or stop it (`stop`); esc stays in the console."""
+    """Ask whether to keep everything running (Enter) or stop it (`stop`); esc returns to the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
         body=(

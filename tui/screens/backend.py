@@ -98,7 +98,7 @@ class ConsoleBackend:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger reader; a new one is opened if the previous one has been closed."""
+        """The ledger reader. If the previous reader has been closed, a new one is opened."""
         return self._service.reader
 
     # The ledger.
@@ -149,7 +149,7 @@ class ConsoleBackend:
         return PlanView(self._plans[row.hash], row, reader.approvals(row.hash), frozen)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
-        """Execute a plan and return the run's id; raise Stale if changes, even to files, have outdated the plan."""
+        """Execute a plan and return the run's id. Raises Stale if changes, even to files, have outdated the plan."""
         refuse_closed(with_edits(find_plan_row(self.reader, plan_hash), self._service.place), now=self._clock())
         return self.agent.apply(plan_hash, confirm=confirm)
 
@@ -171,13 +171,16 @@ class ConsoleBackend:
             return RunView(row, plan, release, lags)
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
-        """Resolve selectors typed after `:`: to declared tables if `act` stages a deploy, else to deployed ones."""
+        """Resolve selectors typed after `:`.
+
+        They apply to declared tables if `act` stages a deploy or a hold, else to deployed tables.
+        """
         if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's DML file, else of its DDL file; raise UsageError if both are missing."""
+        """Return the path of a table's DML file, else of its DDL file. Raises UsageError if both are missing."""
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:

@@ -214,7 +214,10 @@ class StatementActionsScreen(ConsoleScreen):
 
 
 def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequence[str]) -> Sequence[str]:
-    """Return the targets that have a new version to hold; raise Refused if there are targets, but none can be held."""
+    """Return the targets that have a new version to hold.
+
+    Raises Refused if there are targets, but none of them can be held.
+    """
     known = {name: state.view.statement(name) for name in targets}
     external = [name for name, found in known.items() if found is not None and found.external]
     wanted = [name for name in targets if name not in external and name not in unchanged]
@@ -230,7 +233,7 @@ def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequenc
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:
-    """Raise UsageError if any of the `undeployed` tables is not declared in the project folder either."""
+    """Raise UsageError if one of the `undeployed` tables is not declared in the project folder either."""
     declared = project.declared | {one.table for one in project.drift}
     unknown = [name for name in undeployed if name not in declared]
     if unknown:

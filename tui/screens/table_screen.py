@@ -122,7 +122,7 @@ class TableScreen(StatementActionsScreen):
         self.table.ids, self._shape = (), None
 
     def with_below(self, counts: str = "") -> str:
-        """Return the breadcrumb's counts, followed by the number of rows below the visible part, if any."""
+        """Return the breadcrumb's counts, followed by the number of rows below the visible part unless that is 0."""
         return ", ".join(filter(None, (counts, f"{self.table.below} more below" if self.table.below else "")))
 
     def move_cursor(self, place: int) -> None:

@@ -72,7 +72,7 @@ def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") ->
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` with the given arguments and return its JSON answer; raises the error that it reports."""
+    """Run `pipelines.demo` with the arguments `words` and return its JSON answer. Raises the error that it reports."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -118,9 +118,9 @@ def wait_for_rows(
     progress: ProgressCallback,
     seconds: float,
 ) -> None:
-    """Wait until all `expected` tables have processed rows, calling `tell` once for each of them.
+    """Wait until all `expected` tables have processed rows.
 
-    Raises HeadgateError if a statement fails or the time is up.
+    `tell` is called once for each table. Raises HeadgateError if a statement fails, or after `seconds`.
     """
     began = time.monotonic()
     told: set[str] = set()

@@ -34,7 +34,7 @@ class ProjectDrift:
     changed: tuple[TableName, ...]
     """Tables whose declared revision differs from the deployed one."""
     new: tuple[TableName, ...]
-    """Tables declared but not deployed, except external ones and those in `deleted`."""
+    """Tables that are declared but not deployed, except external tables and those in `deleted`."""
     gone: tuple[TableName, ...]
     """Tables deployed but no longer declared."""
     deleted: tuple[TableName, ...] = ()
@@ -47,7 +47,7 @@ class ProjectDrift:
 
 
 def open_reader(place: SelectedEnvironment) -> "LedgerReader":
-    """Open the ledger for reading; raises LedgerUnavailable if the environment was never started."""
+    """Open the ledger for reading. Raises LedgerUnavailable if the environment was never started."""
     if not has_ledger(place):
         raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy="start it: headgate up")
     from state.ledger import LedgerReader
@@ -142,7 +142,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
-    A deleted table is not a difference if its files have not changed since.
+    A deleted table is not a difference unless its files have changed after the deletion.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of

@@ -209,7 +209,7 @@ class EnvironmentService:
         return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
-        """Trace a declared `table` or `table.column` upstream or downstream; raises UsageError for any other name."""
+        """Trace a declared `table` or `table.column` upstream or downstream. Raises UsageError for any other name."""
         with self._traced() as (_, tracer):
             return tracer.trace(_origin_of(tracer, column), direction)
 
@@ -271,10 +271,12 @@ class EnvironmentService:
         declared: "ProjectDeclaration | None" = None,
         asks_spark: bool = True,
     ) -> "SubmittedPlan":
-        """Compute a plan and submit it to the agent; raises Refused with the first refusal, Stale, and InvalidProject.
+        """Compute a plan and submit it to the agent.
 
         If `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
-        computed for the same request, together with its input. `declared` replaces the project's files.
+        computed for the same request, together with its input. `declared` replaces the project's files. Raises Refused
+        with the plan's first refusal, Stale if the plan is outdated when the agent receives it, and InvalidProject if
+        the project is invalid.
         """
         from tui.services.plan_submission import submit
 
@@ -293,7 +295,11 @@ class EnvironmentService:
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
-        """Return the request and the project that undo an executed plan or run; raises UsageError and Refused."""
+        """Return the request and the project that undo an executed plan or run.
+
+        Raises UsageError if `word` names no plan or run, and Refused if there is nothing to undo or a table has changed
+        since.
+        """
 
         from tui.services import follow_up_plans
 
@@ -415,7 +421,10 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
 
 
 def _origin_of(tracer: "LineageTracer", words: str) -> "ColumnOrigin":
-    """Resolve `table` or `table.column` among the declared tables, ignoring case and backticks; raises UsageError."""
+    """Resolve `table` or `table.column` among the declared tables, ignoring case and backticks.
+
+    Raises UsageError if no table or column has that name.
+    """
     from core.sql.lineage.model import ColumnOrigin
 
     table, _, column = (part.strip().strip("`") for part in words.partition("."))

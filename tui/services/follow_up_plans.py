@@ -76,7 +76,7 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
 
 
 def _executed(reader: LedgerReader, word: str) -> Plan:
-    """Return the plan with this hash prefix or run id; raises Refused unless its run has ended."""
+    """Return the plan with this hash prefix or run id. Raises Refused unless it was executed and its run has ended."""
     row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
     if row.status != "applied":
         raise Refused(

@@ -235,7 +235,7 @@ def ask_spark(
 
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
-    """Return the submitted plan whose hash starts with a prefix; raises UsageError if none or several match."""
+    """Return the submitted plan whose hash starts with a prefix. Raises UsageError if none or several plans match."""
     # An unset variable in a script is empty, and must not mean the newest plan.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -265,7 +265,7 @@ def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]
 
 
 def plan_of_row(row: "PlanRow") -> Plan:
-    """Decode the plan in a row of the ledger; raises LedgerUnavailable if it cannot be decoded."""
+    """Decode the plan in a row of the ledger. Raises LedgerUnavailable if it cannot be decoded."""
     from core.plan.codec import plan_from_json
 
     try:

@@ -29,7 +29,7 @@ class RecordedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPolicies:
-    """An environment's policies: the declared one, the one in force, and the one that awaits approval."""
+    """The policies of an environment: declared, in force, and awaiting approval."""
 
     declared: Policy | None
     """The policy that the files declare; None if the files were not read."""

@@ -64,9 +64,9 @@ def cross_check_changes(
     old: Mapping[TableName, Revision],
     new: Mapping[TableName, Revision],
 ) -> dict[TableName, Change]:
-    """Check changes against Spark's analysis; raises TryAgain if Spark does not answer.
+    """Return `changes`, checked against Spark's analysis. Raises TryAgain if Spark does not answer.
 
-    Returns the checked changes. A change that does not affect the SQL is not checked and stays unconfirmed.
+    A change that does not affect the SQL is not checked and remains unconfirmed.
     """
     ddl_of = _declared(operations)
     only = next(iter(old.values())) if len(old) == len(new) == 1 else None

@@ -1,4 +1,4 @@
-"""Test cases of a project: selected and read here, run in a child process with its own Spark server."""
+"""Selects and reads the test cases of a project, and runs them in a child process with a separate Spark server."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def parquet_note(selected: SelectedCases) -> str:
-    """List the tables that are tested over Parquet instead of their own format; empty if there are none."""
+    """List the tables that are tested over Parquet instead of the format that they declare; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)

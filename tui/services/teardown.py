@@ -345,7 +345,8 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
     """List the files that `headgate demo` created: those in the demo's mark, and those that the generator wrote.
 
-    The demo's folder is listed as a whole if it contains only these files and `others`, which a purge also deletes.
+    The demo's folder is listed as a whole if it contains nothing but these files and `others`, which a purge deletes as
+    well.
     """
     root = Path(place.folder)
     mark = _object(root / DEMO_FILE)

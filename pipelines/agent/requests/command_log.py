@@ -64,7 +64,7 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Number of similar commands that are recorded per `WINDOW_S`; further ones are only counted."""
+"""Number of similar commands that are recorded per `WINDOW_S`. Further commands are only counted."""
 
 WINDOW_S = 60.0
 
@@ -109,7 +109,7 @@ class RepeatedCalls:
             return window.count <= STORED
 
     def remove_ended_periods(self) -> list[tuple[Alike, int]]:
-        """Remove ended counting periods, and return the number of unrecorded commands for each group of similar ones.
+        """Remove ended counting periods, and return the number of unrecorded commands by group of similar commands.
 
         Groups whose commands were all recorded are omitted.
         """
@@ -129,7 +129,7 @@ NOTE_S = 0.5
 KEPT = 1000
 """Maximum number of commands kept in memory while the ledger is unavailable.
 
-Older ones are only in the agent's log.
+Older commands are only in the agent's log.
 """
 
 
@@ -144,7 +144,7 @@ class CommandLog:
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
         """Record a request and its outcome.
 
-        After `STORED` similar requests within a minute, further ones are only counted.
+        After `STORED` similar requests within a minute, further requests are only counted.
         """
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])

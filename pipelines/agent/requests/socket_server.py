@@ -41,7 +41,7 @@ LARGE_AT_ONCE = 2
 ACCEPT_AGAIN_S = 0.1
 
 WAITING = 1024
-"""Number of connections that the kernel queues until they are accepted; it refuses further ones."""
+"""Number of connections that the kernel queues until they are accepted. It refuses further connections."""
 
 _PEER_GROUPS = 59
 """Linux socket option SO_PEERGROUPS (`asm-generic/socket.h`), which Python 3.11 does not define."""
@@ -76,7 +76,7 @@ class Caller:
         return self.uid if self.login_uid is None else self.login_uid
 
     def may_be(self, name: str, *uids: int | None) -> bool:
-        """True if the caller has one of the uids or, if all of them are None, the given name."""
+        """True if the caller has one of `uids`; if all of them are None, True if the caller has the name `name`."""
         known = set(uids) - {None}
         return bool(known & {self.uid, self.person}) if known else self.name == name
 
@@ -179,7 +179,7 @@ class ConnectionSlots:
 
 
 RequestHandler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
-"""Answers a request `{op, args, confirm, line}` of a caller; returns the result or raises HeadgateError."""
+"""Answers a request `{op, args, confirm, line}` of a caller. Returns the result or raises HeadgateError."""
 
 
 class SocketServer:
@@ -337,7 +337,7 @@ def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
 def receive_frame(
     connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
 ) -> dict[str, Any]:
-    """Read one frame; raise EOFError if the peer closes the connection, and TimeoutError after `seconds`."""
+    """Read one frame. Raises EOFError if the peer closes the connection, and TimeoutError after `seconds`."""
     ends_at = time.monotonic() + seconds
     size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
     return framing.decode_frame(_exactly(connection, size, ends_at))

@@ -71,7 +71,7 @@ def call_off_starts(agent: AgentContext, row: RunRow) -> None:
 def stop_failed(agent: AgentContext, row: RunRow) -> None:
     """Set the desired state of a run's failed new versions to stopped, so that a retry starts them again.
 
-    Steps such as a catch-up gate or a hold restart stopped versions, but not failed ones.
+    Steps such as a catch-up gate or a hold restart versions that are stopped, but not versions that have failed.
     """
     begun = ((TableName(step.table), step.version) for step in row.steps if step.do in _BEGINS)
     for deployment in (agent.ledger.deployment(*key) for key in dict.fromkeys(begun)):
@@ -100,7 +100,7 @@ def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> N
 
 
 def undo_cancelled(agent: AgentContext, run: Run) -> None:
-    """Undo the unfinished steps of a cancelled run; raise TryAgain if this call must be repeated.
+    """Undo the unfinished steps of a cancelled run. Raises TryAgain if this call must be repeated.
 
     Does not wait for the pool. An effect that cannot be undone is reported as an event.
     """

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def swap(run: RunContext, step: Step) -> RunEvidence:
-    """Move either all pointers of the step or none of them, and record the serving versions."""
+    """Move all pointers of the step, or none if that fails, and record the serving versions."""
     targets = run.versions(step)
     if (not_yet := _not_servable(run, step, targets)) is not None:
         _put_back_moved(run, step)
@@ -53,7 +53,7 @@ def skipped_comparisons(run: RunContext, tables: Collection[TableName]) -> str:
 
 
 def moves_in_words(run: RunContext, step: Step) -> str:
-    """Describe the new version of each pointer; if the version stays the same, mention its new columns."""
+    """Describe the new version of each pointer or, if a pointer keeps its version, the new columns."""
     return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
 
 

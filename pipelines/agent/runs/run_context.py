@@ -47,7 +47,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the name of a table's serving version if the plan neither replaces nor creates it; empty otherwise."""
+    """Return the name of a table's serving version if the plan neither replaces nor creates it, else empty."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""

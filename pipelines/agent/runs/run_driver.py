@@ -1,4 +1,4 @@
-"""Drives open runs step by step, each in its own thread; a new agent resumes them.
+"""Drives open runs step by step, each in its own thread. A new agent resumes open runs.
 
 `core.run.state_machine` derives the next step from the ledger and the result of the last step.
 """
@@ -164,7 +164,7 @@ class RunDriver:
     """The main loop of a run: performs steps, derives the next steps from their results, and records both."""
 
     def __init__(self, agent: AgentContext, row: RunRow, woken: threading.Event) -> None:
-        """Load a run and its plan; raise UsageError if the plan is missing or this Headgate version cannot read it."""
+        """Load a run and its plan. Raises UsageError if the plan is missing or this Headgate version cannot read it."""
         self._agent = agent
         self._woken = woken
         self._row = row

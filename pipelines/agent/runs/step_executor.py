@@ -107,8 +107,8 @@ class StepExecutor:
     def poll(self, step: Step) -> RunEvidence:
         """Check a waiting step, for example whether its version has caught up or has committed its first batch.
 
-        A step fails if its gate stays closed, or cannot be checked, for longer than the environment's `gate_ends_h`.
-        Time during a freeze is not counted.
+        A step fails if its gate is closed, or cannot be checked, for longer than the environment's `gate_ends_h`. Time
+        during a freeze is not counted.
         """
         if step.do in MOVES_POINTERS | {StepKind.HOLD} and self._is_frozen():
             self._waiting[step.n] = self._agent.monotonic()

@@ -81,7 +81,7 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
-    """Move a version's files back from the trash; the version stays stopped."""
+    """Move a version's files back from the trash, without starting the version."""
     restore_from_trash(run.agent, run.deployed(step))
     return StepDone(step.n)
 
@@ -116,7 +116,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
 def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Undo a `set_aside` that the ledger does not record.
 
-    Files that were not moved stay where they are.
+    Files that `set_aside` had not moved yet are not touched.
     """
     name = agent.layout.catalog_name(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
@@ -128,7 +128,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Undo a `restore_from_trash` that the ledger does not record.
 
-    Files that were not moved stay in the trash.
+    Files that `restore_from_trash` had not moved yet are not touched.
     """
     for each in reversed(_with_bases(agent, deployment)):
         name = agent.layout.catalog_name(each.table, each.version)
@@ -138,7 +138,7 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
-    """Move a version's files back from the trash and register its table; the version stays stopped.
+    """Move a version's files back from the trash and register its table, without starting the version.
 
     For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of these
     versions has expired. The ledger is written last, in one transaction, so an interrupted undelete can be repeated.

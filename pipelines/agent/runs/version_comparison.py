@@ -86,7 +86,7 @@ class VersionComparison:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until no other comparison is running; raise TryAgain if this comparison is ended while it waits."""
+        """Wait until no other comparison is running. Raises TryAgain if this comparison is ended while it waits."""
         try:
             while not _one_at_a_time.acquire(timeout=ENDED_EVERY_S):
                 self._go_on()
@@ -313,8 +313,8 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
 def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
     """Return the batch histories of versions and of all versions upstream of them, except external tables.
 
-    Versions that are not in the registry are omitted; deleted ones have an empty history. Raises TryAgain if files are
-    unreachable.
+    Versions that are not in the registry are omitted, and deleted versions have an empty history. Raises TryAgain if
+    files are unreachable.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     found: dict[Version, VersionHistory] = {}

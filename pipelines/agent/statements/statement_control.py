@@ -99,16 +99,16 @@ class StatementControl:
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first.
 
-        If there is only one statement, its error is raised; otherwise, errors are part of the outcomes. `arrived` is
-        the monotonic time of the request, in seconds.
+        The error of a single statement is raised; the errors of several statements are part of the outcomes. `arrived`
+        is the monotonic time of the request, in seconds.
         """
         return self._each(names, tuple(reversed(self._find(names))), ActResult.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Restart statements on their checkpoints with their deployed revision, readers first.
 
-        If there is only one statement, its error is raised; otherwise, errors are part of the outcomes. `arrived` is
-        the monotonic time of the request, in seconds.
+        The error of a single statement is raised; the errors of several statements are part of the outcomes. `arrived`
+        is the monotonic time of the request, in seconds.
         """
         return self._each(names, self._find(names), ActResult.RESTARTED, arrived, by)
 

@@ -31,7 +31,7 @@ Ways = Mapping[tuple[str, str], bool]
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
     """Draw a table's upstream and downstream trees as one SVG document, in which each table appears once.
 
-    `trees` contains at least one pair of (direction, rows); the first row is the table itself.
+    `trees` contains at least one pair of (direction, rows). The first of the rows is the table itself.
     """
     root = trees[0][1][0].table
     boxes = {str(branch.table): branch for _, branches in reversed(trees) for branch in branches if not branch.again}

@@ -11,7 +11,7 @@ from tui.presentation.view.ledger_view import LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
-"""Maximum number of readers that a refusal lists by name; the rest are counted."""
+"""Maximum number of readers that a refusal lists by name. Further readers are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class ActionContext:
 
     targets: tuple[str, ...] = ()
     viewed: tuple[str, ...] = ()
-    """Statements under the cursor, even if others are marked."""
+    """Statements under the cursor, even if other statements are marked."""
     external: tuple[str, ...] = ()
-    """The targets if all of them are external; else empty."""
+    """The targets if all of them are external, else empty."""
     vanished: Sentence | None = None
     """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None

@@ -26,9 +26,12 @@ TITLE_WIDTH = 72
 ARMS_AFTER_S = 0.4
 """For this many seconds after opening, a dialog ignores keys, because they were meant for the screen behind it."""
 TYPED_BESIDE = 12
-"""Minimum width of the typed text next to the hint about Enter; with less space, the hint gets its own line."""
+"""Minimum width of the typed text next to the hint about Enter.
+
+With less space, the hint is on a separate line.
+"""
 LOSSES = 8
-"""Maximum number of a plan's losses that a dialog lists; the rest are counted."""
+"""Maximum number of a plan's losses that a dialog lists. Further losses are only counted."""
 BURST_S = 0.03
 """An Enter within this many seconds after a character is ignored: the text was pasted or scripted."""
 

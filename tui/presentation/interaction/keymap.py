@@ -31,7 +31,7 @@ class ActionRequirement(StrEnum):
     TARGET = "target"
     """At least one statement is marked or under the cursor."""
     ONE = "one"
-    """Exactly one statement is under the cursor, even if others are marked; needed to show a statement."""
+    """Exactly one statement is under the cursor, even if other statements are marked; needed to show a statement."""
     IDLE = "idle"
     """At least one target is not running."""
     UNREAD = "unread"

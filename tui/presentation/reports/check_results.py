@@ -13,7 +13,7 @@ from core.text.wording import counted
 from core.validation.verdicts import BLOCKING
 
 WIDTH = 100
-"""Width at which text is wrapped; a row of data stays on one line."""
+"""Width at which text is wrapped; a row of data is never wrapped."""
 
 
 def blocks(result: CheckResultRow) -> bool:

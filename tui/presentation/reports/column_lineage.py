@@ -45,7 +45,7 @@ class LineageTreeRow:
 
     @property
     def mark(self) -> str:
-        """Prefix of the row's name: `if ` for a condition, `via ` for a step, otherwise empty."""
+        """Prefix of the row's name: `if ` for a condition, `via ` for a step, empty for other rows."""
         return f"{self.kind} " if self.kind in (BranchKind.CONDITION, BranchKind.STEP) else ""
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 HEAD = ("EFFECT", "READER", "PRODUCT", "OWNER", "DEPTH", "THROUGH", "KIND", "WHY")
 _LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
-"""Sets of columns to omit, tried in turn on a narrow terminal; after the last, WHY moves to its own line."""
+"""Sets of columns to omit, tried in turn on a narrow terminal.
+
+After the last set, WHY moves to a separate line.
+"""
 
 NARROWEST = 50
 """Minimum width of the WHY column."""
@@ -29,7 +32,7 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Describe whether an impact is based on the deployed tables or only on the declared ones."""
+    """Describe whether an impact is based on the deployed tables or only on the declared tables."""
     table = found.root.table
     whose = f"{table} is external: only its owner can rebuild or drop it. " if found.external else ""
     if found.deployed:

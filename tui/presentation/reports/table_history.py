@@ -46,9 +46,10 @@ class HistoryEntry:
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
-    """Return a table's history, oldest entry first: the last `limit` entries, or all of them if `limit` is 0.
+    """Return a table's history, oldest entry first.
 
-    `plans` maps hashes to plans; a deploy whose plan is missing has no details.
+    If `limit` is not 0, only the last `limit` entries are returned. `plans` maps hashes to plans; a deploy whose plan
+    is missing has no details.
     """
     acts = _acts(records)
     found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]

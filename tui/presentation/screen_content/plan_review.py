@@ -51,7 +51,7 @@ SECTION_TONES = {
     "UNDO": Tone.PLAIN,
     "SPARK": Tone.DIM,
 }
-"""Tones of the sections, in the order shown; each guard has the tone of its own verdict."""
+"""Tones of the sections, in the order shown; each guard has the tone of its verdict."""
 
 TONES = {
     Action.KEEP: Tone.DIM,

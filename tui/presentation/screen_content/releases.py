@@ -28,10 +28,10 @@ SPARK = 24
 """Width of the curve of recent lag, in cells."""
 
 TICKETS = 3
-"""Maximum number of tickets shown; the rest are counted."""
+"""Maximum number of tickets shown. Further tickets are only counted."""
 
 _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
-"""States that get no line of their own, because the verdict already contains the state and its time."""
+"""States without a separate line, because the verdict already contains the state and its time."""
 
 NO_LAGS: Mapping[TableName, Sequence[int | None]] = MappingProxyType({})
 

@@ -21,7 +21,10 @@ def advise(
     *,
     by_key: bool = True,
 ) -> tuple[str, Tone]:
-    """Return the verdict on a statement, with its tone; the remedy is a key if `by_key`, else a command."""
+    """Return the verdict on a statement, with its tone.
+
+    With `by_key`, what to do is described by a key, else by a command.
+    """
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents

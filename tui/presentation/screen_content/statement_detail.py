@@ -221,7 +221,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
 
 
 def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
-    """Render all versions of a table, newest first, and how long the old ones are kept."""
+    """Render all versions of a table, newest first, and how long old versions are kept."""
     lines: list[Line] = []
     for row in facts.versions:
         state = parse_state(row.state)

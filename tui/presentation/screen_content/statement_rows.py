@@ -30,7 +30,7 @@ OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
 NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND)
-"""Columns of the tree on a wide terminal, where the list next to it shows the others."""
+"""Columns of the tree on a wide terminal, where the list next to the tree shows all other columns."""
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)

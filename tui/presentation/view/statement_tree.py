@@ -85,8 +85,8 @@ def by_product(
 ) -> tuple[TreeRow, ...]:
     """Return the rows of the tree by product.
 
-    `closed` contains the ids of collapsed branches; `force_open` expands them all. `shows` selects the statements; None
-    selects all of them.
+    `closed` contains the ids of collapsed branches; with `force_open`, all branches are expanded. `shows` selects the
+    statements; None selects all statements.
     """
     entries: list[TreeRow] = []
     known = view.statements
