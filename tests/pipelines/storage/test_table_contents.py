@@ -122,7 +122,7 @@ THREE_ROWS = {"parquet": _parquet, "json": _lines, "csv": _lines, "orc": _orc, "
 COUNTED = {RowCounting.FOOTERS: (3, True), RowCounting.LINES: (3, False), RowCounting.NONE: (None, False)}
 
 
-FILES = {name: format for name, format in TABLE_FORMATS.items() if not format.transaction_log and not format.topics}
+FILES = {name: format for name, format in TABLE_FORMATS.items() if format.has_files and not format.transaction_log}
 
 
 @pytest.mark.parametrize("format", FILES.values(), ids=FILES)
