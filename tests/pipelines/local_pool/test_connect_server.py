@@ -200,7 +200,7 @@ def test_a_home_that_was_restored_or_copied_starts_no_second_server_over_the_sam
     older = tmp_path / "older"
     shutil.copytree(home, older)
     assert LocalPool(home, Pool(), data=data).start()
-    shutil.rmtree(home)
+    home.rename(tmp_path / "lost")
     older.rename(home)
     with pytest.raises(PoolUnreachable, match=f"process {sleeping[0].pid} is the server of another home") as refused:
         LocalPool(home, Pool(), data=data).start()
