@@ -20,7 +20,7 @@ from core.text.sentence import Sentence
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """Evidence: a probe found the effect of a step in place."""
+    """Evidence: a probe found that the effect of a step is in place."""
 
     n: int
     note: str = ""
@@ -28,7 +28,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepKept:
-    """Evidence: a step was deliberately not performed; `note` gives the reason."""
+    """Evidence: a step was deliberately not performed, for the reason in `note`."""
 
     n: int
     note: str
@@ -60,7 +60,7 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class StepPutOff:
-    """Evidence: a step could not be performed now and must be started again later."""
+    """Evidence: a step could not be performed now, and must be started again later."""
 
     n: int
     note: str
@@ -71,7 +71,7 @@ RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | StepP
 
 @dataclass(frozen=True, slots=True)
 class PerformStep:
-    """Intent: perform the step, unless a probe shows that it is done; repeating the intent is harmless."""
+    """Intent: perform a step, unless a probe shows that it is done; repeating the intent is harmless."""
 
     step: Step
 
@@ -85,7 +85,7 @@ class PollGate:
 
 @dataclass(frozen=True, slots=True)
 class AbortVersions:
-    """Intent: stop the versions that this run started and has not swapped in."""
+    """Intent: stop the versions that this run has started but not swapped in."""
 
     versions: tuple[tuple[str, int], ...]
 
@@ -99,7 +99,7 @@ _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
 def recover_run(run: Run) -> Run:
     """Return a run as a new agent resumes it: interrupted steps wait again, and are probed before they start.
 
-    A hold keeps its state, so that a swap command accepted before the run continues is not lost.
+    A hold keeps its state, so that a swap command is not lost if it was accepted before the run continues.
     """
     held = held_steps(run)
     for progress in run.steps:
@@ -180,8 +180,8 @@ def held_steps(run: Run) -> tuple[StepProgress, ...]:
 def why_not_skipped(run: Run, n: int) -> Sentence | None:
     """Explain why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
 
-    Later steps rely on the effect of a step: skipping a swap would stop the serving version, skipping a stop would let
-    two versions write, and skipping a tombstone would leave a table without a pointer. Only waits, table maintenance
+    Later steps rely on the effect of earlier steps: without a swap, the run would stop the serving version; without a
+    stop, two versions would write; without a tombstone, a table would have no pointer. Only waits, table maintenance
     and comparisons can be skipped. The wait for a first batch cannot be skipped if a later step replaces or ends an old
     version.
     """
@@ -206,8 +206,8 @@ def why_not_skipped(run: Run, n: int) -> Sentence | None:
 def skip_must_wait(run: Run, control: OperatorControl) -> bool:
     """True if a command to skip a step that starts a query must wait until the step's gate is polled.
 
-    A new agent starts interrupted steps again before it polls them. A finished run starts nothing, and accepts every
-    command at once.
+    A new agent starts interrupted steps again before it polls their gates. A finished run starts nothing, and accepts
+    every command at once.
     """
     if control.act != "skip" or run.state not in (RunState.RUNNING, RunState.PAUSED):
         return False
@@ -247,7 +247,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """True if a version runs next to a serving version until the swap; a cancel stops only such versions."""
+    """True if a version runs next to a serving version until the swap; a cancel stops only these versions."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 
@@ -265,7 +265,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Start only the first ready step, so that each intent is recorded before its effect."""
+    """Start the first ready step and no other, so that each intent is recorded before its effect."""
     by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
         ready = progress.state is StepState.WAITS and all(_lets_begin(by_n[n]) for n in progress.step.after)
@@ -321,15 +321,16 @@ GOES_ON = frozenset(("resume", "retry", "skip", "swap"))
 def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
     """True if a run still has to move a pointer, given the states of its steps.
 
-    Always False for a rollback, which is allowed during a freeze window.
+    Always False for a rollback, which may move pointers during a freeze window.
     """
     to_move = (step.n for step in plan.steps if step.do in MOVES_POINTERS)
     return plan.request.verb != "rollback" and any(states.get(n) not in SATISFIED for n in to_move)
 
 
 def overrides_approved_plan(plan: Plan, act: str, do: StepKind | None) -> bool:
-    """True if a command overrides a check of a plan that needs an approval: a swap, or a skipped comparison.
+    """True if a command overrides a check of a plan that needs an approval.
 
-    The author of the plan may not give such a command alone. `do` is the kind of the step to skip.
+    Such commands are a swap and the skip of a comparison; `do` is the kind of the step to skip. The author of the plan
+    may not give them alone.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

@@ -58,7 +58,7 @@ def staying_words(
 def stop_words(versions: Iterable[KnownVersion], runs: Iterable[RunRow], names: Collection[str]) -> list[str]:
     """Return sentences on the side effects of a stop: other versions that it stops, and runs that it blocks.
 
-    `names` are tables, or single versions such as `orders@v2`.
+    `names` are names of tables, or of single versions such as `orders@v2`.
     """
     every = [one for one in versions if one.table in names and not one.deleted and one.version]
     words = []

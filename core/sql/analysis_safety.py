@@ -28,9 +28,9 @@ class AnalysisRisk(FactKind):
 
 
 def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
-    """Return why Spark must not analyse a query, or None if the analysis is safe.
+    """Return why Spark must not analyse a query; None if the analysis is safe.
 
-    A query that Headgate cannot parse is always unsafe.
+    A query that Headgate cannot parse is never safe.
     """
     found, problems = read_any(select, "")
     if not found:

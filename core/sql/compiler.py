@@ -1,6 +1,6 @@
 """Binds statements to physical tables: replaces table names, and adds options and filters to streams.
 
-The rest of the SQL stays as written.
+Everything else in the SQL stays as written.
 """
 
 import re
@@ -102,7 +102,7 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
 # after it, even after a rename or drop; without a schema log no start succeeds (Delta 4.4.0).
 
 LOGS = "schemas"
-"""Subfolder of a checkpoint that contains the schema logs of its sources; Delta 4.4.0 accepts no other location."""
+"""Subfolder of a checkpoint for the schema logs of its sources; Delta 4.4.0 accepts no other location."""
 _TOLERATED_CHANGES = ("allowSourceColumnRename", "allowSourceColumnDrop", "allowSourceColumnTypeChange")
 
 Options = tuple[tuple[str, str], ...]

@@ -1,6 +1,6 @@
 """Parses DDL files, each of which contains one `CREATE TABLE`.
 
-Names of columns and fields keep their case, because JSON readers match fields by case. Types are in lower case.
+The names of columns and fields keep their case, because JSON readers match fields by case. Types are in lower case.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class _Clauses:
 
 
 def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
-    """Parse the only CREATE TABLE in a DDL file; return None and the Problem if that fails.
+    """Parse the only CREATE TABLE in a DDL file; if that fails, return None and the Problem.
 
     `path` is the file's name in problems.
     """

@@ -34,7 +34,7 @@ class ConditionFault(FactKind):
 
 
 def condition_fault(condition: str, kinds: Mapping[str, str]) -> Fact[ConditionFault] | None:
-    """Return why an expression cannot be a condition on a single row, or None if no reason is known.
+    """Return why an expression cannot be a condition on a single row; None if no reason is known.
 
     `kinds` maps columns to types, both in lower case. Raises SqlDiagnostic if the expression cannot be parsed.
     """
@@ -88,7 +88,7 @@ _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Return Spark's type of a canonical expression, in lower case; empty if unknown or dependent on a column."""
+    """Return Spark's type of a canonical expression, in lower case; empty if it is unknown or depends on a column."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -131,14 +131,14 @@ def _common(node: Any) -> str:
 
 
 _LISTS = frozenset(("array_agg", "collect_list", "collect_set"))
-"""Aggregates that return a list whose order depends on the row order."""
+"""Aggregates that return a list whose order depends on the order of the rows."""
 _ANY = frozenset(
     (
         *("any_value", "first", "first_value", "last", "last_value", "max_by", "min_by", "mode", "listagg"),
         *("string_agg", "approx_percentile", "percentile_approx", "approx_top_k", "histogram_numeric"),
     )
 )
-"""Aggregates that return an arbitrary row's value or an approximation, so that the value depends on the row order."""
+"""Aggregates that return an arbitrary row's value or an approximation, and so depend on the order of the rows."""
 _BLIND = frozenset(
     ("array_contains", "array_max", "array_min", "array_size", "array_sort", "cardinality", "size", "sort_array")
 )
@@ -157,7 +157,7 @@ class RowOrder:
 
 
 def row_order(expression: str) -> RowOrder | None:
-    """Return how an expression depends on the row order; None if it does not, or cannot be parsed."""
+    """Return how an expression depends on the row order; None if it does not, or if it cannot be parsed."""
     tree = parsed_expression(expression)
     call = _first(tree) if tree is not None else None
     if call is None:
@@ -167,7 +167,7 @@ def row_order(expression: str) -> RowOrder | None:
 
 
 def _first(node: Any) -> Any:
-    """Return the first call whose result depends on the row order, or None.
+    """Return the first call whose result depends on the row order; None if there is none.
 
     Skips WITHIN GROUP and the arguments of functions that ignore the order.
     """

@@ -39,7 +39,7 @@ _URI = re.compile(
 
 
 class JdbcFault(FactKind):
-    """Why a table in a database cannot be read as it is declared."""
+    """Why a table in a database cannot be read as declared."""
 
     NO_URL = (
         "names no database",

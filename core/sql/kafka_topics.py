@@ -25,7 +25,7 @@ from core.text.sentence import Fact, FactKind
 SERVERS = "kafka.bootstrap.servers"
 TOPICS = "subscribe"
 VALUE_FORMAT = "value.format"
-"""Option that selects how values are parsed, as a `ValueFormat`; the only option here that is unknown to Spark."""
+"""Option that selects how values are parsed, as a `ValueFormat`; Spark has no such option."""
 
 _SCHEME = "kafka://"
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -33,9 +33,9 @@ _OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
     "_key": ("string", "binary"), "_value": ("string", "binary"), "_topic": ("string",), "_partition": ("int",),
     "_offset": ("bigint",), "_timestamp": ("timestamp",), "_headers": (_HEADERS,),
 }  # fmt: skip
-"""Columns for the parts of a message, with the types that each may have; the first type is suggested."""
+"""Columns for the parts of a message, each with the types that it may have; the first type is suggested."""
 _CORRUPT = "_corrupt"
-"""Column for values that cannot be parsed; without it, such a value fails the batch."""
+"""Column for a value that cannot be parsed; without this column, such a value fails the batch."""
 POISON = "HEADGATE_POISON_MESSAGE"
 """Error class of a batch that failed because a value could not be parsed."""
 
@@ -60,7 +60,7 @@ class ValueFormat(StrEnum):
 
 
 class TopicFault(FactKind):
-    """Why a table over Kafka topics cannot be read as it is declared."""
+    """Why a table over Kafka topics cannot be read as declared."""
 
     NO_SERVERS = (
         "names no broker",
@@ -109,7 +109,7 @@ def topic_place(location: str) -> TopicPlace:
 
 
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
-    """Return the first fault in the DDL of a table over Kafka topics, or None if the table can be read."""
+    """Return the first fault in the DDL of a table over Kafka topics; None if the table can be read."""
     given = {key.lower(): value for key, value in ddl.options}
     for name, _ in ddl.options:
         if name.lower() in ("subscribepattern", "assign"):

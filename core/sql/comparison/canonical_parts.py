@@ -1,4 +1,4 @@
-"""Splits a statement's canonical SQL into its stateful operators and the parts below and above them.
+"""Splits a statement's canonical SQL into its stateful operators and the parts below and above these.
 
 A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
 optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (seen in optimized plans of
@@ -21,7 +21,7 @@ from core.sql.streaming.aggregation import aggregates_in, aggregating, group_key
 from core.text.escaping import quoted_name, quoted_string_literal
 
 _HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
-"""Matches an alias together with its encoded streaming clauses; sqlglot cannot write clauses before an alias."""
+"""Matches an alias with its encoded streaming clauses, because sqlglot cannot write clauses before an alias."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
@@ -118,7 +118,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Remove the clauses that Spark certainly applies after the stateful operators, and return them as SQL."""
+    """Remove the clauses that are certain to be applied after the stateful operators, and return them as SQL."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -144,7 +144,7 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
     """Remove the outputs and HAVING terms that do not affect an aggregation's state, and return them as SQL.
 
-    The SELECT keeps the expressions in `kept` and all outputs to which the remaining HAVING terms refer.
+    The SELECT keeps the expressions in `kept`, and all outputs to which its remaining HAVING terms refer.
     """
     above = _lift_terms(select, "having", _named_aggregates(select))
     below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}

@@ -22,7 +22,7 @@ _NULLABLE_WORDS = """
     stddev_samp variance var_pop var_samp bool_and bool_or every some any try_sum try_avg
 """
 _NULLABLE = frozenset(_NULLABLE_WORDS.split())
-"""Aggregates whose result may be NULL, so that Spark cannot fold `IS NULL` on them."""
+"""Aggregates whose result may be NULL, so that Spark cannot fold `IS NULL` on the result."""
 _ARITHMETIC = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
@@ -38,17 +38,17 @@ _CONDITIONAL_WORDS = """
 _CONDITIONAL = frozenset(_CONDITIONAL_WORDS.split())
 """Functions that may not evaluate all their arguments, or for which Spark has simplification rules."""
 _LARGEST = 2**31 - 1
-"""Largest accepted constant: a larger one may exceed the other side's type, and Spark folds that comparison."""
+"""Largest accepted constant: a larger one may exceed the type of the other side, and Spark folds such a comparison."""
 
 
 def output_is_whole(node: Any) -> bool:
-    """True if Spark certainly evaluates every aggregate and column in an output expression."""
+    """True if Spark is guaranteed to evaluate every aggregate and column in an output expression."""
     node = node.unalias()
     return _value(node) or not _reads(node)
 
 
 def condition_is_whole(node: Any) -> bool:
-    """True if Spark certainly evaluates every aggregate and column in a condition, because it folds no part."""
+    """True if Spark is guaranteed to evaluate every aggregate and column in a condition, because it folds no part."""
     return _condition(list(_terms(node)))
 
 
@@ -143,9 +143,9 @@ def _term(node: Any) -> bool:
 
 
 def is_read_in_comparisons(node: Any) -> bool:
-    """True if Spark certainly evaluates an expression that is one side of a comparison.
+    """True if Spark is guaranteed to evaluate an expression that is one side of a comparison.
 
-    False for casts and branches, because Spark may move them to the other side of the comparison.
+    False for casts and branches, because Spark may move them to the other side.
     """
     kinds = (exp.Cast, exp.TryCast, exp.Case)
     if not _reads(node) or not _value(node) or any(isinstance(each, kinds) for each in _above_leaves(node)):
@@ -193,7 +193,7 @@ def _reads(node: Any) -> bool:
 
 
 def _leaves(node: Any) -> Iterator[str]:
-    """Yield the SQL of each aggregate in an expression, and of each column outside its aggregates."""
+    """Yield the SQL of each aggregate in an expression, and of each column outside the aggregates."""
     return (sql_of(each) for each in _walked(node) if _is_leaf(each))
 
 

@@ -1,6 +1,7 @@
 """Qualifies the columns in canonical SQL, so that queries that differ only in qualifiers become equal.
 
-A column is left as written if its table is uncertain, for example because a table's columns are unknown.
+A column is left as written if it is uncertain to which table it belongs, for example because a table's columns are
+unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clause
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
 ColumnsOf = Mapping[TableName, Sequence[str]]
-"""Column names in lower case, by table. Tables without an entry have unknown columns."""
+"""Column names in lower case, by table; a table without an entry has unknown columns."""
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
@@ -60,7 +61,7 @@ def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
 
 
 def _hides(join: Any) -> bool:
-    """True if a join merges columns (NATURAL, USING), or hides those of the joined table (SEMI, ANTI)."""
+    """True if a join merges columns (NATURAL, USING), or hides the columns of the joined table (SEMI, ANTI)."""
     words = {str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")}
     return bool(join.args.get("using")) or bool(words & {"NATURAL", "SEMI", "ANTI"})
 

@@ -25,7 +25,7 @@ _FLIPPED: Mapping[type[Any], type[Any]] = {
     exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ,
     exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE,
 }  # fmt: skip
-"""Maps each comparison class to the class of the same comparison with its sides exchanged."""
+"""Maps the class of each comparison to the class of the comparison that has its sides exchanged."""
 
 
 Aliases = Mapping[str, str]
@@ -150,16 +150,16 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`, because canonical SQL sorts the sides of a comparison alphabetically."""
+    """Turn `5 < amount` into `amount > 5`, because canonical SQL sorts the sides of a comparison by alphabet."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[Edit]:
-    """Yield the edits between two queries that have different numbers of SELECTs.
+    """Yield the edits between two queries with different numbers of SELECTs.
 
-    Outermost queries and UNION branches are compared in pairs. All other subqueries in FROM or WITH count as removed or
+    Outermost queries and UNION branches are compared in pairs. Any other subquery in FROM or WITH counts as removed or
     added.
     """
     gone, come = _without(before, after), _without(after, before)
@@ -228,7 +228,7 @@ def _several(select: Any) -> bool:
 def drop_first_qualifier(select: Any) -> None:
     """Remove the first source's qualifier from the columns of a SELECT.
 
-    Canonical SQL has this qualifier only if the SELECT has another source.
+    Canonical SQL has a qualifier for the first source only if the SELECT has another source.
     """
     from_ = select.args.get("from_")
     source = from_.this.alias_or_name if from_ is not None else ""
@@ -277,7 +277,7 @@ def _joined(join: Any) -> str:
 
 
 def _set(old: Counter[str], new: Counter[str], kind: EditKind, of: str = "") -> Iterator[Edit]:
-    """Yield an edit for each removed or added term; a single removal and a single addition become one change."""
+    """Yield an edit for each removed or added term; a single removal and a single addition become a change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield Edit(kind, gone[0], come[0], of)
@@ -345,7 +345,7 @@ def written_aliases(select: str) -> dict[str, str]:
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
     """Return the alias mappings of the old and the new statement (see `written_aliases`).
 
-    If both statements read the same tables in the same order, the mapping of the new one is returned twice.
+    If both statements read the same tables in the same order, both mappings are that of the new statement.
     """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)

@@ -43,7 +43,7 @@ _OVER_GROUPS = {
 }  # fmt: skip
 """Maps each aggregate to the aggregate that computes the same total from the results per group."""
 _OVER_ROWS = ("sum", "count", "min", "max")
-"""Aggregates that are compared for each column if rows are not grouped."""
+"""Aggregates that are compared for each column if the rows are not grouped."""
 _WATERMARK = re.compile(r"\bWATERMARK (\S+) DELAY", re.I)
 _COUNTED = ("count(*)", "count(1)")
 
@@ -87,7 +87,7 @@ class TotalsDifferenceReason(FactKind):
 
 
 class RowSide(StrEnum):
-    """The version that has a row: only the old one, only the new one, or both with different values."""
+    """Which of the versions has a row: only the old one, only the new one, or both with different values."""
 
     OLD = "old"
     NEW = "new"
@@ -102,13 +102,13 @@ class RowEffect:
     side: RowSide
     why: str
     predicate: str = ""
-    """SQL condition over output columns that all these rows meet; empty if the output columns cannot express it."""
+    """SQL condition over output columns that all of these rows meet; empty if output columns cannot express it."""
     may_equal_others: bool = True
-    """Whether any number of these rows may be equal to other rows."""
+    """Whether any number of these rows may be equal to each other or to other rows."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
     from_start: bool = False
-    """Whether the only reason for these rows is that the two versions start at different positions."""
+    """Whether the rows differ only because the two versions start at different positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class CommonTotal:
     """SQL that computes the aggregate from the output columns of the old version."""
     new: str
     columns: tuple[str, str] = ("", "")
-    """The column that `old` aggregates and the one that `new` aggregates, in lower case; both empty for a row count."""
+    """The columns that `old` and `new` aggregate, in lower case; both are empty for a row count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +147,15 @@ class StatementEffects:
     """Edited columns of CTEs and subqueries, each with its edit; all values computed from them may differ as well."""
     rows: tuple[RowEffect, ...] = ()
     unpairable_because: Cause | None = None
-    """The edit after which old and new rows cannot be paired; None if they can."""
+    """The edit after which old rows cannot be paired with new rows; None if they can be paired."""
     merged_by: Cause | None = None
     """The edit that may make distinct rows equal, by removing a group key or DISTINCT; None if there is none."""
     keys: tuple[str, ...] = ()
     """Output columns that identify a row's group; empty if rows are not grouped or a key is missing from the output."""
     multiplicity_change: Cause | None = None
-    """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is none."""
+    """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is no such edit."""
     withheld: RowSide | None = None
-    """The only version with DISTINCT, which withholds rows until the watermark has passed them; else None."""
+    """The version that withholds rows until the watermark has passed, because only it has DISTINCT; else None."""
     totals: CommonTotals | None = None
     """The totals that can be compared if the versions group rows differently; None if they group rows alike."""
     rewritten: bool = False
@@ -204,7 +204,7 @@ def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 
 
 def _branches(texts: tuple[str, str], aliases: tuple[Aliases, Aliases]) -> StatementEffects | None:
-    """Return the effects of adding, removing or changing UNION ALL branches, or None if there are other edits."""
+    """Return the effects of adding, removing or changing UNION ALL branches; None if there are other edits."""
     before, after = (Counter(_branch_texts(*each)) for each in zip(texts, aliases, strict=True))
     if not before or not after or not before & after:
         return None
@@ -227,7 +227,7 @@ def _branch_edit(old: str, new: str) -> str:
 
 
 def _branch_texts(text: str, aliases: Aliases) -> list[str]:
-    """Return the SQL of each UNION ALL branch, or of a query that is a single SELECT; empty for any other query."""
+    """Return the SQL of each UNION ALL branch, or of a query that is a single SELECT; empty for all other queries."""
     selects = selects_of(text, aliases)
     root = selects[0].root() if selects else None
     found: list[str] = []
@@ -244,7 +244,7 @@ def _branch_texts(text: str, aliases: Aliases) -> list[str]:
 
 
 def renamed_predicate(predicate: str, names: Mapping[str, str]) -> str:
-    """Return a predicate with its columns renamed; empty if `names` lacks one of them or `predicate` is empty.
+    """Return a predicate with its columns renamed; empty if `names` lacks any of them or `predicate` is empty.
 
     The keys of `names` are in lower case. The result is also empty if the predicate cannot be parsed.
     """
@@ -291,9 +291,9 @@ class _Effects:
         self.rows.append(RowEffect(side, str(why), predicate, may_equal_others))
 
     def changed_aggregate_outputs(self, select: Any) -> Iterator[tuple[str, Cause]]:
-        """Yield each output column that changes because the aggregated rows changed, with the edit that causes it.
+        """Yield each output column that changes because the aggregated rows changed, with the edit responsible.
 
-        Outputs computed from grouping keys alone do not change.
+        An output that is computed from grouping keys alone does not change.
         """
         keys = group_key_texts(select)
         for each in select.expressions:
@@ -361,9 +361,9 @@ def _outputs(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
 
 
 def _drop_empty_explodes(select: Any, side: RowSide, why: Cause, found: _Effects) -> None:
-    """Record that only version `side` has rows for empty collections: the other version's lateral view drops them.
+    """Record that only version `side` has rows for empty collections, which the other version's lateral view drops.
 
-    Nothing is recorded for OUTER views, or for a collection that is a non-empty literal.
+    Nothing is recorded for an OUTER view, or for a collection that is a non-empty literal.
     """
     for lateral in select.args["laterals"]:
         call = lateral.this
@@ -479,9 +479,9 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Rewrite a condition in terms of output columns; empty if the output lacks one of its expressions.
+    """Rewrite a condition in terms of output columns; empty if no output column has one of its expressions.
 
-    An output column can replace an expression only if it has that expression in both versions.
+    An output column can replace an expression only if it has this expression in both versions.
     """
     tree = parsed_expression(term)
     if tree is None or tree.find(exp.Query) is not None:
@@ -497,9 +497,9 @@ def _shown_condition(term: str, old: Any, new: Any) -> str:
 
 
 def _show(parent: Any, shown: Mapping[str, str]) -> bool:
-    """Replace each expression with the output column of the same value, outermost first.
+    """Replace each expression with the output column of the same value, outermost expression first.
 
-    Returns False if a column or aggregate remains that the output lacks.
+    Returns False if a column or aggregate remains for which there is no output column.
     """
     for child in list(parent.iter_expressions()):
         if (name := shown.get(sql_of(child))) is not None:
@@ -510,9 +510,9 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 
 
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
-    """Return a predicate for rows without a join match: all output columns of the joined table are NULL.
+    """Return a predicate for rows without a join match, in which all output columns of the joined table are NULL.
 
-    Empty unless both versions output the same column of that table.
+    Empty unless both versions output the same column of the table.
     """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [
@@ -573,7 +573,7 @@ def _totals_difference_reason(selects: Sequence[Any], texts: Sequence[str]) -> F
 
 
 def _withholding_keys(select: Any, text: str) -> frozenset[str]:
-    """Return the grouping keys on event time; their groups are withheld until the watermark has passed them."""
+    """Return the grouping keys on event time, whose groups are withheld until the watermark has passed them."""
     names = {found.rpartition(".")[2].strip("`") for found in _WATERMARK.findall(text)}
     return frozenset(key for key in group_key_texts(select) if "window(" in key or names & set(re.findall(r"\w+", key)))
 

@@ -33,20 +33,20 @@ class RowMultiplier:
     edit: str
     """Kind of the edit, such as `join added` or `lateral view changed`."""
     detail: str
-    """The join with its condition, or the whole SQL of any other edited clause."""
+    """The join with its condition; for any other clause, the whole SQL of the clause."""
     table: str = ""
-    """The joined table, whose number of matches per row determines how many rows result; empty for other edits."""
+    """The joined table, whose number of matches per row determines the number of output rows; empty for other edits."""
     equated: frozenset[str] = frozenset()
     """Columns of `table`, in lower case, that the join condition equates with expressions over other sources."""
     outcome: str = "each matching row adds a row"
     certain: bool = False
-    """Whether the edit certainly adds rows; otherwise it may multiply them."""
+    """Whether the edit is certain to add rows, rather than able to multiply them."""
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:
-    """Return the edits that may multiply output rows; empty if a statement cannot be parsed.
+    """Return the edits that may multiply output rows; empty if either statement cannot be parsed.
 
-    `columns` serves to resolve unqualified columns.
+    `columns` is used to resolve unqualified columns.
     """
     try:
         before, after = compared_selects(old.canonical, new.canonical, aliases_of_both(old, new))
@@ -60,7 +60,7 @@ def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: Columns
 class _Join:
     node: Any
     side: Any
-    """The joined source, or the table if a stream is joined to it; its matches determine the number of rows."""
+    """The joined source or, if a stream is joined to a table, that table; its matches determine the number of rows."""
     kind: str
     terms: frozenset[str]
 
@@ -142,7 +142,7 @@ def _equated(join: _Join, columns: ColumnsOf) -> frozenset[str]:
 
 
 def _is_once(query: Any, equated: frozenset[str]) -> bool:
-    """True if a subquery yields at most one row for each combination of values in its `equated` columns."""
+    """True if a subquery yields at most one row for each combination of values in the columns `equated`."""
     if not isinstance(query, exp.Select):
         return False
     named = {each.alias_or_name.lower(): sql_of(each.unalias()) for each in query.expressions}

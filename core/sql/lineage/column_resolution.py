@@ -38,7 +38,7 @@ WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
 ColumnsOf = Callable[[TableName], Sequence[Column] | None]
-"""Function that returns the columns in a table's DDL, or None for a table without a DDL."""
+"""Function that returns the columns in a table's DDL; None for a table without a DDL."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class ColumnResolver:
 
     columns_of: ColumnsOf
     query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
-    """Function that traces a query nested in an expression."""
+    """Function that traces a query that is nested in an expression."""
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class ColumnResolver:
     ) -> None:
         """Record an unresolved name.
 
-        `lacking` are the relations that were searched; empty unless all their columns are known.
+        `lacking` are the relations that were searched; it is empty unless all of their columns are known.
         """
         sources = list(lacking)
         # A column named by Spark, such as `count(1)`, may exist under a name that only Spark knows.
@@ -118,7 +118,7 @@ class ColumnResolver:
     def _expression(self, node: Any, scope: ResolutionScope, found: RelationColumn) -> None:
         """Add the origins of all names in an expression to `found`.
 
-        A loop, not a recursion, because chains of AND or + may be long.
+        This is a loop, not a recursion, because chains of AND or + may be long.
         """
         waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
         while waiting:
@@ -175,9 +175,9 @@ class ColumnResolver:
             _use(found, item, kind)
 
     def starred(self, star: Any, scope: ResolutionScope) -> list[tuple[str, RelationColumn]]:
-        """Return the columns that `*`, `t.*` or `s.*` stands for, without those in EXCEPT.
+        """Return the columns for which `*`, `t.*` or `s.*` stands, without those in EXCEPT.
 
-        Each column is paired with its source's alias, and a struct field with `""`.
+        Each column is paired with its source's alias; a struct field is paired with `""`.
         """
         side, within = scope.sides[0], scope.within
         parts = list(qualifiers_of(star))
@@ -234,7 +234,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, scope: ResolutionScope) -> RelationColumn | None:
-        """Return the column at a path such as `a.b.c`, `a[0].b` or `m['k']`, or None if it cannot be resolved."""
+        """Return the column at a path such as `a.b.c`, `a[0].b` or `m['k']`; None if it cannot be resolved."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -319,7 +319,7 @@ class ColumnResolver:
 
 
 def offset_of(part: Any) -> int:
-    """Return the offset of a name in the SQL, or 0 if it is unknown."""
+    """Return the offset of a name in the SQL; 0 if it is unknown."""
     return int(part.meta.get("start", 0))
 
 
@@ -348,7 +348,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """True if a call depends on the rows but on no column, such as `count(1)` or `row_number() OVER …`."""
+    """True if a call depends on the rows but on no column, as `count(1)` and `row_number() OVER …` do."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -358,7 +358,7 @@ def _counts_rows(node: Any) -> bool:
 
 
 def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
-    """Qualify a column by its table or WITH query for display, or not at all if there is a single source."""
+    """Qualify a column by its table or WITH query for display; leave it unqualified if there is only one source."""
     parts = name_parts(column)
     first, several = parts[0].name, outer or len(side.relations) > 1
     if len(parts) > 1 and first in side.relations:

@@ -152,7 +152,7 @@ class FromSources:
         return relation
 
     def _set_offsets(self, tree: Any, end: int) -> None:
-        """Set the offsets of the names in a WATERMARK clause, because it was parsed separately from the statement."""
+        """Set the offsets of the names in a WATERMARK clause, which was parsed separately from the statement."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):

@@ -39,7 +39,7 @@ def is_generator(node: Any) -> bool:
 def generated_relation(call: Any, scope: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
     """Return the relation that a generator or table function produces.
 
-    `names` are the column aliases. There may be fewer aliases than columns.
+    `names` are the column aliases, of which there may be fewer than columns.
     """
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
@@ -79,7 +79,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return the columns of `inline`, and why they are unknown or `""`."""
+    """Return the columns of `inline`, and the reason why they are unknown (empty if they are known)."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]

@@ -1,8 +1,8 @@
 """Lineage of a statement's columns and rows, as frozen values that can be used without a parser.
 
 An input is either a *value*, which flows into a column, or a *condition*, which decides which rows or groups exist. The
-test of a CASE is a value, because it selects a value within its own row. FILTER and the PARTITION BY and ORDER BY of a
-window are conditions.
+test of a CASE is a value, because it selects a value within its own row. FILTER is a condition, and so are the
+PARTITION BY and ORDER BY of a window.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class LineageInput:
 
 @dataclass(frozen=True, slots=True)
 class LineageOutput:
-    """A column that the statement writes; it is constant if it has no inputs and all its names are resolved."""
+    """A column that the statement writes; it is constant if it has no inputs and no unresolved names."""
 
     name: str
     """Column name in lower case; streams match columns by name."""
@@ -89,7 +89,7 @@ class UnresolvedName:
     """The output column or clause that contains the name."""
     offset: int
     lacking: tuple[str, ...] = ()
-    """The tables and WITH queries that were searched; empty unless the column certainly does not exist."""
+    """The tables and WITH queries that were searched; empty unless the column is certain not to exist."""
     known: tuple[str, ...] = ()
     """The columns of the tables and WITH queries in `lacking`, sorted."""
 

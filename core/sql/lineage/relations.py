@@ -1,6 +1,6 @@
 """Relations and their columns, with the table columns on which each column depends.
 
-Names are in lower case, because Spark ignores case. A column is never modified once another column uses it.
+Names are in lower case, because Spark ignores case. Once another column uses a column, the latter is never modified.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class RelationColumn:
     fields: dict[str, "RelationColumn"] = field(default_factory=dict)
     """Fields of a struct that the query itself constructs, by name."""
     plain: bool = False
-    """Whether this is an unchanged column or field, so that its fields are fields of the original column."""
+    """Whether this is an unchanged column or field, whose fields are therefore fields of the original column."""
     branches: tuple["RelationColumn", ...] = ()
     """The column at the same position in each UNION branch; empty unless the column comes from a UNION."""
     offset: int = 0
@@ -42,7 +42,7 @@ class RelationColumn:
 
 @dataclass(slots=True, eq=False)
 class RelationCondition:
-    """A condition that decides which rows exist; mutable while lineage is traced."""
+    """A condition that decides which rows exist; it is mutable while lineage is traced."""
 
     clause: str
     item: RelationColumn
@@ -70,11 +70,11 @@ class Relation:
     written: str = ""
     """Alias or name of the source as written, in lower case."""
     hidden: tuple[RelationColumn, ...] = ()
-    """Columns that a query can name although `*` does not include them."""
+    """Columns that a query can name although `*` does not include these columns."""
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:
-        """Return the columns named `name`; a hidden column is returned only if no other column has that name."""
+        """Return the columns named `name`; hidden columns are returned only if no other column has that name."""
         if not self._by_name:
             for item in self.items:
                 self._by_name.setdefault(item.name, []).append(item)
@@ -110,7 +110,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def starred(self, relation: Relation) -> list[RelationColumn]:
-        """Return a source's columns in the order of `t.*` in Spark 4.2.0.
+        """Return a source's columns in the order that `t.*` has in Spark 4.2.0.
 
         Columns hidden by USING or NATURAL come first, then merged columns, then all others.
         """
@@ -138,7 +138,7 @@ def side_of(alias: str, relation: Relation) -> JoinSide:
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
     """Join two sides.
 
-    The columns in USING are merged and come first, as in Spark 4.2.0 (also for NATURAL).
+    The columns in USING are merged and precede all others, as in Spark 4.2.0 (also for NATURAL).
     """
     merged: list[tuple[str, RelationColumn]] = []
     for name in using:
@@ -198,7 +198,7 @@ def star_output_column(item: RelationColumn, part: str) -> RelationColumn:
 
 
 def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
-    """Rename a relation's columns by the column list of its alias, as in `AS t(a, b)`; without a list, do nothing."""
+    """Rename a relation's columns by the column list of its alias, as in `AS t(a, b)`; do nothing without a list."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
         found = replace(item, name=name)
@@ -207,7 +207,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add a UNION branch's column `other` to the column that combines the previous branches, and return the latter."""
+    """Add a UNION branch's column `other` to the column that combines the earlier branches; return the latter."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)
@@ -228,7 +228,7 @@ def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn
 
 
 def add_origins(into: Origins, more: Origins) -> None:
-    """Add the origins in `more` to `into`; an origin in both gets the field paths of both."""
+    """Add the origins in `more` to `into`; an origin that is in both gets the field paths of both."""
     for origin, paths in more.items():
         known = into.get(origin)
         into[origin] = paths if known is None else known | paths
@@ -252,7 +252,7 @@ def rows_of(tables: Iterable[TableName]) -> Origins:
 
 
 def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
-    """Return the column for a nested field such as `item.a.b`, or None if the field certainly does not exist."""
+    """Return the column for a nested field such as `item.a.b`; None if the field is certain not to exist."""
     for name in path:
         if item.fields:
             inner = item.fields.get(name)

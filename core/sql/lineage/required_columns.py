@@ -23,19 +23,19 @@ from core.sql.streaming.aggregation import TIME_WINDOWS
 _SKIPPED = ("with_", "from_", "joins", "hint", "expressions")
 """Parts of a SELECT that are read separately, or that name no column."""
 _AFTER_OUTPUTS = ("group", "having", "qualify", "order")
-"""Clauses that may refer to the outputs of their own SELECT."""
+"""Clauses that may refer to the outputs of the SELECT to which they belong."""
 _AT_THE_END = ("order", "sort", "cluster", "distribute", "pivots", "sample", "joins")
 _LEAVES = frozenset((exp.Identifier, exp.Literal, exp.Star, exp.Var, exp.Boolean, exp.Null, exp.DataType))
 _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Aliases)
 
 
 class _Untraced(Exception):
-    """Raised for syntax whose required columns only the full lineage can determine."""
+    """Raised for syntax whose required columns can only be determined by the full lineage."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A source in FROM: the columns that it certainly has, and the tables whose columns it passes on."""
+    """A source in FROM: the columns that it is certain to have, and the tables whose columns it passes on."""
 
     names: frozenset[str] = frozenset()
     tables: tuple[TableName, ...] = ()
@@ -45,7 +45,7 @@ _Sources = dict[str, _Source]
 
 
 def required_columns(query: Any) -> RequiredColumns | None:
-    """Return the columns that a query requires of its tables, or None if only the full lineage can determine them.
+    """Return the columns that a query requires of its tables; None if only the full lineage can determine them.
 
     The table names in the query must have been resolved.
     """
