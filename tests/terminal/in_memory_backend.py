@@ -251,7 +251,7 @@ class FakeBackend:
         self.calls.append(("undo", word))
         return "7f3a" * 16
 
-    def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
+    def submit_plan_by_verb(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
         self.calls.append((verb, " ".join((*words, *(("for", retain) if retain else ())))))
         return "7f3a" * 16
 

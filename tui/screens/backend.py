@@ -300,7 +300,7 @@ class ConsoleBackend:
         self.agent.close_ticket(found.id, reader)
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
-    def back(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
+    def submit_plan_by_verb(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
         """Submit a plan that applies a verb such as rollback to the named tables or run; return the plan's hash."""
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 

@@ -60,7 +60,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
 
     def refresh_body(self) -> None:
         super().refresh_body()
-        self.share(max(len(self.table.ids), 2), max(self.size.height * 2 // 5, 4))
+        self.fit_table_height(max(len(self.table.ids), 2), max(self.size.height * 2 // 5, 4))
         width = self.pane.size.width
         if not width:
             return

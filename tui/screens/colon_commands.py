@@ -48,12 +48,12 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
         case "optimize":
-            plan_back(screen, word, tuple(rest.split()) or screen.acted_on())
+            plan_and_review(screen, word, tuple(rest.split()) or screen.acted_on())
         case "vacuum":
             _vacuum(screen, rest)
         case "rollback" | "undelete" | "retire":
             named = () if word == "undelete" else screen.rolled_back_by_default()
-            plan_back(screen, word, tuple(rest.split()) or named)
+            plan_and_review(screen, word, tuple(rest.split()) or named)
         case "release":
             _run(screen, rest or _newest_release(screen))
         case "close":
@@ -126,16 +126,21 @@ def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
         screen.state.notify(f"vacuum: {RETAIN} needs hours: :vacuum TABLE {RETAIN} 168", Tone.CHANGING)
         return
     words = (*before, *after[1:]) or screen.acted_on()
-    plan_back(screen, "vacuum", words, retain=after[0] if option else "")
+    plan_and_review(screen, "vacuum", words, retain=after[0] if option else "")
 
 
-def plan_back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
+def plan_and_review(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
     """Plan a rollback, undelete, retire, optimize or vacuum of tables or a run, and open the plan for review."""
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
         return
-    _planned(screen, lambda: backend.back(verb, words, retain=retain), verb, f"the {verb} of {', '.join(words)}")
+    _planned(
+        screen,
+        lambda: backend.submit_plan_by_verb(verb, words, retain=retain),
+        verb,
+        f"the {verb} of {', '.join(words)}",
+    )
 
 
 def _newest_release(screen: StatementActionsScreen) -> str:

@@ -18,7 +18,7 @@ from tui.presentation.screen_content.plan_review import (
     losses,
     node_row,
     not_approvable,
-    rest,
+    sections_below_rows,
     state_of_plan,
     summary_of,
     waits_for,
@@ -90,7 +90,7 @@ class ReviewScreen(SplitScreen):
             self.heading.show((line((words, Tone.CHANGING)),))
             return
         plan, row, approvals = self.plan_view.plan, self.plan_view.row, self.plan_view.approvals
-        self.share(len(plan.nodes), max((self.size.height - 8) // 2, 4))
+        self.fit_table_height(len(plan.nodes), max((self.size.height - 8) // 2, 4))
         environment, now = self.state.identity.words, self.state.clock()
         self.heading.show(heading(plan, row, environment, now, width, approvals=approvals))
         super().refresh_body()
@@ -99,7 +99,7 @@ class ReviewScreen(SplitScreen):
         chosen = self.by_table.get(self.table.cursor_id or "")
         if chosen is not None:
             lines.extend(why(chosen, beside, self.state.glyphs, full=self.full, warnings=plan.warnings))
-        lines.extend(rest(plan, beside, self.state.glyphs))
+        lines.extend(sections_below_rows(plan, beside, self.state.glyphs))
         self.pane.show(lines)
 
     def under_cursor(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class ReviewScreen(SplitScreen):
         return replace(
             found,
             has_plan=True,
-            plan_open=state_of_plan(plan, row, now, self.plan_view.frozen) or waits_for(plan, row, approvals),
+            not_executable=state_of_plan(plan, row, now, self.plan_view.frozen) or waits_for(plan, row, approvals),
             unapprovable=not_approvable(plan, row, approvals, user=self.state.identity.user, now=now),
         )
 

@@ -30,7 +30,7 @@ from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.presentation.styling.table_layout import header
 from tui.screens.backend import RunView
-from tui.screens.colon_commands import plan_back
+from tui.screens.colon_commands import plan_and_review
 from tui.screens.console_screen import acknowledge
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import SplitScreen, TableScreen
@@ -112,7 +112,7 @@ class RunScreen(SplitScreen):
         above = heading(run, self.state.identity.words, now, width, glyphs, planned=planned)
         pairs = self._pairs(width)
         self.heading.show((*above, *pairs))
-        self.share(len(run.steps), max(self.size.height - 12 - len(pairs), 4))
+        self.fit_table_height(len(run.steps), max(self.size.height - 12 - len(pairs), 4))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
             self.table.choose(str(step.n))
@@ -220,7 +220,7 @@ class RunScreen(SplitScreen):
         self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: swap(typed), self.show_answer))
 
     def do_rollback(self, key: str) -> None:
-        plan_back(self, "rollback", (self.run_id,))
+        plan_and_review(self, "rollback", (self.run_id,))
 
     def do_pause(self, key: str) -> None:
         paused = self.run_view is not None and self.run_view.run.state == "paused"

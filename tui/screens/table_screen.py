@@ -165,7 +165,7 @@ class SplitScreen(TableScreen):
     def body(self) -> Sequence[Widget]:
         return (Container(self.table, self.pane, id="split"),)
 
-    def share(self, rows: int, most: int) -> None:
+    def fit_table_height(self, rows: int, most: int) -> None:
         """Fit the table's height to its rows, up to `most` lines.
 
         If the pane is next to the table, the table is as high as the screen.

@@ -20,7 +20,7 @@ from tui.presentation.interaction.confirmation_dialogs import (
 from tui.presentation.interaction.help_text import topic_lines
 from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
-from tui.presentation.screen_content.plan_review import heading, rest
+from tui.presentation.screen_content.plan_review import heading, sections_below_rows
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, message_lines
 from tui.presentation.styling.styled_text import Line, Tone, line, line_width, plain, wrap_line, wrap_lines
 from tui.presentation.styling.theme import UNICODE
@@ -134,7 +134,7 @@ def test_checks_steps_and_headings_of_a_plan_and_a_run_are_complete() -> None:
     plan = replace(sample_plan(protected=True), guards=(check,))
     row = PlanRow(plan.hash, "", "somebody", NOW - 60, NOW - 5, "refused")
     assert "the plan is refused" in words(heading(plan, row, "PROD protected", NOW, 80))
-    assert check.summary in words(wrap_lines(rest(plan, 80, UNICODE), 80))
+    assert check.summary in words(wrap_lines(sections_below_rows(plan, 80, UNICODE), 80))
     run = replace(sample_run(NOW), state="failed", actor="somebody.else")
     top = runs.heading(run, "PROD protected", NOW, 80, UNICODE, planned=plan.steps)
     assert all(line_width(one) <= 80 for one in top)

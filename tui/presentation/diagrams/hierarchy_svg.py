@@ -16,11 +16,11 @@ from tui.presentation.diagrams.lineage_svg import (
     SMALL,
     TITLE,
     box_frame,
-    drawn_way,
+    connection_path,
+    draw_connection,
     legend_of,
     safe,
     svg_document,
-    way_between,
 )
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
@@ -90,8 +90,8 @@ def _box(branch: HierarchyRow, texts: Sequence[str], layers: BoxLayout, *, is_ro
 
 def _lines(ways: Ways, layers: BoxLayout) -> Iterable[str]:
     for (source, target), streamed in sorted(ways.items(), key=lambda way: way[1]):
-        path = way_between(source, HEAD / 2, target, HEAD / 2, layers)
-        yield drawn_way(path, "value" if streamed else "condition", f"{source} → {target}")
+        path = connection_path(source, HEAD / 2, target, HEAD / 2, layers)
+        yield draw_connection(path, "value" if streamed else "condition", f"{source} → {target}")
 
 
 def _legend(y: float) -> Iterable[str]:

@@ -88,7 +88,7 @@ def svg_document(title: str, width: float, height: float, drawing: Iterable[str]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img">',
-        f"<title>{safe(title)}</title><style>{STYLE}</style>{tips()}",
+        f"<title>{safe(title)}</title><style>{STYLE}</style>{arrowheads()}",
         '<rect class="paper" width="100%" height="100%"/>',
         f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
         f'<text class="title" x="0" y="14">{safe(title)}</text>',
@@ -169,8 +169,8 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
         groups.setdefault((edge.kind, edge.source, edge.target), []).append(text + steps + place)
     for (kind, source, target), texts in groups.items():
         y, to_y = boxes[str(source.table)].middle_of(source.column), boxes[str(target.table)].middle_of(target.column)
-        path = way_between(str(source.table), y, str(target.table), to_y, layers)
-        yield drawn_way(path, str(kind), f"{name_of(source)} → {name_of(target)}\n" + "\n".join(texts))
+        path = connection_path(str(source.table), y, str(target.table), to_y, layers)
+        yield draw_connection(path, str(kind), f"{name_of(source)} → {name_of(target)}\n" + "\n".join(texts))
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
@@ -183,7 +183,7 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
     yield f'<text class="head" x="{PAD}" y="17.5">{safe(table)}</text>'
 
 
-def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
+def connection_path(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
     """Return the SVG path of a connection; `y` and `to_y` are pixels below the tops of the two boxes."""
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
@@ -194,7 +194,7 @@ def way_between(source: str, y: float, target: str, to_y: float, layers: BoxLayo
     return text + _curve(x, y, layers.left[layers.layer_of[target]] - 7, layers.top[(target,)] + to_y)
 
 
-def drawn_way(path: str, kind: str, hint: str) -> str:
+def draw_connection(path: str, kind: str, hint: str) -> str:
     """Draw a connection with an arrowhead along an SVG path; `kind` is the CSS class and `hint` the tooltip."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
@@ -208,14 +208,14 @@ def _curve(x: float, y: float, to_x: float, to_y: float) -> str:
     return f"C{x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
 
 
-def tips() -> str:
+def arrowheads() -> str:
     """Return the SVG definitions of the arrowheads, referenced as `url(#value)` and `url(#condition)`."""
-    tips = "".join(
+    markers = "".join(
         f'<marker id="{kind}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip-{kind}" d="M0 0L8 4L0 8z"/></marker>'
         for kind in InputKind
     )
-    return f"<defs>{tips}</defs>"
+    return f"<defs>{markers}</defs>"
 
 
 def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:

@@ -29,12 +29,12 @@ class ActionContext:
     """Why the data is stale; None if it is live."""
     running: bool = False
     """True if all targets are running; external tables are ignored."""
-    kept: Sentence | None = None
+    not_deletable: Sentence | None = None
     """Why the targets cannot be deleted; None if they can."""
     staged: int = 0
     mine: int = 0
     """Number of targets that this user has staged."""
-    plan_open: Sentence | None = None
+    not_executable: Sentence | None = None
     """Why the plan cannot be executed; None if it can, or if there is no plan."""
     unapprovable: Sentence | None = None
     """Why this user cannot approve the plan; None if approval is possible, or if there is no plan."""
@@ -73,7 +73,7 @@ def action_context_of(
         external=external if len(external) == len(targets) else (),
         stale=sentence_of(stale),
         running=bool(ours) and all(found.runs for found in ours),
-        kept=why_not_deletable(view, [name for name in targets if name not in external], user),
+        not_deletable=why_not_deletable(view, [name for name in targets if name not in external], user),
         staged=len(view.snapshot.staged),
         mine=len(staged_by_user(view, user, targets)),
         read_only=sentence_of(read_only),
@@ -98,10 +98,10 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ),
     ActionRequirement.LIVE: lambda now: now.stale,
     ActionRequirement.IDLE: lambda now: _unless(not now.running, "it is already running; R restarts it"),
-    ActionRequirement.UNREAD: lambda now: now.kept,
+    ActionRequirement.UNREAD: lambda now: now.not_deletable,
     ActionRequirement.MINE: lambda now: _unless(now.mine, "you have not staged it"),
     ActionRequirement.STAGED: lambda now: _unless(now.staged, "nothing is staged: D stages a deploy, X a delete"),
-    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else Sentence("no plan is shown"),
+    ActionRequirement.PLAN: lambda now: now.not_executable if now.has_plan else Sentence("no plan is shown"),
     ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else Sentence("no plan is shown"),
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
     ActionRequirement.GOING: lambda now: (

@@ -133,10 +133,12 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     # An edit in place has the pointer show the columns of the version that serves already.
     for step in own if node is None or node.action is not Action.RESTART else ():
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
-            yield HistoryEntry(step.ended_at, "serves", f"v{version} began to serve", detail=_passed_over(own), **who)
+            yield HistoryEntry(
+                step.ended_at, "serves", f"v{version} began to serve", detail=_skipped_validation_notes(own), **who
+            )
 
 
-def _passed_over(own: Sequence[StepRow]) -> str:
+def _skipped_validation_notes(own: Sequence[StepRow]) -> str:
     skipped = (step for step in own if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED))
     return "; ".join(step.note for step in skipped)
 

@@ -216,7 +216,7 @@ def _more_offers(node: PlanNode, executable: int) -> str:
     return ", ".join(words)
 
 
-def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+def sections_below_rows(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Render the sections below a plan's rows: refusals, losses, warnings, guards, leftovers, undo, and steps."""
     lines: list[Line] = [EMPTY]
     sections = plan_sections(plan)

@@ -58,7 +58,7 @@ def pairs_lines(
     said = verdict(release, look.now)
     lines = list(wrap(said, width - 2, tone if release.state in _SAY_ALL else Tone.PLAIN, " ")) if said else []
     if release.state not in _SAY_ALL or not said:
-        lines.insert(0, line((f" {state_words(release, look.now)}{left_words(release)}", tone)))
+        lines.insert(0, line((f" {state_words(release, look.now)}{release_time_left_words(release)}", tone)))
     shown = _by_lag(release.pairs)[:rows]
     columns = _pair_columns(width)
     lines.append(fit(header(columns, width), width))
@@ -68,7 +68,7 @@ def pairs_lines(
     if more := len(release.pairs) - len(shown):
         lines.append(line((f" and {counted(more, 'more pair')}: headgate release show {release.run}", Tone.DIM)))
     if release.serves and not (release.rollback and release.rollback in said):
-        lines += wrap(way_words(release, look.now), width - 2, Tone.DIM, " ")
+        lines += wrap(rollback_words(release, look.now), width - 2, Tone.DIM, " ")
     for ticket in release.tickets[:TICKETS]:
         late = ticket.deadline < look.now
         lines += wrap(ticket_words(ticket, look.now), width - 2, Tone.BAD if late else Tone.DIM, " ")
@@ -224,7 +224,7 @@ def trend_of(side: ReleaseSide) -> str:
     return trend_words(parse_trend(figures.trend), figures.rate_rows_s, figures.eta_s)
 
 
-def way_words(release: Release, now: float) -> str:
+def rollback_words(release: Release, now: float) -> str:
     """Return the command that rolls a release back, or why a rollback is impossible."""
     if not release.rollback:
         return f"no rollback: {release.blocked}"
@@ -242,12 +242,12 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
     """Format each release with its verdict and rollback, then one line per table with the lags of both versions."""
     lines: list[str] = []
     for release in releases:
-        left = left_words(release)
+        left = release_time_left_words(release)
         lines.append(f"{release.run}  {state_words(release, now)}{left}  {counted(len(release.pairs), 'table')}")
         said = verdict(release, now)
         # What names the way back is not said twice.
         lines += [f"  {said}"] if said and not (release.rollback and release.rollback in said) else []
-        lines.append(f"  {way_words(release, now)}")
+        lines.append(f"  {rollback_words(release, now)}")
         lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
         width = max(len(pair.table) for pair in release.pairs)
         for pair in release.pairs:
@@ -264,7 +264,7 @@ def _behind(side: ReleaseSide) -> str:
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
     """Format one release in full; each pair lists the old version first."""
-    head = f"release {release.run}  {state_words(release, now)}{left_words(release)}  by {release.actor}"
+    head = f"release {release.run}  {state_words(release, now)}{release_time_left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
         lines += textwrap.wrap(
@@ -284,7 +284,7 @@ def release_details(release: Release, now: float) -> tuple[str, ...]:
         lines += [f"  gate: {gate_words(gate, pair.gate_at, now)}"] if gate else []
         found = first_sentence(pair.found) if pair.checks == StepState.FAILED else pair.found
         lines += [f"  checks: {found}"] if found else []
-    lines += ["* serves", "", f"rollback  {way_words(release, now)}"]
+    lines += ["* serves", "", f"rollback  {rollback_words(release, now)}"]
     lines += [f"ticket    {ticket_words(ticket, now)}" for ticket in release.tickets]
     return tuple(line.rstrip() for line in lines)
 
@@ -295,7 +295,7 @@ def gate_words(note: str, opened_at: float | None, now: float) -> str:
     return note if opened_at is None or said == note else f"caught up at {moment(opened_at, now)}: {said}"
 
 
-def left_words(release: Release) -> str:
+def release_time_left_words(release: Release) -> str:
     """Return a release's remaining time, as a suffix of its state; empty for a held release, or if it is unknown."""
     return "" if release.state is ReleaseState.HELD else time_left_words(release.left)
 

@@ -52,12 +52,12 @@ def advise(
     if statement.line.fault_word == Fault.BEHIND and not statement.starting:
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
         late = f"Behind for longer than its objective{why}. "
-    begins = _begins(statement)
-    words, tone = _beginning(statement, measurement, look.now) if begins else _by_trend(statement, measurement)
+    has_not_begun = _has_not_begun(statement)
+    words, tone = _beginning(statement, measurement, look.now) if has_not_begun else _by_trend(statement, measurement)
     return late + words, Tone.BAD if late else tone
 
 
-def _begins(statement: StatementView) -> bool:
+def _has_not_begun(statement: StatementView) -> bool:
     """True if a statement has processed nothing since its start, so that it has no trend yet."""
     if statement.starting or not uncommitted(statement.line):
         return statement.starting

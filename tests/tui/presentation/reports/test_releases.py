@@ -15,10 +15,10 @@ from tui.presentation.screen_content.releases import (
     release_as_json,
     release_details,
     release_lines,
+    rollback_words,
     ticket_words,
     trend_of,
     verdict,
-    way_words,
 )
 from tui.presentation.styling.value_formatting import clock, lag_words
 
@@ -116,7 +116,7 @@ def test_a_list_shows_the_rollback_of_each_release() -> None:
         f"  headgate rollback 9f2c-1, in seconds until {until}",
         f"  orders  v1 → v2  serves v2  v1 is running, stops {until}, lag 0 rows; v2 is running, lag 12k rows",
     )
-    assert way_words(release(blocked="orders v1: it is deleted"), NOW) == "no rollback: orders v1: it is deleted"
+    assert rollback_words(release(blocked="orders v1: it is deleted"), NOW) == "no rollback: orders v1: it is deleted"
 
 
 def test_a_list_shows_the_lag_of_both_versions_and_the_pending_condition() -> None:

@@ -18,7 +18,7 @@ from tui.presentation.screen_content.plan_review import (
     heading,
     node_row,
     not_approvable,
-    rest,
+    sections_below_rows,
     state_of_plan,
     waits_for,
     why,
@@ -104,7 +104,7 @@ def test_the_logins_that_may_approve(
 def test_review_shows_each_guard_with_its_verdict_the_worst_first() -> None:
     fine = tuple(Guard(name, "ok", "fine") for name in ("disk", "views", "rates"))
     plan = replace(sample_plan(), guards=(*fine, Guard("pool", "deny", "full")))
-    told = [plain(line).strip() for line in rest(plan, 100, ASCII)]
+    told = [plain(line).strip() for line in sections_below_rows(plan, 100, ASCII)]
     at = next(number for number, line in enumerate(told) if line.startswith("GUARDS"))
     assert [line.split() for line in told[at : at + 2]] == [
         ["GUARDS", "deny", "pool:", "full"], ["ok", "disk:", "fine", "·", "views", "·", "rates"],
@@ -160,7 +160,7 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         await console.press("r")
         await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
         now = console.screen.action_context()
-        assert (now.plan_open, now.unapprovable) == (None, "you have already approved it")
+        assert (now.not_executable, now.unapprovable) == (None, "you have already approved it")
 
     in_console(scenario, backend=Guarded(), size=(100, 30))
 
@@ -187,7 +187,7 @@ def test_losses_and_warnings_are_shown_before_texts_and_undo() -> None:
     ]  # fmt: skip
     assert "far away" not in " ".join(told)
     plan = replace(sample_plan(), nodes=(bad,), warnings=warnings)
-    heads = [plain(line).split()[0] for line in rest(plan, 80, ASCII) if plain(line).strip()]
+    heads = [plain(line).split()[0] for line in sections_below_rows(plan, 80, ASCII) if plain(line).strip()]
     assert heads.index("LOSES") < heads.index("WARNINGS") < heads.index("UNDO")
     header = " ".join(plain(line) for line in heading(plan, ROW, "dev", NOW, 80))
     assert "loses data" in header and "2 warnings" in header
