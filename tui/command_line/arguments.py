@@ -29,7 +29,7 @@ class CommandParser(argparse.ArgumentParser):
         return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
 
 
-def word(
+def add_choice(
     parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
 ) -> None:
     """Add an argument that accepts only `words`. The error for any other word suggests the most similar of `words`."""
@@ -44,7 +44,7 @@ def word(
     parser.add_argument(name, type=read, metavar=metavar, help=f"{', '.join(words)}: {what}", **many)
 
 
-def number(text: str, least: float, most: float, what: str) -> float:
+def parse_number(text: str, least: float, most: float, what: str) -> float:
     """Parse a number from `least` to `most`. Raises ArgumentTypeError for anything else, including NaN."""
     try:
         value = float(text)
@@ -56,17 +56,17 @@ def number(text: str, least: float, most: float, what: str) -> float:
 
 
 def seconds(text: str) -> float:
-    return number(text, 0, YEAR_S, "a number of seconds")
+    return parse_number(text, 0, YEAR_S, "a number of seconds")
 
 
 def rate(text: str) -> float:
-    return number(text, 0, MOST_RATE, "a number of orders per second")
+    return parse_number(text, 0, MOST_RATE, "a number of orders per second")
 
 
 def count(text: str) -> int:
     if whole_number(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(number(text, 1, MOST_LINES, "a whole number"))
+    return int(parse_number(text, 1, MOST_LINES, "a whole number"))
 
 
 SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
@@ -175,13 +175,13 @@ def lineage(parser: CommandParser) -> None:
     way.add_argument("--up", action="store_true", help="trace upstream to the external inputs (default)")
     way.add_argument("--down", action="store_true", help="trace downstream")
     what = "print diagram text, for Markdown or for Graphviz"
-    word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
+    add_choice(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
     parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
     parser.add_argument("--html", metavar="FILE", help="write an HTML page with the diagram and tooltips to FILE")
 
 
 def export(parser: CommandParser) -> None:
-    word(
+    add_choice(
         parser,
         "what",
         ("observed",),
@@ -194,7 +194,7 @@ def export(parser: CommandParser) -> None:
 def sql(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
     what = "how a table without STREAM is read (default: as the project declares)"
-    word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
+    add_choice(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
     _spark(parser)
 
 
@@ -248,7 +248,7 @@ def history(parser: CommandParser) -> None:
 
 
 def logs(parser: CommandParser) -> None:
-    word(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
+    add_choice(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 
@@ -305,5 +305,5 @@ def help(parser: CommandParser) -> None:
 
 def completion(parser: CommandParser) -> None:
     words = ("bash", "zsh", "tables", "columns", "products")
-    word(parser, "shell", words, metavar="WORD", what="a completion script, or the names that it completes")
+    add_choice(parser, "shell", words, metavar="WORD", what="a completion script, or the names that it completes")
     parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="the table whose columns to list")

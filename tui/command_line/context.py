@@ -15,9 +15,9 @@ from tui.services.environment_service import EnvironmentService
 class CommandContext:
     """One execution of a command: its arguments, output, current folder and environment."""
 
-    def __init__(self, args: argparse.Namespace, voice: CommandOutput, environ: Mapping[str, str]) -> None:
+    def __init__(self, args: argparse.Namespace, output: CommandOutput, environ: Mapping[str, str]) -> None:
         self.args = args
-        self.voice = voice
+        self.output = output
         try:
             self.cwd = os.getcwd()
         except FileNotFoundError as error:
@@ -35,7 +35,7 @@ class CommandContext:
         )
         if found.broken:
             instead = f"its last readable version applies, and {found.environment} counts as protected"
-            self.voice.say(f"{found.broken}: until it is corrected, {instead}")
+            self.output.say(f"{found.broken}: until it is corrected, {instead}")
         return found
 
     @cached_property
@@ -45,11 +45,13 @@ class CommandContext:
 
     def document(self, form: str, **parts: Any) -> None:
         """Print a JSON document that states its format, project and environment."""
-        self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
+        self.output.data(
+            {"format": form, "project": self.place.project, "environment": self.place.environment, **parts}
+        )
 
     def announce(self) -> None:
         """Print the environment and the project folder on which the command is about to act."""
-        self.voice.say(f"{self.place.title}  ({self.place.folder})")
+        self.output.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
@@ -61,8 +63,8 @@ class CommandContext:
         given = getattr(self.args, "confirm", None)
         if given is None and text == "yes" and getattr(self.args, "yes", False):
             given = "yes"
-        if given is None and self.voice.interactive and not self.voice.as_json:
-            self.voice.say(question)
+        if given is None and self.output.interactive and not self.output.as_json:
+            self.output.say(question)
             given = ask(f"type {text!r} and press Enter to continue, or Enter alone to abort: ")
             if not given:
                 raise ConfirmationNeeded("nothing was typed, nothing was done")

@@ -51,35 +51,35 @@ def run_command_line(argv: list[str]) -> int:
     0 done, 1 failed, 2 usage error, 3 refused, 4 try again, 130 interrupted.
     """
     open_streams()
-    voice = CommandOutput(as_json="--json" in argv)
+    output = CommandOutput(as_json="--json" in argv)
     try:
-        code = _ended(argv, voice)
+        code = _ended(argv, output)
         sys.stdout.flush()
         return code
     except StdoutNotWritten as error:
-        voice.say(f"headgate: {error.summary}\n  {error.remedy}")
+        output.say(f"headgate: {error.summary}\n  {error.remedy}")
         return error.exit_code
     except HeadgateError as error:
-        return _quietly(partial(voice.fail, error))
+        return _quietly(partial(output.fail, error))
     except BrokenPipeError:
         silence_stdout()
         return 0
     except KeyboardInterrupt:
-        voice.say(f"interrupted; {GOES_ON_BY_COMMAND.get(command_name(argv) or '', 'nothing was changed')}")
+        output.say(f"interrupted; {GOES_ON_BY_COMMAND.get(command_name(argv) or '', 'nothing was changed')}")
         return INTERRUPTED
     except Exception:
         # The outer edge: an unexpected error is our bug, and is reported as one sentence with its place.
-        return _quietly(partial(_unexpected, argv, voice))
+        return _quietly(partial(_unexpected, argv, output))
 
 
-def _ended(argv: list[str], voice: CommandOutput) -> int:
+def _ended(argv: list[str], output: CommandOutput) -> int:
     try:
-        return _run(argv, voice)
+        return _run(argv, output)
     except SystemExit as helped:
         return int(helped.code or 0)
 
 
-def _run(argv: list[str], voice: CommandOutput) -> int:
+def _run(argv: list[str], output: CommandOutput) -> int:
     # A shell may start background commands with SIGINT ignored, but Ctrl-C must detach.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for word in argv:
@@ -89,12 +89,12 @@ def _run(argv: list[str], voice: CommandOutput) -> int:
             )
     args = parse_line(argv)
     if args.version is True:
-        voice.print([f"headgate {VERSION}"])
+        output.print([f"headgate {VERSION}"])
         return 0
     name = "console_up_down:console" if args.verb is None else SPEC_BY_NAME[args.verb].runs
     module, _, function = name.partition(":")
     command: Callable[[CommandContext], int] = getattr(importlib.import_module(f"tui.commands.{module}"), function)
-    return command(CommandContext(args, voice, os.environ))
+    return command(CommandContext(args, output, os.environ))
 
 
 def _quietly(say: Callable[[], int]) -> int:
@@ -105,7 +105,7 @@ def _quietly(say: Callable[[], int]) -> int:
         return 1
 
 
-def _unexpected(argv: list[str], voice: CommandOutput) -> int:
+def _unexpected(argv: list[str], output: CommandOutput) -> int:
     import traceback
 
     path = os.path.join(tempfile.gettempdir(), f"headgate-{os.getuid()}-error.log")
@@ -118,4 +118,4 @@ def _unexpected(argv: list[str], voice: CommandOutput) -> int:
         path = "nowhere: the log cannot be written"
     kind = sys.exc_info()[0]
     summary = f"headgate failed unexpectedly ({kind.__name__ if kind else 'unknown'})"
-    return voice.fail(HeadgateError(summary, remedy=f"details were written to {path}; please report this"))
+    return output.fail(HeadgateError(summary, remedy=f"details were written to {path}; please report this"))

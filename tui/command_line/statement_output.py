@@ -100,7 +100,7 @@ def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[Stat
     """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches, else 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
-        context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
+        context.output.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
     return 1 if hits else 0
 
 

@@ -34,7 +34,7 @@ def delete(context: CommandContext) -> int:
     submitted = operations.submit(asked.request)
     if submitted.plan.empty:
         raise Refused("none of these tables is deployed", remedy="headgate ls lists the deployed tables")
-    context.voice.say("\n".join(plan_lines(submitted.plan)))
+    context.output.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 
 
@@ -51,23 +51,23 @@ def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *,
     request = operations.request_by_name(verb, words, retain=retain)
     refuse_unknown(operations.project(), planner_input_reader.observe(operations.reader), request)
     submitted = operations.submit(request)
-    context.voice.say("\n".join(plan_lines(submitted.plan)))
+    context.output.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 
 
 def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
     from core.plan.confirmation import confirmation_for_plan
 
-    voice = context.voice
+    output = context.output
     needed = confirmation_for_plan(plan)
     given = getattr(context.args, "confirm", None)
-    if not shown and given is None and voice.interactive:
-        voice.say("\n".join(plan_lines(plan)))
+    if not shown and given is None and output.interactive:
+        output.say("\n".join(plan_lines(plan)))
     loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
     confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.detach:
-        voice.answer({"run": run_id, "plan": plan.hash}, lines=[run_id])
+        output.answer({"run": run_id, "plan": plan.hash}, lines=[run_id])
         return 0
-    voice.say(accepted_words(run_id))
+    output.say(accepted_words(run_id))
     return follow_run(context, run_id)

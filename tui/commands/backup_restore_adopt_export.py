@@ -20,13 +20,13 @@ def backup(context: CommandContext) -> int:
     """Write a verified copy of the ledger while the agent keeps running."""
     from state.backup import back_up
 
-    voice, into = context.voice, Path(context.cwd, context.args.file)
+    output, into = context.output, Path(context.cwd, context.args.file)
     context.announce()
     size = back_up(Path(context.place.where.ledger), into)
     archives = _archives(into, context.place.where.ledger)
     older = [f"it does not contain older audit entries; also copy: {', '.join(map(str, archives))}"] if archives else []
     body = {"file": str(into), "bytes": size, "verified": True, "archives": list(map(str, archives))}
-    voice.answer(body, f"{into}: {short_size(size)}, verified", *older)
+    output.answer(body, f"{into}: {short_size(size)}, verified", *older)
     return 0
 
 
@@ -34,7 +34,7 @@ def restore(context: CommandContext) -> int:
     """Replace the ledger with a backup. The old ledger is kept in the same folder."""
     from state.backup import restore as put_back
 
-    voice, place, file = context.voice, context.place, Path(context.cwd, context.args.file)
+    output, place, file = context.output, context.place, Path(context.cwd, context.args.file)
     context.announce()
     with agent_process.no_agent(place):
         context.confirm(
@@ -55,7 +55,7 @@ def restore(context: CommandContext) -> int:
     said = [f"restored {file}; the environment is now at epoch {done.epoch}"]
     said += [f"the replaced ledger is kept as {kept}"] if kept else []
     said += [f"older audit entries are missing; put copies at: {', '.join(missing)}"] if missing else []
-    voice.answer({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing}, *said)
+    output.answer({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing}, *said)
     return 0
 
 
@@ -70,22 +70,22 @@ def adopt(context: CommandContext) -> int:
     """Show why the environment is in doubt and what an adoption would change, ask, and have the agent adopt it."""
     from core.plan.confirmation import confirmation_for_adoption
 
-    place, voice, client = context.place, context.voice, context.operations.client
+    place, output, client = context.place, context.output, context.operations.client
     context.announce()
     found = client.call("adoption")
     doubt = str(found.get("doubt") or "")
     if not doubt:
-        voice.answer({"doubt": "", "lines": [], "epoch": None}, "nothing is in doubt: there is nothing to adopt")
+        output.answer({"doubt": "", "lines": [], "epoch": None}, "nothing is in doubt: there is nothing to adopt")
         return 0
-    voice.say("\n".join((doubt, "An adoption records the existing data as this ledger's own, as a new epoch:")))
-    voice.say("\n".join(f"  {line}" for line in found.get("lines", ())))
+    output.say("\n".join((doubt, "An adoption records the existing data as this ledger's own, as a new epoch:")))
+    output.say("\n".join(f"  {line}" for line in found.get("lines", ())))
     text = confirmation_for_adoption(place.environment).text
     confirm = context.confirm(
         text, f"Adopting the existing data for {place.title}. Statements wanted running start at once."
     )
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
     left = answer.get("left") or []
-    voice.answer(
+    output.answer(
         {"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch"), "left": left},
         *(f"not adopted yet, run headgate adopt again later: {line}" for line in left),
         lines=[f"adopted as epoch {answer.get('epoch')}"],
@@ -101,23 +101,23 @@ def export(context: CommandContext) -> int:
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     ending = os.path.splitext(args.output)[1].lower() if args.output is not None else ""
     if args.output is not None and ending not in ENDINGS:
         raise UsageError(f"{args.output!r} has no known file extension", remedy=f"use one of {', '.join(ENDINGS)}")
     known = planner_input_reader.planner_input(context.operations.reader)
     document = planner_input_as_document(known, context.place.environment)
-    if args.output is None and voice.as_json:
-        voice.data(document)
+    if args.output is None and output.as_json:
+        output.data(document)
     elif args.output is None:
         # Trailing empty lines of a text are part of the document.
-        voice.print(as_yaml_with_blocks(document)[:-1].split("\n"))
+        output.print(as_yaml_with_blocks(document)[:-1].split("\n"))
     else:
         write_whole(
             os.path.join(context.cwd, args.output),
             _as_json(document) if ending == ".json" else as_yaml_with_blocks(document),
         )
-        voice.say(f"{context.place.title}: {counted(len(known.observed), 'table')} written to {args.output}")
+        output.say(f"{context.place.title}: {counted(len(known.observed), 'table')} written to {args.output}")
     return 0
 
 

@@ -28,12 +28,12 @@ def console(context: CommandContext) -> int:
     require_terminal(context)
     try:
         client = context.operations.client
-        agent_process.ensure_running(context.place, client, context.environ, progress=context.voice.progress)
+        agent_process.ensure_running(context.place, client, context.environ, progress=context.output.progress)
     except (Refused, HeadgateError) as error:
         if not os.path.exists(context.place.where.ledger):
             raise
-        context.voice.say(f"{error.summary}: showing the last known state")
-    context.voice.clear()
+        context.output.say(f"{error.summary}: showing the last known state")
+    context.output.clear()
     return open_console(context)
 
 
@@ -100,7 +100,7 @@ def up(context: CommandContext) -> int:
         if facts is not None and facts.pool_state == "failed":
             context.operations.client.call("start_pool", line=equivalent_command(context.place, "up"))
     started = agent_process.ensure_running(
-        context.place, context.operations.client, context.environ, progress=context.voice.progress
+        context.place, context.operations.client, context.environ, progress=context.output.progress
     )
     facts = agent_process.read_environment_row(context.place)
     wanted = _wanted_running(context) if started else 0
@@ -110,7 +110,7 @@ def up(context: CommandContext) -> int:
         resumed = "those not running are resumed from their checkpoints (headgate wait waits for all)"
         said.append(f"wanted running: {counted(wanted, 'statement')}; {resumed}")
     known = {name: getattr(facts, name, None) for name in ("agent_pid", "pool", "pool_state")}
-    context.voice.answer({"started": started, **known, "wanted_running": wanted}, *said)
+    context.output.answer({"started": started, **known, "wanted_running": wanted}, *said)
     return 0
 
 
@@ -123,18 +123,18 @@ def down(context: CommandContext) -> int:
     """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
     from tui.services import teardown
 
-    args, voice, place = context.args, context.voice, context.place
+    args, output, place = context.args, context.output, context.place
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
     found: list[teardown.OwnedPlace] = []
     if args.purge:
         found = teardown.owned_places(place)
-        voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
+        output.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
-            voice.say(f"  {owned.path}")
+            output.say(f"  {owned.path}")
         if (stays := teardown.keeps_home(place)) is not None:
-            voice.say(stays)
+            output.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Asked before anything is stopped, so that a refusal changes nothing.
     confirm = context.confirm(typed, question)
@@ -143,12 +143,12 @@ def down(context: CommandContext) -> int:
         context.operations.client,
         keep_pool=args.keep_pool,
         confirm=confirm,
-        progress=voice.progress,
+        progress=output.progress,
     )
     # Files of the sample keep arriving until its generator has ended.
     found = teardown.owned_places(place) if args.purge else []
-    purged = teardown.purge(place, found, voice.progress) if found else []
+    purged = teardown.purge(place, found, output.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
-    voice.answer({"ended": ended, "purged": purged}, *said)
+    output.answer({"ended": ended, "purged": purged}, *said)
     return 1 if args.purge and len(purged) < len(found) else 0

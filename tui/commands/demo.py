@@ -36,8 +36,8 @@ def demo(context: CommandContext) -> int:
 
 
 def _run(context: CommandContext, folder: str) -> int:
-    args, voice = context.args, context.voice
-    with_console = not (args.no_console or voice.as_json)
+    args, output = context.args, context.output
+    with_console = not (args.no_console or output.as_json)
     if with_console:
         console_up_down.require_terminal(context)
     began = time.monotonic()
@@ -47,19 +47,19 @@ def _run(context: CommandContext, folder: str) -> int:
     made = demo_project.copy_sample(folder, context.environ, format=args.format)
     bound = _at(context, str(made["folder"]))
     place, operations = bound.place, bound.operations
-    voice.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")
+    output.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")
     agent_process.make_home(place)
     log = f"{place.where.home}/generator.log"
     if demo_project.start_generator(place, bound.environ, rate=args.rate, log=log):
-        voice.say("the generator is running: new orders arrive every second, for two hours or until `headgate down`")
-    if agent_process.ensure_running(place, operations.client, bound.environ, progress=voice.progress):
-        voice.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
+        output.say("the generator is running: new orders arrive every second, for two hours or until `headgate down`")
+    if agent_process.ensure_running(place, operations.client, bound.environ, progress=output.progress):
+        output.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
     else:
-        voice.say(f"attached to what was already running, in {time.monotonic() - began:.1f} s")
+        output.say(f"attached to what was already running, in {time.monotonic() - began:.1f} s")
     run_id = _first_plan(bound)
     if not with_console:
         return _until_rows(bound, run_id, began)
-    voice.clear()
+    output.clear()
     return _console(bound)
 
 
@@ -70,7 +70,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
         return True
     error = HeadgateError(failed[0].summary, remedy=failed[0].remedy)
     body = {"error": error.as_json(), "checks": [check.as_json() for check in checks]}
-    context.voice.answer(body, "\n".join(check_lines(checks)))
+    context.output.answer(body, "\n".join(check_lines(checks)))
     return False
 
 
@@ -79,7 +79,7 @@ def _first_plan(context: CommandContext) -> str:
 
     If a run is open, return its id instead. Empty if the sample was deployed before.
     """
-    operations, voice = context.operations, context.voice
+    operations, output = context.operations, context.output
     under_way = operations.reader.open_runs()
     if under_way:
         return under_way[0].id
@@ -88,7 +88,7 @@ def _first_plan(context: CommandContext) -> str:
     # Spark is known to accept the statements of the sample, so checking them would only delay the first rows.
     submitted = operations.submit(PlanRequest(everything=True), asks_spark=False)
     run_id = operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
-    voice.say(
+    output.say(
         f"first plan {submitted.plan.hash[:4]}: {len(submitted.plan.order)} tables, {len(submitted.plan.steps)} steps; "
         f"submitted and confirmed for you as run {run_id}"
     )
@@ -96,27 +96,27 @@ def _first_plan(context: CommandContext) -> str:
 
 
 def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
-    operations, voice = context.operations, context.voice
+    operations, output = context.operations, context.output
 
     def tell(line: StatementLine) -> None:
         rows = f", {short_number(line.rows_total)} rows" if line.rows_total else ""
-        voice.say(f"  {line.table} has processed rows after {time.monotonic() - began:.0f} s{rows}")
+        output.say(f"  {line.table} has processed rows after {time.monotonic() - began:.0f} s{rows}")
 
     expected = _expected(context, run_id)
-    demo_project.wait_for_rows(operations, expected, tell=tell, progress=voice.progress, seconds=ROWS_S)
+    demo_project.wait_for_rows(operations, expected, tell=tell, progress=output.progress, seconds=ROWS_S)
     if run_id:
         # The last statements may have rows before the run is recorded as done.
         code = follow_quietly(context, run_id)
         if code:
             return code
-    if voice.as_json:
+    if output.as_json:
         lines = [line for line in operations.snapshot().serving if not line.external]
-        voice.data(
+        output.data(
             {"folder": context.place.folder, "statements": len(lines), "took_s": round(time.monotonic() - began, 1)}
         )
     else:
-        voice.say(f"every statement has processed rows after {time.monotonic() - began:.0f} s")
-        voice.say(f"next: cd {context.place.folder}; headgate ls; headgate; headgate down")
+        output.say(f"every statement has processed rows after {time.monotonic() - began:.0f} s")
+        output.say(f"next: cd {context.place.folder}; headgate ls; headgate; headgate down")
     return 0
 
 
@@ -133,7 +133,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 def follow_quietly(context: CommandContext, run_id: str) -> int:
     """Wait until a run finishes. Returns 0 if it succeeded, else prints its steps and returns an exit code."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
-        context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
+        context.output.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)
     return 0 if row.state == "done" else follow_run(context, run_id)
 
@@ -145,20 +145,20 @@ def _console(context: CommandContext) -> int:
             context.operations.client,
             keep_pool=False,
             confirm="",
-            progress=context.voice.progress,
+            progress=context.output.progress,
         )
-        context.voice.say("ended: " + ", ".join(ended))
+        context.output.say("ended: " + ", ".join(ended))
 
     code = console_up_down.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
-        context.voice.say(
+        context.output.say(
             f"the demo keeps running: headgate demo reopens it, headgate down {context.place.options} stops it"
         )
     return code
 
 
 def _settle(context: CommandContext) -> int:
-    voice, operations = context.voice, context.operations
+    output, operations = context.output, context.operations
     context.announce()
     rounds = demo_project.rounds_of(operations.project())
     began = time.monotonic()
@@ -166,15 +166,15 @@ def _settle(context: CommandContext) -> int:
     open_still: list[str] = []
     while len(settled) < rounds or (open_still and len(settled) < rounds + MORE_ROUNDS):
         last = len(settled) >= rounds - 1
-        one = demo_project.settle_round(operations, context.environ, voice.progress, last=last, seconds=SETTLE_S)
+        one = demo_project.settle_round(operations, context.environ, output.progress, last=last, seconds=SETTLE_S)
         settled.append(one)
-        voice.say(f"closing round {len(settled)} of {rounds} was processed after {one.took_s:.0f} s")
+        output.say(f"closing round {len(settled)} of {rounds} was processed after {one.took_s:.0f} s")
         open_still = demo_project.not_closed(operations, settled[0].closed_when_watermark_reaches) if last else []
     if open_still:
         raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
     took = time.monotonic() - began
     ids = [-one.number for one in settled]
-    voice.answer(
+    output.answer(
         {"settled": True, "rounds": len(settled), "took_s": round(took, 1), "closing_ids": ids},
         f"settled after {took:.0f} s: the generator is stopped, all windows are closed, nothing lags",
         "closing events have negative ids; `headgate demo` starts the generator again",
@@ -192,17 +192,17 @@ def _change(context: CommandContext, kind: str) -> int:
     answer = demo_project.run_demo_child(
         [*command, *(["--with-readers"] if context.args.with_readers else [])], bound.environ
     )
-    voice = context.voice
-    if voice.as_json:
-        voice.data(answer)
+    output = context.output
+    if output.as_json:
+        output.data(answer)
         return 0
     if answer.get("already_made"):
-        voice.say("this change was already made; nothing was written")
+        output.say("this change was already made; nothing was written")
     for path in answer.get("written", ()):
-        voice.print([str(path)])
+        output.print([str(path)])
     table = str(answer["table"])
-    voice.say(f"expected for {table}: {answer['expected']}")
-    voice.say(f"see it: headgate plan {table} --children all {bound.place.options}")
+    output.say(f"expected for {table}: {answer['expected']}")
+    output.say(f"see it: headgate plan {table} --children all {bound.place.options}")
     return 0
 
 
@@ -228,4 +228,4 @@ def _at(context: CommandContext, folder: str) -> CommandContext:
     """Return a context for the demo's folder and default environment, ignoring HEADGATE_PROJECT and HEADGATE_ENV."""
     environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
     args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
-    return CommandContext(args, context.voice, environ)
+    return CommandContext(args, context.output, environ)

@@ -31,7 +31,7 @@ def doctor(context: CommandContext) -> int:
     why = "no project here" if project is None else "the project cannot be read"
     unchecked = [] if place else [f"{why}: home, agent, pool and ledger were not checked"]
     body = {"ok": not failed, "checks": [check.as_json() for check in checks]}
-    context.voice.answer(body, *unchecked, lines=check_lines(checks))
+    context.output.answer(body, *unchecked, lines=check_lines(checks))
     return 1 if failed else 0
 
 
@@ -72,5 +72,5 @@ def _paths(context: CommandContext, place: SelectedEnvironment) -> int:
     where = place.where
     names = ("home", "ledger", "socket", "lock", "agent_log", "pool_log", "pool_file", "emergency")
     paths = {"project": place.folder, "data": place.data} | {name: getattr(where, name) for name in names}
-    context.voice.answer(paths, lines=[f"{name:<12}{path}" for name, path in paths.items()])
+    context.output.answer(paths, lines=[f"{name:<12}{path}" for name, path in paths.items()])
     return 0

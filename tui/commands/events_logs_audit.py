@@ -20,16 +20,16 @@ from tui.project_folder.environment_selection import has_ledger
 
 def events(context: CommandContext) -> int:
     """List events, oldest first. With `--follow`, print new events until interrupted."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     table = parse_table_name(args.tables) if args.tables else None
     reader = context.operations.reader
     if table and not reader.versions(table):
         raise UsageError(f"{table} has never been deployed here", remedy="headgate ls lists the tables")
     found = tuple(reversed(reader.events(table, args.limit)))
-    if voice.as_json:
-        voice.data([_event_as_json(event) for event in found])
+    if output.as_json:
+        output.data([_event_as_json(event) for event in found])
         return 0
-    voice.print(_printed(EVENTS, found))
+    output.print(_printed(EVENTS, found))
     if args.follow:
         _follow_events(context, table, {event.id: event.count for event in found})
     return 0
@@ -37,19 +37,19 @@ def events(context: CommandContext) -> int:
 
 def logs(context: CommandContext) -> int:
     """Print the last lines of the agent's or the pool's log. With `--follow`, print new lines until interrupted."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     where = context.place.where
     path = {"agent": where.agent_log, "pool": where.pool_log}[args.of]
     has_ledger(context.place)
     if not os.path.exists(path):
         raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
     found = agent_process.log_tail(path, args.limit)
-    if voice.as_json:
-        voice.data({"path": path, "lines": found})
+    if output.as_json:
+        output.data({"path": path, "lines": found})
         return 0
-    voice.print(found)
+    output.print(found)
     if args.follow:
-        _follow_file(path, lambda line: voice.print([line]))
+        _follow_file(path, lambda line: output.print([line]))
     return 0
 
 
@@ -62,8 +62,8 @@ def audit(context: CommandContext) -> int:
     if context.args.table is None and archives and len(found) < context.args.limit:
         folder, last = context.operations.reader.path.parent, archives[-1]
         many = "" if len(archives) == 1 else f", older ones in {counted(len(archives) - 1, 'file')} beside it"
-        context.voice.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
-    context.voice.answer([_audit_as_json(row) for row in found], lines=_printed(AUDIT, found))
+        context.output.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
+    context.output.answer([_audit_as_json(row) for row in found], lines=_printed(AUDIT, found))
     return 0
 
 
@@ -93,7 +93,7 @@ def _verify(context: CommandContext) -> int:
         lines = ["the audit was changed after it was written:", *(f"  {each.words}" for each in breaks)]
     lines += [f"  entries {each.first} to {each.last} are in {each.file}" for each in archives]
     more = "more after these, from a replaced ledger or an interrupted archiving"
-    context.voice.answer(body, lines=[*lines, *(f"  {file} has {many} {more}" for file, many in check.beyond)])
+    context.output.answer(body, lines=[*lines, *(f"  {file} has {many} {more}" for file, many in check.beyond)])
     return 1 if breaks else 0
 
 
@@ -103,7 +103,7 @@ def _follow_events(context: CommandContext, table: TableName | None, seen: dict[
         version = context.operations.wait_for_change(version, 1.0)
         for event in reversed(context.operations.reader.events(table, 100)):
             if seen.get(event.id) != event.count:
-                context.voice.print(_printed(EVENTS, [event])[1:])
+                context.output.print(_printed(EVENTS, [event])[1:])
             seen[event.id] = event.count
 
 

@@ -68,10 +68,10 @@ def manual(context: CommandContext) -> int:
     topic = " ".join(context.args.topic)
     topics = help_topics()
     if not topic:
-        context.voice.print([*overview().split("\n"), *_wrapped(f"topics: {', '.join(topics) or 'none'}")])
+        context.output.print([*overview().split("\n"), *_wrapped(f"topics: {', '.join(topics) or 'none'}")])
         return 0
     if topic in topics:
-        context.voice.print(_wrapped(help_topic(topic)))
+        context.output.print(_wrapped(help_topic(topic)))
         return 0
     names = [
         name for spec in COMMAND_SPECS for name in (spec.name, *(f"{spec.name} {o.name}" for o in spec.subcommands))
@@ -97,17 +97,17 @@ def completion(context: CommandContext) -> int:
     """Print a shell's completion script, or the table, product or column names that the script offers."""
     folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
-        context.voice.print(entry.table for entry in project_folder_reader.declared_tables(folder))
+        context.output.print(entry.table for entry in project_folder_reader.declared_tables(folder))
         return 0
     if context.args.shell == "columns":
-        context.voice.print(f"{table}.{column}" for column in project_folder_reader.declared_columns(folder, table))
+        context.output.print(f"{table}.{column}" for column in project_folder_reader.declared_columns(folder, table))
         return 0
     if context.args.shell == "products":
-        context.voice.print(sorted({entry.product for entry in project_folder_reader.declared_tables(folder)}))
+        context.output.print(sorted({entry.product for entry in project_folder_reader.declared_tables(folder)}))
         return 0
     topics = " ".join(help_topics())
     text = ZSH if context.args.shell == "zsh" else BASH
     text = text.replace("@VERBS@", " ".join(verb.name for verb in COMMAND_SPECS))
     text = text.replace("@TAKES@", "|".join(TAKES_TABLES)).replace("@TOPICS@", topics).replace("@KINDS@", KINDS)
-    context.voice.print(text.rstrip("\n").split("\n"))
+    context.output.print(text.rstrip("\n").split("\n"))
     return 0

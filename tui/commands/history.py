@@ -11,5 +11,5 @@ def history(context: CommandContext) -> int:
     """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
     table = context.operations.statement(context.args.table)[0].table
     found = history_of(context.operations.reader, table, context.args.limit)
-    context.voice.answer(history_as_json(table, found), lines=history_lines(found, time.time()), hang=23)
+    context.output.answer(history_as_json(table, found), lines=history_lines(found, time.time()), hang=23)
     return 0

@@ -120,7 +120,7 @@ def _init_project(context: CommandContext, name: str | None) -> int:
     }
     _write(context, folder, written)
     place = f"cd {name}; " if name and not here else ""
-    context.voice.say(f"next: {place}headgate up; headgate plan --all; headgate apply HASH; headgate")
+    context.output.say(f"next: {place}headgate up; headgate plan --all; headgate apply HASH; headgate")
     return 0
 
 
@@ -168,7 +168,7 @@ def _init_table(context: CommandContext, name: str) -> int:
     else:
         written, then = _readable_statement(context, (layer, product, table, parent)), f"next: headgate plan {table}"
     _write(context, Path(place.folder), written)
-    context.voice.say(then)
+    context.output.say(then)
     return 0
 
 
@@ -278,4 +278,4 @@ def _write(context: CommandContext, folder: Path, files: dict[str, str]) -> None
                 f"{place} cannot be written: {error.strerror}", remedy="run it in a folder that you can write to"
             ) from error
     written = {"folder": str(folder), "written": list(files)}
-    context.voice.answer(written, lines=[str(folder / path) for path in files])
+    context.output.answer(written, lines=[str(folder / path) for path in files])

@@ -26,18 +26,18 @@ def inventory(context: CommandContext) -> int:
     """List declared and deployed tables, filtered by the command's options."""
     from core.reports.inventory import InventorySelection, select
 
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     every = context.operations.inventory()
     _refuse_unknown(args.product, every)
     selection = InventorySelection(tuple(args.product), args.unused, args.single_reader, args.cross_product)
     found = select(every, selection)
-    if voice.as_json:
+    if output.as_json:
         context.document("headgate.inventory/1", tables=[as_json(entry) for entry in found])
         return 0
     head = ("TABLE", "PRODUCT", "LAYER", "FORMAT", "KIND", "VER", "STATE", "READS", "READ BY")
-    voice.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))
+    output.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))
     deployed = sum(entry.serving is not None for entry in found)
-    voice.say(f"{context.place.title}: {len(found)} of {counted(len(every), 'table')}, {deployed} deployed")
+    output.say(f"{context.place.title}: {len(found)} of {counted(len(every), 'table')}, {deployed} deployed")
     return 0
 
 
@@ -87,8 +87,8 @@ MOST_LEVELS = 100
 @rare_garbage_collection()
 def report(context: CommandContext) -> int:
     """Print or draw the tables upstream and downstream of a table, or in one direction only."""
-    args, voice = context.args, context.voice
-    if args.yaml and voice.as_json:
+    args, output = context.args, context.output
+    if args.yaml and output.as_json:
         raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
     entries = context.operations.inventory()
     ways = [way for way, asked in (("up", args.up), ("down", args.down)) if asked] or ["up", "down"]
@@ -97,16 +97,16 @@ def report(context: CommandContext) -> int:
         from tui.presentation.diagrams.hierarchy_svg import hierarchy_svg
 
         write_whole(os.path.join(context.cwd, args.svg), hierarchy_svg(trees))
-        voice.say(f"written: {args.svg}")
-    if voice.as_json:
-        voice.data(report_as_data(trees, context))
+        output.say(f"written: {args.svg}")
+    if output.as_json:
+        output.data(report_as_data(trees, context))
     elif args.yaml:
         from core.text.yaml_writer import as_yaml
 
-        voice.print(as_yaml(report_as_data(trees, context)).rstrip("\n").split("\n"))
+        output.print(as_yaml(report_as_data(trees, context)).rstrip("\n").split("\n"))
     elif not args.svg:
         head, *laid = rows(trees, shutil.get_terminal_size().columns)
-        voice.print(format_table(head, laid, right=("VER", "LAG")))
+        output.print(format_table(head, laid, right=("VER", "LAG")))
     return 0
 
 

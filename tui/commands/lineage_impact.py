@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def lineage(context: CommandContext) -> int:
     """Print or draw the lineage of a column, or of all columns of a table."""
-    args, voice = context.args, context.voice
-    if args.format and voice.as_json:
+    args, output = context.args, context.output
+    if args.format and output.as_json:
         raise UsageError("--json and --format are two forms of the same data", remedy="give one of them")
     found = context.operations.lineage(args.column, "down" if args.down else "up")
     for path, html in ((args.svg, False), (args.html, True)):
@@ -27,21 +27,21 @@ def lineage(context: CommandContext) -> int:
             from tui.presentation.diagrams.lineage_svg import lineage_html, lineage_svg
 
             write_whole(os.path.join(context.cwd, path), lineage_html(found) if html else lineage_svg(found))
-            voice.say(f"written: {path}")
+            output.say(f"written: {path}")
     edited = context.operations.edited(node.at.table for node in found.nodes)
-    if voice.as_json:
-        voice.data({**as_json(found, context.place.project), "edited": list(edited)})
+    if output.as_json:
+        output.data({**as_json(found, context.place.project), "edited": list(edited)})
     elif args.format:
         from tui.presentation.diagrams.lineage_text import lineage_dot, lineage_mermaid
 
         text = lineage_mermaid(found) if args.format == "mermaid" else lineage_dot(found)
-        voice.print(text.splitlines())
+        output.print(text.splitlines())
     elif not (args.svg or args.html):
-        voice.print(_text(found))
-    if edited and not voice.as_json:
-        voice.say(f"this is the lineage of the files; the files of {', '.join(edited)} differ from what is deployed")
-    if found.gaps and not voice.as_json:
-        voice.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
+        output.print(_text(found))
+    if edited and not output.as_json:
+        output.say(f"this is the lineage of the files; the files of {', '.join(edited)} differ from what is deployed")
+    if found.gaps and not output.as_json:
+        output.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
     return 0
 
 
@@ -126,7 +126,7 @@ def impact(context: CommandContext) -> int:
     from tui.presentation.reports.impact import about, as_json, column_lines, lines
     from tui.services import planner_input_reader
 
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     said = planner_input_reader.read_observed(args.observed, context.place.environment) if args.observed else None
     known = said.known if said else context.operations.known()
     if said:
@@ -139,7 +139,7 @@ def impact(context: CommandContext) -> int:
         for answer in found.answers
         if answer.request is not None
     }
-    if voice.as_json:
+    if output.as_json:
         context.document("headgate.impact/1", **as_json(found, commands))
         return 0
     width = shutil.get_terminal_size().columns
@@ -148,5 +148,5 @@ def impact(context: CommandContext) -> int:
         written += ["", *lines(answer, found, width, commands.get(str(answer.event), ""))]
     if found.columns:
         written += ["", *column_lines(found.columns, width)]
-    voice.print(written, hang=2)
+    output.print(written, hang=2)
     return 0

@@ -35,11 +35,11 @@ from tui.services import deployed_statements
 
 def ls(context: CommandContext) -> int:
     """List statements and their states. Returns 1 if a `--fail-on` condition matches one of them."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
     lines = chosen_lines(context, snapshot)
-    if voice.as_json:
+    if output.as_json:
         found = [statement_as_json(line) for line in lines]
         context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
@@ -49,8 +49,8 @@ def ls(context: CommandContext) -> int:
         if width is not None and max(map(len, printed)) > width:
             rows = [_row(line, snapshot.read_at, trend=short_trend_text) for line in lines]
             printed = format_table(head, rows, right=RIGHT)
-        voice.print(printed)
-        voice.say(data_age_line(context, snapshot, lines))
+        output.print(printed)
+        output.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
 
 
@@ -58,7 +58,7 @@ def read_snapshot(context: CommandContext) -> LedgerSnapshot:
     """Return the ledger's current snapshot. Without a ledger, print a message and return an empty one."""
     if has_ledger(context.place):
         return context.operations.snapshot()
-    context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
+    context.output.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
     return LedgerSnapshot(read_at=0.0)
 
 
@@ -114,12 +114,12 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
 
 def lag(context: CommandContext) -> int:
     """List the lag of statements, in total and per input. Returns 1 if a `--fail-on` condition matches any."""
-    voice = context.voice
+    output = context.output
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
     lines = [line for line in chosen_lines(context, snapshot) if not line.external]
     measured = {(m.table, m.version): m for m in context.operations.reader.measurements()} if snapshot.facts else {}
-    if voice.as_json:
+    if output.as_json:
         found = []
         for line in lines:
             measurement = measured.get((line.table, line.version))
@@ -133,8 +133,8 @@ def lag(context: CommandContext) -> int:
         for source in measurement.sources if measurement else ():
             rows.append(("", str(source.get("table", "?")), *_source_cells(source)))
     head = ("TABLE", "INPUT", "BEHIND", "LAG", "FILES", "BYTES", "TREND")
-    voice.print(format_table(head, rows, right=RIGHT))
-    voice.say(data_age_line(context, snapshot, lines))
+    output.print(format_table(head, rows, right=RIGHT))
+    output.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
 
 
@@ -167,7 +167,7 @@ def peek(context: CommandContext) -> int:
     args = context.args
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
-    context.voice.answer(
+    context.output.answer(
         {"table": args.table, "columns": list(columns), "rows": rows},
         f"{counted(len(rows), 'row')} of {args.table}, in no order",
         lines=format_table(columns, cells) if columns else (),
@@ -177,7 +177,7 @@ def peek(context: CommandContext) -> int:
 
 def wait(context: CommandContext) -> int:
     """Wait until all selected statements reach a state or lag. Returns 1 if one fails or the time is up."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):
         raise UsageError(f"{state!r} is not a state", remedy=f"one of {', '.join(State)}")
@@ -199,10 +199,10 @@ def wait(context: CommandContext) -> int:
             names = ", ".join(f"{line.table} ({line.state}, lag {lag_text(line) or '-'})" for line in missing[:5])
             return _give_up(context, lines, f"not reached within {args.timeout:.0f} s: {names}")
         text = f"{len(missing)} of {counted(len(lines), 'statement')}"
-        voice.progress(WaitProgress(text, time.time() - began, 0.0, f"{missing[0].table} {missing[0].state}"))
+        output.progress(WaitProgress(text, time.time() - began, 0.0, f"{missing[0].table} {missing[0].state}"))
         version = context.operations.wait_for_change(version, 0.5)
         time.sleep(0.05)
-    voice.answer(
+    output.answer(
         {"waited_s": round(time.time() - began, 3), "statements": [statement_as_json(line) for line in lines]},
         f"{counted(len(lines), 'statement')} ready after {time.time() - began:.1f} s",
     )
@@ -228,7 +228,7 @@ def _there(line: StatementLine, state: str | None, bound: int | None, began: flo
 def _give_up(context: CommandContext, lines: list[StatementLine], why: str) -> int:
     error = HeadgateError(why, remedy="headgate ls, headgate events")
     body = {"error": error.as_json(), "statements": [statement_as_json(line) for line in lines]}
-    context.voice.answer(body, f"headgate: {why}")
+    context.output.answer(body, f"headgate: {why}")
     return 1
 
 
@@ -239,7 +239,7 @@ def health(context: CommandContext) -> int:
     from tui.presentation.reports import product_health
     from tui.presentation.screen_content.releases import ticket_as_json, ticket_words, verdict
 
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     conditions = parse_conditions(args.fail_on)
     snapshot = context.operations.snapshot()
     known = sorted({line.product for line in snapshot.serving})
@@ -253,7 +253,7 @@ def health(context: CommandContext) -> int:
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
     found = product_health.health_by_product(snapshot.serving, staged, args.products)
     late = overdue_tickets(snapshot.tickets, snapshot.read_at)
-    if voice.as_json:
+    if output.as_json:
         products = [product_health.as_json(product) for product in found]
         releases = [{"run": one.run, "state": one.state, "since": one.since} for one in snapshot.releases]
         context.document(
@@ -265,12 +265,12 @@ def health(context: CommandContext) -> int:
             overdue_tickets=[{"run": one.run_id, **ticket_as_json(one)} for one in late],
         )
     else:
-        voice.print(format_table(product_health.HEAD, product_health.rows(found), right=product_health.RIGHT))
+        output.print(format_table(product_health.HEAD, product_health.rows(found), right=product_health.RIGHT))
         if failing := product_health.failing_rows(found, snapshot.read_at):
-            voice.print(
+            output.print(
                 ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
             )
-        voice.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
-        voice.print(f"run {one.run_id}: ticket of {ticket_words(one, snapshot.read_at)}" for one in late)
-        voice.say(data_age_line(context, snapshot, lines))
+        output.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
+        output.print(f"run {one.run_id}: ticket of {ticket_words(one, snapshot.read_at)}" for one in late)
+        output.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)

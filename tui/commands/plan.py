@@ -67,7 +67,7 @@ def plan(context: CommandContext) -> int:
 
 
 def _plan(context: CommandContext) -> int:
-    args, voice, operations = context.args, context.voice, context.operations
+    args, output, operations = context.args, context.output, context.operations
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
     environment = context.place.environment
@@ -82,7 +82,9 @@ def _plan(context: CommandContext) -> int:
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
     known = said.known if said else operations.known()
     if not (said or has_ledger(context.place)):
-        voice.say(f"{context.place.title} has never been started on this machine: planning as if nothing were deployed")
+        output.say(
+            f"{context.place.title} has never been started on this machine: planning as if nothing were deployed"
+        )
     if asked.since and args.observed:
         from core.project_reader.git_comparison import with_texts_of_commit
 
@@ -98,16 +100,16 @@ def _plan(context: CommandContext) -> int:
         submitted = taken if taken and not taken.plan.empty else None
         found = taken.plan if taken else found
     if args.save and found.refusals:
-        voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
+        output.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:
         plan_lookup.save(os.path.join(context.cwd, args.save), found, declared)
-        voice.say(f"saved: {args.save}")
-    if voice.as_json:
-        voice.data(_as_json(found, submitted))
+        output.say(f"saved: {args.save}")
+    if output.as_json:
+        output.data(_as_json(found, submitted))
     else:
         _print(context, declared.warnings, found, submitted)
         if submitted and (until := _frozen(known)):
-            voice.say(f"{environment} is {until}: no plan is applied until then")
+            output.say(f"{environment} is {until}: no plan is applied until then")
     if found.refusals:
         return 3
     return _exit_code(found, known) if args.exit_code else 0
@@ -118,7 +120,7 @@ def _agent_ready(context: CommandContext) -> bool:
         return False
     with suppress(LedgerUnavailable):
         planner_input_reader.wait_until_statements_observed(
-            context.place, context.operations.reader, context.voice.progress
+            context.place, context.operations.reader, context.output.progress
         )
     return True
 
@@ -147,11 +149,11 @@ def _submit(
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known), declared=declared)
-        context.voice.say(_UNSUBMITTED)
+        context.output.say(_UNSUBMITTED)
     except (AgentUnreachable, LedgerUnavailable):
-        context.voice.say(_UNSUBMITTED)
+        context.output.say(_UNSUBMITTED)
     except TryAgain as error:
-        context.voice.say(f"the plan was computed but not submitted: {error.summary}")
+        context.output.say(f"the plan was computed but not submitted: {error.summary}")
     return None
 
 
@@ -169,17 +171,17 @@ def _print(context: CommandContext, warnings: Sequence[Problem], found: Plan, su
     from tui.command_line.output import problem_line
 
     for problem in warnings:
-        context.voice.say(problem_line(problem.as_json()))
+        context.output.say(problem_line(problem.as_json()))
     standing = _standing(submitted)
-    context.voice.print(plan_markdown(found, standing) if context.args.markdown else plan_lines(found, standing))
+    context.output.print(plan_markdown(found, standing) if context.args.markdown else plan_lines(found, standing))
     if found.refusals:
         return
     if found.empty:
-        context.voice.say("nothing to do")
+        context.output.say("nothing to do")
     elif submitted:
         if submitted.unanswered:
-            context.voice.say(f"not confirmed by Spark: {submitted.unanswered}")
-        context.voice.say(how_to_apply(found, approved=submitted.approved))
+            context.output.say(f"not confirmed by Spark: {submitted.unanswered}")
+        context.output.say(how_to_apply(found, approved=submitted.approved))
 
 
 def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
@@ -213,7 +215,7 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
     tables = select(args.tables)
     listed = request_scope.read_lists(args.list, context.cwd, select)
     for line in request_scope.repeated(tables, listed):
-        context.voice.say(line)
+        context.output.say(line)
     folders = [request_scope.find_folder(each, context.cwd, context.place.folder) for each in args.dir]
     start = getattr(args, "start", None)
     since = _since(context)

@@ -28,8 +28,8 @@ def _show(context: CommandContext) -> int:
     found = operations.read_policies(declared, _reader(context))
     rules = found.in_force.policy if found.in_force else declared
     now_frozen = frozen_until(rules.freeze, time.time())
-    if context.voice.as_json:
-        context.voice.data(
+    if context.output.as_json:
+        context.output.data(
             {
                 "environment": context.place.environment,
                 "protected": context.place.protected,
@@ -41,10 +41,10 @@ def _show(context: CommandContext) -> int:
             }
         )
         return 0
-    context.voice.print([f"POLICY of {context.place.title}", *_who(found), "", *_beside(_columns(found))])
+    context.output.print([f"POLICY of {context.place.title}", *_who(found), "", *_beside(_columns(found))])
     if now_frozen:
-        context.voice.print(["", f"{context.place.environment} is {now_frozen}: no plan is applied"])
-    context.voice.say(_next(found))
+        context.output.print(["", f"{context.place.environment} is {now_frozen}: no plan is applied"])
+    context.output.say(_next(found))
     return 0
 
 
@@ -54,7 +54,7 @@ def _apply(context: CommandContext) -> int:
     found = operations.read_policies(declared, _reader(context))
     if found.in_force and not found.differs:
         return _answered(context, {"policy": declared.digest, "state": IN_FORCE, "changed": False})
-    context.voice.say("\n".join(_beside(_columns(found))))
+    context.output.say("\n".join(_beside(_columns(found))))
     place = context.place
     needed = confirmation_for_policy("apply", declared.digest, place.protected, environment=place.environment)
     waits = found.in_force is not None and found.in_force.policy.protected
@@ -70,7 +70,7 @@ def _approve(context: CommandContext) -> int:
     found = operations.read_policies(None, context.operations.reader)
     if found.waits is None:
         raise Refused("no policy is waiting for approval", remedy="headgate policy show")
-    context.voice.say("\n".join([*_who(found), *_beside(_columns(found))]))
+    context.output.say("\n".join([*_who(found), *_beside(_columns(found))]))
     digest = found.waits.row.digest
     needed = confirmation_for_policy("approve", digest, place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Putting policy {digest} of {place.title} into force.")
@@ -83,7 +83,7 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
         said = "is already in force: nothing to record"
     elif answer.get("state") == IN_FORCE:
         said = "is in force; plans made before it are stale"
-    context.voice.answer(answer, f"policy {answer.get('policy')} {said}")
+    context.output.answer(answer, f"policy {answer.get('policy')} {said}")
     return 0
 
 

@@ -24,37 +24,37 @@ def release(context: CommandContext) -> int:
 def _list(context: CommandContext) -> int:
     now = time.time()
     found = list_releases(context.operations.reader, now)
-    if context.voice.as_json:
+    if context.output.as_json:
         context.document("headgate.releases/1", releases=[release_as_json(each) for each in found])
         return 0
-    context.voice.print(release_lines(found, now))
+    context.output.print(release_lines(found, now))
     if not found:
-        context.voice.say("no run has replaced a version yet")
+        context.output.say("no run has replaced a version yet")
     return 0
 
 
 def _show(context: CommandContext) -> int:
     found, now = _found(context), time.time()
     row = context.operations.run(found.run)
-    if context.voice.as_json:
+    if context.output.as_json:
         context.document("headgate.release/1", release=release_as_json(found), steps=run_as_json(row)["steps"])
         return 0
     steps = ["", *step_table(row.steps, planned_steps(context, row))] if context.args.steps else []
-    context.voice.print([*release_details(found, now), *steps])
+    context.output.print([*release_details(found, now), *steps])
     return 0
 
 
 def _swap(context: CommandContext) -> int:
     context.announce()
-    found, voice, agent = _found(context), context.voice, context.operations.agent
-    if context.args.confirm is None and voice.interactive:
-        voice.say("\n".join(release_details(found, time.time())))
+    found, output, agent = _found(context), context.output, context.operations.agent
+    if context.args.confirm is None and output.interactive:
+        output.say("\n".join(release_details(found, time.time())))
     moved = ", ".join(f"{pair.table} v{pair.old.version} → v{pair.new.version}" for pair in found.pairs)
     confirm = context.confirm(agent.confirmation_of_swap(found.run).text, f"Moving the pointers of {moved}.")
     agent.swap(found.run, confirm=confirm)
     if context.args.detach:
         said = f"run {found.run} may swap now: headgate runs {found.run} --follow"
-        voice.answer({"run": found.run, "act": "swap"}, said)
+        output.answer({"run": found.run, "act": "swap"}, said)
         return 0
     return follow_run(context, found.run, past_hold=True)
 
@@ -74,7 +74,7 @@ def _close(context: CommandContext) -> int:
         raise UsageError("a ticket is closed by its reader's name", remedy=f"headgate release show {run} lists tickets")
     context.operations.agent.close_ticket(run, reader)
     closed = f"run {run}: the ticket of {reader} is closed"
-    context.voice.answer({"run": run, "reader": reader, "act": "close"}, closed)
+    context.output.answer({"run": run, "reader": reader, "act": "close"}, closed)
     return 0
 
 
@@ -96,17 +96,17 @@ def diff(context: CommandContext) -> int:
     if table is not None and table not in {step.table for step in row.steps}:
         raise UsageError(f"run {row.id} has no step for {table}", remedy=f"headgate runs {row.id} lists its steps")
     found = operations.reader.check_results(row.id, table)
-    if context.voice.as_json:
+    if context.output.as_json:
         context.document("headgate.release_diff/1", run=row.id, results=[result_as_json(each) for each in found])
     else:
         skipped = [step for step in row.steps if (step.do, step.state) == (StepKind.VALIDATE, StepState.SKIPPED)]
-        context.voice.print([f"{each.table}: {each.note}" for each in skipped if table in (None, each.table)])
-        context.voice.print(result_lines(found))
+        context.output.print([f"{each.table}: {each.note}" for each in skipped if table in (None, each.table)])
+        context.output.print(result_lines(found))
         if not found and not skipped:
             about = f" of {table}" if table else ""
             compares = any(step.do == StepKind.VALIDATE and table in (None, step.table) for step in row.steps)
             said = f"has compared no rows{about} so far" if compares else f"compares no rows{about}"
-            context.voice.say(f"run {row.id} {said}")
+            context.output.say(f"run {row.id} {said}")
     return 1 if any(map(blocks, found)) else 0
 
 

@@ -28,21 +28,21 @@ def review(context: CommandContext) -> int:
     """List submitted plans, or show one plan in full."""
     from core.plan.codec import plan_as_json
 
-    voice = context.voice
+    output = context.output
     refuse_two_forms(context)
     if context.args.plan is None:
         return _list(context)
     found = plan_lookup.find_plan(context, context.args.plan)
-    if voice.as_json:
-        voice.data({**plan_as_json(found.plan), "standing": plan_lookup.plan_status_as_json(found)})
+    if output.as_json:
+        output.data({**plan_as_json(found.plan), "standing": plan_lookup.plan_status_as_json(found)})
         return 0
     standing = plan_lookup.plan_status_words(found)
     if context.args.markdown:
-        voice.print(plan_markdown(found.plan, standing))
+        output.print(plan_markdown(found.plan, standing))
         return 0
-    voice.print([*plan_lines(found.plan, standing), *reasons_of(found.plan)])
+    output.print([*plan_lines(found.plan, standing), *reasons_of(found.plan)])
     if found.row is None or not standing.closed:
-        voice.say(how_to_apply(found.plan, context.args.plan if found.saved else "", approved=found.approved))
+        output.say(how_to_apply(found.plan, context.args.plan if found.saved else "", approved=found.approved))
     return 0
 
 
@@ -51,18 +51,18 @@ def approve(context: CommandContext) -> int:
     from core.plan.confirmation import confirmation_for_act
     from state.plans import refuse_closed
 
-    voice, place = context.voice, context.place
+    output, place = context.output, context.place
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
     row = plan_lookup.submitted_plan_row(found)
     refuse_closed(row, now=time.time())
-    if context.args.confirm is None and voice.interactive:
-        voice.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
+    if context.args.confirm is None and output.interactive:
+        output.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
     needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
     approved, needs = context.operations.agent.approve(row.hash, confirm=confirm)
     body = {"hash": row.hash, "approved": approved, "approvals": needs}
-    voice.answer(body, f"plan {row.hash[:12]}: approvals {approved} of {needs}")
+    output.answer(body, f"plan {row.hash[:12]}: approvals {approved} of {needs}")
     return 0
 
 
@@ -71,7 +71,7 @@ def print_plan_diff(context: CommandContext) -> int:
     from core.plan.diff import difference_as_json, difference_lines
 
     first, second = (plan_lookup.find_plan(context, word).plan for word in (context.args.first, context.args.second))
-    context.voice.answer(difference_as_json(first, second), lines=difference_lines(first, second))
+    context.output.answer(difference_as_json(first, second), lines=difference_lines(first, second))
     return 0
 
 
@@ -79,10 +79,10 @@ def _list(context: CommandContext) -> int:
     from core.plan.request import command_words
     from tui.services.plan_submission import request_of_row
 
-    voice, now = context.voice, time.time()
+    output, now = context.output, time.time()
     rows = [with_edits(row, context.place) for row in context.operations.reader.plans()]
-    if voice.as_json:
-        voice.data({"plans": [_row_as_json(row, now) for row in rows]})
+    if output.as_json:
+        output.data({"plans": [_row_as_json(row, now) for row in rows]})
         return 0
     for row in rows:
         asked, tables = request_of_row(row)
@@ -92,9 +92,9 @@ def _list(context: CommandContext) -> int:
         about = {"applied": f"run {row.run_id}", "superseded": f"by {row.superseded_by}"}.get(status, "")
         first = f"{row.hash[:12]}  {status:<10}  {age:>5} ago  by {row.author:<10}  {request}"
         acts = f"{counted(len(tables), 'table')}: {_first(tables)}" if tables else ""
-        voice.print([first, *(f"{'':14}{line}" for line in (acts, about) if line)])
+        output.print([first, *(f"{'':14}{line}" for line in (acts, about) if line)])
     if not rows:
-        voice.say("no plan has been submitted yet: headgate plan TABLE")
+        output.say("no plan has been submitted yet: headgate plan TABLE")
     return 0
 
 
@@ -138,7 +138,7 @@ def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
 
 def refuse_two_forms(context: CommandContext) -> None:
     """Raise UsageError if both JSON and Markdown are requested."""
-    if context.args.markdown and context.voice.as_json:
+    if context.args.markdown and context.output.as_json:
         raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 

@@ -50,7 +50,7 @@ AGENT_GONE_S = 3.0
 
 def runs(context: CommandContext) -> int:
     """List runs, show or follow a run, or send it a command."""
-    voice, operations = context.voice, context.operations
+    output, operations = context.output, context.operations
     if context.args.subcommand not in ("", "show"):
         return _control(context, context.args.subcommand)
     if context.args.run is not None:
@@ -61,7 +61,7 @@ def runs(context: CommandContext) -> int:
     rows = operations.reader.runs()
     none = [] if rows else ["no plan has been executed yet"]
     lines = format_records(PRINTED_RUNS, [run_cells(row, time.time()) for row in rows]) if rows else ()
-    voice.answer([run_as_json(row) for row in rows], *none, lines=lines)
+    output.answer([run_as_json(row) for row in rows], *none, lines=lines)
     return 0
 
 
@@ -72,7 +72,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     run is followed further, because its swap was just requested and may not have begun. `before` is the run before it
     was retried or resumed. Steps that had finished by then are not printed again.
     """
-    voice, operations = context.voice, context.operations
+    output, operations = context.output, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
     planned = planned_steps(context, operations.run(run_id))
     began = time.monotonic()
@@ -85,7 +85,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
             if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
             where = progress_words(row, planned, time.time())
-            voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
+            output.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
             elif time.monotonic() - seen > AGENT_GONE_S:
@@ -95,7 +95,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
                 )
             version = operations.wait_for_change(version, 0.5)
     except KeyboardInterrupt:
-        voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
+        output.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
 
 
@@ -151,12 +151,12 @@ def _control(context: CommandContext, act: str) -> int:
         if act == "skip":
             question = f"skip step {context.args.step} of run {row.id}: later steps continue without it."
         elif rests:
-            context.voice.say(stopped_serving_words(rests))
+            context.output.say(stopped_serving_words(rests))
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
     said = f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}"
-    context.voice.answer({"run": row.id, "act": act}, said)
+    context.output.answer({"run": row.id, "act": act}, said)
     if act in ("resume", "retry") and context.args.follow:
         return follow_run(context, row.id, row)
     return 0
@@ -165,24 +165,24 @@ def _control(context: CommandContext, act: str) -> int:
 def _continue(context: CommandContext, found: RunContinuation) -> int:
     from core.plan.descriptions import step_line
 
-    voice, plan = context.voice, found.submitted.plan
+    output, plan = context.output, found.submitted.plan
     if plan.empty:
         raise Refused(
             f"run {found.run.id} has nothing left to do: the files match what is deployed",
             remedy="headgate ls shows it",
         )
     edited = ", ".join(edit.table for edit in found.edits)
-    voice.say(f"edited since run {found.run.id} failed: {edited}")
+    output.say(f"edited since run {found.run.id} failed: {edited}")
     for edit in found.edits:
-        voice.say("\n".join(f"  {line}" for line in edit.lines()))
-    voice.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
+        output.say("\n".join(f"  {line}" for line in edit.lines()))
+    output.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
     question = f"Continuing run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
     confirm = context.confirm(found.submitted.confirm, question)
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.follow:
         return follow_run(context, run_id)
     body = {"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash}
-    voice.answer(body, f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
+    output.answer(body, f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
     return 0
 
 
@@ -192,7 +192,7 @@ def _tell_steps(
     for step, words in zip(row.steps, step_table(row.steps, planned)[1:], strict=True):
         mark = (step.state, step.tries)
         if step.state not in ("waits", *OPEN_STEPS) and told.get(step.n) != mark:
-            context.voice.say(words)
+            context.output.say(words)
         told[step.n] = mark
 
 
@@ -203,21 +203,21 @@ def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
-    if context.voice.as_json:
-        context.voice.data(run_as_json(row))
+    if context.output.as_json:
+        context.output.data(run_as_json(row))
     else:
         planned = planned_steps(context, row)
         summary = plain(run_summary(row, context.place.environment, time.time(), planned=planned)).strip()
-        context.voice.print([summary, *(() if told else step_table(row.steps, planned))])
+        context.output.print([summary, *(() if told else step_table(row.steps, planned))])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))
-            context.voice.say(
+            context.output.say(
                 f"step {wrong[0].n} failed: {note}\n  once the cause is fixed: headgate runs retry {row.id} --follow"
             )
         if is_held(row):
             waits = "all new versions run and have caught up; nothing is swapped until the swap is confirmed"
-            context.voice.say(
+            context.output.say(
                 f"run {row.id} is held: {waits}\n  headgate release swap {row.id}, or headgate runs cancel {row.id}"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)

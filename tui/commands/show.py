@@ -18,32 +18,32 @@ from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
 def show(context: CommandContext) -> int:
     """Print a statement's details or SQL. Returns 1 if a `--fail-on` condition matches the statement."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     conditions = parse_conditions(args.fail_on)
     found, snapshot = context.operations.statement(args.table)
     serving = found.shown
     assert serving is not None, "what was found has a version"
     if args.sql:
         text = (serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n")
-        voice.print(mask_literals(row) for row in text.split("\n"))
+        output.print(mask_literals(row) for row in text.split("\n"))
         return 0
     listed = snapshot.serving if found.asked is None else snapshot.statements
     lines = [line for line in listed if line.table == found.table and found.asked in (None, line.version)]
     readers = snapshot.readers_of(found.table, found.asked)
-    if voice.as_json:
+    if output.as_json:
         line: dict[str, Any] = (
             statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}
         )
         if line.get("rows") is None:
             line["rows"] = found.statistics.rows
-        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(found, readers)})
+        output.data({"format": "headgate.show/1", **line, **_detail_as_json(found, readers)})
         return check_fail_on(context, conditions, lines)
     view = make_ledger_view(snapshot)
     own = view.statement(found.table)
     if own is None or own.version != serving.version:
         own = statement_view(lines[0] if lines else _deleted(serving), serving.bindings)
     look = RowContext(WORDS_ALONE, snapshot.read_at)
-    voice.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)), hang=LABEL)
+    output.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)), hang=LABEL)
     return check_fail_on(context, conditions, lines)
 
 

@@ -25,34 +25,34 @@ def sql(context: CommandContext) -> int:
 
     Returns 2 if a statement has an error.
     """
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)
     prints = sql_sources.fingerprints(source, found, getattr(args, "env", None))
     answers = spark_analysis.analyse_statements(context.operations, source, found) if args.spark else ()
-    if voice.as_json:
+    if output.as_json:
         body = _as_json(found, prints, problems)
-        voice.data(body | {"spark": [each.as_json() for each in answers]} if args.spark else body)
+        output.data(body | {"spark": [each.as_json() for each in answers]} if args.spark else body)
     else:
         for parsed, each in zip(found, prints, strict=True):
-            voice.print(_sheet(parsed, str(each["sem"])))
+            output.print(_sheet(parsed, str(each["sem"])))
         for answer in answers:
-            voice.print([f"Spark {answer.engine} {words}" for words in answer.words])
+            output.print([f"Spark {answer.engine} {words}" for words in answer.words])
         for problem in problems:
-            voice.say(problem_line(problem.as_json()))
+            output.say(problem_line(problem.as_json()))
     return INVALID if any(problem.severity is Severity.ERROR for problem in problems) else 0
 
 
 def diff(context: CommandContext) -> int:
     """Print the classification of a change between two SQL files, and the effects of deploying it."""
-    args, voice = context.args, context.voice
+    args, output = context.args, context.output
     environment = getattr(args, "env", None)
     before, after, alone = sql_sources.in_one_place(
         *(sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
     )
     if alone is not None:
         other = after if alone.name == before.name else before
-        voice.say(f"there is no DDL beside {alone.name}: both sides use the settings and pool of {other.name}")
+        output.say(f"there is no DDL beside {alone.name}: both sides use the settings and pool of {other.name}")
     old, wrong = sql_sources.read_revisions(before, environment)
     new, problems = sql_sources.read_revisions(after, environment)
     sql_sources.refuse_problems(after.name, problems)
@@ -80,7 +80,7 @@ def diff(context: CommandContext) -> int:
     confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
     evidence = [f"  {evidence_words(seen)}" for seen in change.evidence]
     head = f"{change.action}: {facts.label} ({facts.code}){confirmed}"
-    voice.answer(body, lines=[head, *evidence, *(["", *lines] if lines else ())])
+    output.answer(body, lines=[head, *evidence, *(["", *lines] if lines else ())])
     return 0
 
 

@@ -33,55 +33,55 @@ def _upgrade(context: CommandContext, selected: SelectedCases) -> int:
     named = statement_tests.restricted(selected, upgrade)
     untested = sorted(set(upgrade.old) & selected.chosen - {case.table for case in named.cases})
     if untested:
-        context.voice.say(f"changed since {since}, without a case: {', '.join(untested)}")
+        context.output.say(f"changed since {since}, without a case: {', '.join(untested)}")
     return _run(context, named, upgrade)
 
 
 def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgrade | None) -> int:
-    voice, began = context.voice, time.monotonic()
+    output, began = context.output, time.monotonic()
     request = statement_tests.request_of(
         context.operations, selected, case_s=context.args.timeout, old=upgrade.old if upgrade else {}
     )
     results: list[CaseResult] = []
     told = []
     if other := statement_tests.parquet_note(selected):
-        voice.say(other)
+        output.say(other)
     trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
     # Closed here, so that an interruption ends the child before the command exits.
     with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:
         for answer in answers if selected.cases else ():
             if "doing" in answer:
                 done = f"{len(results)} of {counted(len(selected.cases), 'case')}"
-                voice.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
+                output.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
                 continue
             result = result_from_json(answer["result"])
             results.append(result)
             change = upgrade.changes.get(TableName(result.table)) if upgrade else None
             words = upgrade_words(result, change) if change else ()
             told.append(case_as_json(result, words, str(change.kind) if change else ""))
-            if not voice.as_json:
-                voice.print(case_lines(result, words))
+            if not output.as_json:
+                output.print(case_lines(result, words))
     if upgrade and (became := statement_tests.report_failed_upgrades(context.operations, upgrade, results)):
-        voice.say(became)
+        output.say(became)
     took = time.monotonic() - began
     bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]
-    if voice.as_json:
+    if output.as_json:
         context.document("headgate/tests", passed=not bad, took_s=round(took, 1), cases=told)
     elif results:
-        voice.say(cases_summary(results, took))
+        output.say(cases_summary(results, took))
     else:
-        voice.say("nothing to run: no table with a case differs from its old text")
+        output.say("nothing to run: no table with a case differs from its old text")
     return 1 if bad else 0
 
 
 def _init(context: CommandContext) -> int:
-    voice, began = context.voice, time.monotonic()
+    output, began = context.output, time.monotonic()
     context.announce()
 
     def tell(doing: str) -> None:
-        voice.progress(WaitProgress(doing, time.monotonic() - began, 0.0))
+        output.progress(WaitProgress(doing, time.monotonic() - began, 0.0))
 
     path = statement_tests.write_first_case(context.operations, context.args.table, context.environ, tell=tell)
     said = "its expected rows were recorded, not verified: review them, then run headgate test"
-    voice.answer({"written": path}, said, lines=[path])
+    output.answer({"written": path}, said, lines=[path])
     return 0

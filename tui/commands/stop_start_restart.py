@@ -36,18 +36,18 @@ def act(context: CommandContext) -> int:
         _refuse_unknown(tables, deployed)
     context.announce()
     for words in _side_effects(context, deployed, tables) if verb == "stop" else ():
-        context.voice.say(words)
+        context.output.say(words)
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
     confirm = context.confirm(needed.text, question)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
     body = {"act": verb, "statements": [outcome.as_json() for outcome in outcomes]}
-    context.voice.answer(body, lines=[_line(outcome) for outcome in outcomes])
+    context.output.answer(body, lines=[_line(outcome) for outcome in outcomes])
     for outcome in outcomes:
         if outcome.error is not None and outcome.error.remedy:
-            context.voice.say(f"{outcome.table}: {outcome.error.remedy}")
+            context.output.say(f"{outcome.table}: {outcome.error.remedy}")
     if not all(outcome.recorded for outcome in outcomes):
-        context.voice.say(
+        context.output.say(
             f"Spark was called, but {_NOT_RECORDED[verb]}\n"
             f"  free space for {context.place.where.home}, then {verb} again"
         )

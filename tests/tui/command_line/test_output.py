@@ -97,10 +97,10 @@ def test_control_characters_of_a_text_never_reach_the_terminal(
 
 
 def test_narrated_text_keeps_its_line_breaks_and_no_other_control_character(capsys: pytest.CaptureFixture[str]) -> None:
-    voice = CommandOutput(as_json=False)
-    voice.say("one\ttab\r\ntwo\x1b[2J")
-    voice.fail(UsageError("no \x1b[A\nsuch", remedy="do\n\x9bthis"))
-    voice.print(["a\nb", "ä → 'x'"])
+    output = CommandOutput(as_json=False)
+    output.say("one\ttab\r\ntwo\x1b[2J")
+    output.fail(UsageError("no \x1b[A\nsuch", remedy="do\n\x9bthis"))
+    output.print(["a\nb", "ä → 'x'"])
     said = capsys.readouterr()
     assert said.err == "one\ttab\\x0d\ntwo\\x1b[2J\nheadgate: no \\x1b[A\\x0asuch\n  do\\x0a\\x9bthis\n"
     assert said.out == "a\\x0ab\nä → 'x'\n"
@@ -118,13 +118,13 @@ def test_json_preserves_the_text_and_is_harmless_to_its_reader(
 def test_a_long_sentence_is_wrapped_between_words_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    voice = CommandOutput(as_json=False)
+    output = CommandOutput(as_json=False)
     sentence = "  the generator is running: new orders arrive every second, for two hours or until `headgate down`"
     monkeypatch.setenv("COLUMNS", "80")
-    voice.say(sentence)
+    output.say(sentence)
     assert capsys.readouterr().err == f"{sentence}\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    voice.say(f"short\n{sentence}")
+    output.say(f"short\n{sentence}")
     short, *folded = capsys.readouterr().err.splitlines()
     assert short == "short" and len(folded) == 2 and all(len(line) <= 80 for line in folded)
     assert " ".join(line.strip() for line in folded) == sentence.strip()

@@ -26,7 +26,7 @@ class Context:
         )
         reader = SimpleNamespace(check_results=lambda run, table: found if table in (None, "orders") else ())
         self.operations = SimpleNamespace(run=lambda prefix: RUN, reader=reader)
-        self.voice = SimpleNamespace(as_json=as_json, print=self.said.extend, say=self.said.append)
+        self.output = SimpleNamespace(as_json=as_json, print=self.said.extend, say=self.said.append)
 
     def document(self, form: str, **parts: Any) -> None:
         self.said.append((form, parts))
