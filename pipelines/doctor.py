@@ -42,7 +42,7 @@ ENGINE = "4.2.0"
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the results of the checks; returns 0 even if a check fails, because the caller interprets the results."""
+    """Print the results of the checks. Returns 0 even if a check fails, because the caller interprets the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres"):
@@ -97,7 +97,10 @@ def pool_program() -> dict[str, Any]:
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:
-    """Check the connector jars of a local pool; returns no checks for a remote pool or without declared connectors."""
+    """Check the connector jars of a local pool.
+
+    Returns no checks if the pool is remote or no connectors are declared.
+    """
     try:
         manifest = read_manifest((project / MANIFEST_PATH).read_text("utf-8-sig"), [])
     except (OSError, UnicodeDecodeError):
@@ -109,7 +112,7 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Check that external tables exist and match their DDL files; returns the failed checks, or one passed check."""
+    """Check that external tables exist and match their DDL files. Returns the failed checks, or one passed check."""
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, wrong = TableCheckpoints(""), []

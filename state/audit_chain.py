@@ -64,7 +64,7 @@ class AuditBreak:
 
 
 def entry_hash(previous: str, values: Sequence[object]) -> str:
-    """Return the SHA-256 of an entry in hex; `values` are the columns in `HASHED`, in that order."""
+    """Return the SHA-256 of an entry in hex. `values` are the columns in `HASHED`, in that order."""
     at, *words = values
     return hashlib.sha256(json.dumps([previous, float(str(at)), *words]).encode()).hexdigest()
 
@@ -136,7 +136,7 @@ class AuditCheck:
 
 
 def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow]) -> AuditArchiveRow:
-    """Append the entries of the earliest year to that year's archive; return the new row of the archive.
+    """Append the entries of the earliest year to that year's archive, and return the new row of the archive.
 
     The entries are synced to disk. A repeated call adds nothing. Raises OSError if the file cannot be written.
     """
@@ -155,7 +155,7 @@ def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequ
 def check_audit(
     folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequence[AuditRow], head: AuditHead | None
 ) -> AuditCheck:
-    """Verify all archives, then the entries in the ledger; raise OSError if a file cannot be read."""
+    """Verify all archives, then the entries in the ledger. Raises OSError if a file cannot be read."""
     breaks: list[AuditBreak] = []
     beyond: list[tuple[str, int]] = []
     start = START

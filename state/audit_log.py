@@ -65,7 +65,7 @@ class AuditReads(LedgerReads):
         return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
 
     def check_audit(self) -> AuditCheck:
-        """Verify the whole audit log, in archives and ledger; raise LedgerUnavailable if a file cannot be read."""
+        """Verify the whole audit log, in archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
         # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
         found = self._values(
@@ -82,7 +82,7 @@ class AuditReads(LedgerReads):
 
 
 class AuditWrites(AuditReads, LedgerWrites):
-    """Methods that write the command log and the audit log; the ledger assigns the ids of the rows."""
+    """Methods that write the command log and the audit log. The ledger assigns the ids of the rows."""
 
     def add_command(self, command: CommandRow) -> int:
         """Add a row to the command log and return its id."""

@@ -90,7 +90,7 @@ class EmergencyJournal:
             return on_disk
 
     def has_pending(self) -> bool:
-        """True if stop requests may be pending; cheap enough to call in every round of the agent."""
+        """True if stop requests may be pending. This is cheap enough to call in every round of the agent."""
         with suppress(OSError):
             return bool(self._kept) or self._path.stat().st_size > self._done
         return bool(self._kept)
@@ -102,7 +102,10 @@ class EmergencyJournal:
 
     @contextmanager
     def consume(self) -> Iterator[PendingEntries]:
-        """Yield the pending contents, and remove them if the block succeeds; requests may be appended meanwhile."""
+        """Yield the pending contents, and remove them if the block succeeds.
+
+        Requests may be appended during the block.
+        """
         with self._lock:
             entries, size = self._read()
             kept, pending, self._pending = len(self._kept), self._pending, {}
@@ -176,7 +179,7 @@ class EmergencyJournal:
 
 
 def _stop(line: bytes) -> JournalledStop | None:
-    """Parse a line of the journal; return None unless `as_line` could have written exactly this line."""
+    """Parse a line of the journal. Returns None unless `as_line` could have written exactly this line."""
     try:
         found = json.loads(line)
         match found:

@@ -40,7 +40,7 @@ class Ledger(
     RunWrites,
     AuditWrites,
 ):
-    """The only writer of an environment's ledger, used by the agent; thread-safe."""
+    """The only writer of an environment's ledger, used by the agent. Thread-safe."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         super().__init__(path, connection, reading)
@@ -230,12 +230,12 @@ def says_protected(path: Path) -> bool:
 
 
 def ledger_id_of(path: Path) -> str:
-    """Return the id of a ledger of any schema version; raise LedgerUnavailable if it cannot be read."""
+    """Return the id of a ledger of any schema version. Raises LedgerUnavailable if it cannot be read."""
     return str(_value_in(path, "SELECT max(ledger_id) FROM facts") or "")
 
 
 def schema_version_of(path: Path) -> int:
-    """Return the schema version of a ledger; raise LedgerUnavailable if it cannot be read."""
+    """Return the schema version of a ledger. Raises LedgerUnavailable if it cannot be read."""
     return int(_value_in(path, "PRAGMA user_version"))
 
 
@@ -273,7 +273,7 @@ def _refuse_other_schema(path: Path, connection: sqlite3.Connection, *, oldest: 
 
 
 def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
-    """Raise LedgerUnavailable if the file is not a ledger; an empty file is reported as truncated."""
+    """Raise LedgerUnavailable if the file is not a ledger. An empty file is reported as truncated."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"
@@ -385,7 +385,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def refuse_network(path: Path) -> None:
-    """Raise LedgerUnavailable if the path is on a network file system; only Linux can be checked."""
+    """Raise LedgerUnavailable if the path is on a network file system. Only Linux can be checked."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

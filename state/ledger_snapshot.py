@@ -1,4 +1,4 @@
-"""Immutable snapshots of the ledger for the console and the command line; only changed rows are read again."""
+"""Immutable snapshots of the ledger for the console and the command line. Only changed rows are read again."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ class LedgerSnapshot:
     read_at: float
     """When the ledger was read, in epoch seconds."""
     version: int = 0
-    """The ledger's data version; equal versions mean that nothing was written."""
+    """The ledger's data version. Equal versions mean that nothing was written between two snapshots."""
     facts: EnvironmentRow | None = None
     """The row of the environment; None if nothing was ever read."""
     statements: tuple[StatementLine, ...] = ()
@@ -142,7 +142,7 @@ class SnapshotCache:
         self._plans: dict[str, Plan | None] = {}
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return the current snapshot; raise LedgerUnavailable if the ledger cannot be read."""
+        """Return the current snapshot. Raises LedgerUnavailable if the ledger cannot be read."""
         with self._lock:
             version = self._reader.data_version()
             if self._last is None or self._last.version != version:

@@ -1,4 +1,4 @@
-"""Measurements of versions: latest values, samples of past values, and table statistics; and the ledger's events.
+"""Methods for measurements of versions (latest values, samples and table statistics) and for events.
 
 Samples are thinned out with age: all are kept for an hour, one per minute for a day, one per quarter of an hour for a
 week.
@@ -71,7 +71,7 @@ SELECT id, {", ".join(f":{name}" for name in _COUNTED)} FROM deployment WHERE "t
 ON CONFLICT (deployment) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COUNTED)}"""
 
 ANSWERS_KEPT = 2000
-"""Number of analysis answers kept; Spark is asked again about older ones."""
+"""Number of analysis answers kept. Once an answer is removed, Spark is asked again."""
 
 
 class MeasurementReads(LedgerReads):
@@ -125,7 +125,7 @@ class MeasurementReads(LedgerReads):
         }
 
     def headroom(self) -> Headroom:
-        """Return the environment's free disk space and cores; all values are unknown before the first measurement."""
+        """Return the environment's free disk space and cores. All values are unknown before the first measurement."""
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
@@ -163,7 +163,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 upsert(connection, "sample", values, key=("place",))
 
     def put_encoded_lag(self, encoded: Mapping[str, str]) -> None:
-        """Replace the stored result of `encoded_lag`; only changed entries are written."""
+        """Replace the stored result of `encoded_lag`. Only changed entries are written."""
         with self._transaction() as connection:
             known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
             connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - encoded])

@@ -1,4 +1,4 @@
-"""The ledger's schema as a list of migrations in plain SQL; new ones are appended, and released ones never edited."""
+"""The ledger's schema as a list of migrations in plain SQL. New migrations are appended; released ones never change."""
 
 import sqlite3
 from collections.abc import Callable
@@ -161,7 +161,10 @@ ALTER TABLE deployment ADD COLUMN begins_after_batch INTEGER;
 """
 
 MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH)
-"""The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to `user_version`."""
+"""The migrations.
+
+The first turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to the version.
+"""
 
 SCHEMA_VERSION = FIRST_VERSION + len(MIGRATIONS) - 1
 """`PRAGMA user_version` of a ledger that this program writes."""

@@ -26,7 +26,7 @@ A larger gap across a boot means that the clock was set.
 """
 
 SET_S = 1.0
-"""Smallest clock change, in seconds, that is treated as deliberate; smaller differences are drift."""
+"""Smallest clock change, in seconds, that is treated as deliberate. Smaller changes are treated as drift."""
 
 
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:

@@ -103,7 +103,7 @@ class PoolClient(Protocol):
         """
 
     def start_again(self) -> bool:
-        """Allow the pool to restart after the agent gave up on it; return whether the agent had given up."""
+        """Allow the pool to restart if the agent has given up on it. Returns whether the agent had given up."""
 
 
 class Identity(Protocol):
@@ -201,7 +201,10 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
-    """Tables whose pointers may lead to either version after an interrupted swap; the reconciler corrects them."""
+    """Tables whose pointers may lead to either version after an interrupted swap.
+
+    The reconciler corrects these pointers.
+    """
     paused_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that a step has paused. Restarting a paused query is not counted as a restart."""
     unrecorded_run_ids: set[str] = field(default_factory=set)
@@ -217,9 +220,9 @@ class AgentContext:
     uptime: Callable[[], Uptime] = machine_uptime
     """Returns the machine's uptime, against which the wall clock is checked."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set once, when the agent is asked to stop; loops wait on this event instead of sleeping."""
+    """Set once, when the agent is asked to stop. Loops wait on this event instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
-    """Locks of versions, shared by steps, operator actions and the reconciler; also orders operator commands."""
+    """Locks of versions, shared by steps, operator actions and the reconciler. They also order operator commands."""
     identity: Identity = field(default_factory=AlwaysMatchingIdentity)
     """Checks whether ledger and data folder belong to the same environment."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
@@ -271,7 +274,7 @@ class AgentContext:
     def record_completed_change(
         self, kind: EventKind, summary: str, *, about: tuple[str, int] = ("", 0), detail: str | Sentence | None = None
     ) -> None:
-        """Record an event for a change that is already made; if the ledger is unavailable, only log the event."""
+        """Record an event for a change that is already made. If the ledger is unavailable, only log the event."""
         try:
             self.event(kind, summary, about=about, detail=detail)
         except LedgerUnavailable as error:

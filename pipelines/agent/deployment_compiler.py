@@ -72,7 +72,10 @@ class EnvironmentLayout:
         return f"{self.data}/trash/{self.catalog_name(table, version)}"
 
     def external_location(self, ddl: TableDdl) -> str:
-        """Return the absolute location of an external table; a relative one is resolved against the data folder."""
+        """Return the absolute location of an external table.
+
+        A relative location is resolved against the data folder.
+        """
         return ddl.location_in(self.data)
 
 

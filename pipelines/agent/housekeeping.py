@@ -1,4 +1,4 @@
-"""Deferred work: purging the trash, stopping replaced versions after their soak period, recording overdue tickets."""
+"""Deferred work: deletes expired trash, stops replaced versions after their soak period, records overdue tickets."""
 
 import logging
 import os

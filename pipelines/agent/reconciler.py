@@ -50,7 +50,7 @@ UNKNOWN_TOLD = 10
 """Maximum number of unknown queries reported per round."""
 
 _LONGEST_NAME = 140
-"""Maximum length of a displayed query name; Headgate's own names are shorter."""
+"""Maximum length of a displayed query name. Names of Headgate's queries are shorter."""
 
 
 @dataclass(frozen=True, slots=True)

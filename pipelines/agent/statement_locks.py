@@ -21,7 +21,10 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 Version = tuple[TableName, int]
 
 HOLD_S = 30.0
-"""Longest time, in seconds, that an action waits for the lock of a version; longer than any start or stop."""
+"""Longest time, in seconds, that an action waits for the lock of a version.
+
+It exceeds the duration of any start or stop.
+"""
 
 
 @dataclass(slots=True)

@@ -38,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _WallClock:
-    """The system clock for the event generator; SIGTERM and SIGINT ask the generator to stop."""
+    """The system clock for the event generator. SIGTERM and SIGINT ask the generator to stop."""
 
     def __init__(self) -> None:
         self._end = threading.Event()

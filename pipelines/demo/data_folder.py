@@ -23,7 +23,7 @@ class DemoDataFolder:
 
     @property
     def control(self) -> Path:
-        """`feeds.json`: the feed settings, edited by users and tests; the generator reads it every second."""
+        """`feeds.json`: the feed settings, edited by users and tests. The generator reads it every second."""
         return self.path / "feeds.json"
 
     @property
@@ -64,7 +64,7 @@ def open_folder(path: str | Path) -> DemoDataFolder:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file atomically; readers see the old or the new content, and Spark ignores the temporary dot-file."""
+    """Replace a file atomically. Readers see the old or the new content, and Spark ignores the temporary dot-file."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text)
     os.replace(temporary, path)
@@ -131,7 +131,7 @@ def lock_holder(folder: DemoDataFolder) -> int | None:
 
 
 _PATIENCE_S = 0.5
-"""Longest wait for the lock, in seconds; processes that only check the lock hold it for a shorter time."""
+"""Longest wait for the lock, in seconds. Processes that only check the lock hold it for a shorter time."""
 
 
 def _lock_file(folder: DemoDataFolder) -> Path:

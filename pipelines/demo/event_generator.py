@@ -51,7 +51,7 @@ class Feeds:
     """Settings of the event feeds, as stored in `feeds.json`."""
 
     rate: float = 8.0
-    """Orders per second outside of bursts; the rates of the other feeds follow from it."""
+    """Orders per second outside of bursts. The rates of the other feeds follow from this rate."""
     paused: bool = False
     bursts: Bursts | None = Bursts()
 
@@ -258,7 +258,7 @@ def how_many_rounds(project: Project) -> int:
 
 
 def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.sleep) -> bool:
-    """Stop the generator of a data folder; return whether one was running. Raises TryAgain if it does not exit."""
+    """Stop the generator of a data folder. Returns whether one was running. Raises TryAgain if it does not exit."""
     waited = 0.0
     while (pid := lock_holder(folder)) is not None:
         if waited == 0.0:

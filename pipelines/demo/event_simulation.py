@@ -50,7 +50,7 @@ PAID_WITHIN_MS = 15_000
 LATE_SHARE = 0.06
 REPEAT_SHARE = 0.05
 SHARES = {"table_assignments": 0.3, "client_changes": 0.15}
-"""Number of events per order in these feeds; payments follow from the orders."""
+"""Number of events per order in these feeds. Payments follow from the orders."""
 FIRST_CLIENTS = 12
 SEATED = 40
 """Number of latest seatings whose guests can still order."""

@@ -17,7 +17,7 @@ _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_lo
 
 @dataclass(frozen=True, slots=True)
 class TextReplacement:
-    """A text replacement in one file; `old` must occur exactly once, unless the replacement was already applied."""
+    """A text replacement in one file. `old` must occur exactly once, unless the replacement was already applied."""
 
     path: str
     """Path of the file, relative to the project folder."""

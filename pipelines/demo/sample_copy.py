@@ -106,7 +106,7 @@ def _lengthen_triggers(folder: Path) -> None:
 
 
 def _store_tables(folder: Path, format: str) -> str:
-    """Set the format in every written table's DDL; return the lines that the connector needs in headgate.yml."""
+    """Set the format in every written table's DDL. Returns the lines that the connector needs in headgate.yml."""
     for ddl in folder.glob("pipelines/**/ddl.*.sql"):
         text = ddl.read_text()
         ddl.write_text(text.replace(f"\nUSING {WRITTEN[0]};", f"\nUSING {format};"))

@@ -81,7 +81,7 @@ logger.window.level = error
 
 
 READY_S = 120.0
-"""Longest wait for a server to answer, in seconds; 6 to 16 s are typical on two cores."""
+"""Longest wait for a server to answer, in seconds. Typical are 6 to 16 s on two cores."""
 
 END_S = 10.0
 """Seconds between asking the server to terminate and killing it."""
@@ -100,7 +100,7 @@ _MARKED = "HEADGATE_POOL"
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """Record of a started server in `pool.json`; the server's token is in a separate file."""
+    """Record of a started server in `pool.json`. The server's token is in a separate file."""
 
     marker: str
     """Random string that identifies the server's processes.
@@ -277,7 +277,10 @@ class LocalPool:
         self._end_workers(server)
 
     def bound_log(self) -> None:
-        """Truncate the server's log if it is large, after copying its end to `pool.log.1`; appending continues."""
+        """Truncate the server's log if it is large, after copying its end to `pool.log.1`.
+
+        The server continues to append to the log.
+        """
         log = self._home / "pool.log"
         with suppress(OSError):
             if log.stat().st_size > LOG_BYTES:
@@ -441,7 +444,7 @@ def _listens(url: str) -> bool:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Write a file atomically; it is never readable by more users than `mode` allows."""
+    """Write a file atomically. It is never readable by more users than `mode` allows."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -23,7 +23,7 @@ from core.project.connectors import (
 from pipelines.local_pool.java_and_spark import spark_environment
 
 FETCH_S = 600.0
-"""Longest duration of a download, in seconds; 14 MB and their descriptions took 20 to 35 s."""
+"""Longest duration of a download, in seconds. A download of 14 MB with descriptions took 20 to 35 s."""
 
 # A class in Spark's own jars that prints its version and exits; Spark downloads the packages before running it.
 _NOTHING_TO_DO = "org.apache.hadoop.util.VersionInfo"
@@ -37,7 +37,7 @@ _JAR_OF_DELTA = re.compile(
 )
 
 _DELTA_NEEDS = ("delta-spark", "delta-storage")
-"""Jars that Delta 4.4.0 needs; without `delta-storage`, creating the first table fails."""
+"""Jars that Delta 4.4.0 needs. Without `delta-storage`, creating the first table fails."""
 
 _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
     DELTA.name: (

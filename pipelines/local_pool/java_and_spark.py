@@ -22,14 +22,14 @@ OLDEST_JAVA = 17
 """Oldest Java version that Spark 4.2 supports (Spark 4.2 documentation, "Downloading")."""
 
 ANSWERS_S = 8.0
-"""Time limit for Java to print its version, in seconds; it takes 0.2 s, or up to 2 s on a busy machine."""
+"""Time limit for Java to print its version, in seconds. It takes 0.2 s, or up to 2 s on a busy machine."""
 
 _INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or install a JDK 17 or newer"
 
 
 @dataclass(frozen=True, slots=True)
 class JavaCheck:
-    """Result of checking one Java installation; `remedy` is empty if, and only if, it can run Spark."""
+    """Result of checking one Java installation. `remedy` is empty if, and only if, this Java can run Spark."""
 
     path: str
     """Absolute path of the `java` program; empty if none was found."""

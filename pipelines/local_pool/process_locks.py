@@ -80,7 +80,7 @@ The kernel closes the files of a killed process last.
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Acquire a server's locks and yield their file descriptors; a child that inherits these keeps the locks.
+    """Acquire a server's locks and yield their file descriptors. A child that inherits these keeps the locks.
 
     Raises PoolUnreachable if another process holds one of the locks. A data folder that is not writable is not locked,
     but no statement can start there either.

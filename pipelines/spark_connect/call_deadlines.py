@@ -76,7 +76,7 @@ def lingering(seconds: float) -> Iterator[None]:
 
 
 class MissedDeadline(PoolUnreachable):
-    """Raised if a call was sent but not answered before its deadline; the call may still take effect."""
+    """Raised if a call was sent but not answered before its deadline. The call may still take effect."""
 
     def __init__(self, summary: str, *, remedy: str = "", work: "Future[Any] | None" = None) -> None:
         super().__init__(summary, remedy=remedy)

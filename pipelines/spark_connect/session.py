@@ -116,7 +116,7 @@ class Session:
             raise
 
     def run_test_statement(self) -> None:
-        """Run a minimal statement; if Spark cannot run it, its error is raised.
+        """Run a minimal statement. If Spark cannot run it, Spark's error is raised.
 
         Unlike `ping`, this needs a SparkContext, but no free core.
         """

@@ -105,7 +105,7 @@ class RegistryRecord:
     ledger: str
     count: int
     row: Mapping[str, Any]
-    """The durable fields of a version; or the serving version of each table; or the id of the pool's session."""
+    """The durable fields of a version, the serving version of each table, or the id of the pool's session."""
     withheld: str = ""
     """Why the version's SQL and other texts are omitted; empty if they are included."""
     run: str = ""

@@ -31,7 +31,7 @@ class NoAnswer(TryAgain):
 
 
 class NotAllowed(Refused):
-    """Raised if a broker does not allow the user to read a topic."""
+    """Raised if the user must not read a topic, according to a broker."""
 
 
 @dataclass(slots=True)
@@ -39,16 +39,17 @@ class KafkaClients:
     """The clients of a cluster, and the last reason why a connection failed."""
 
     place: TopicPlace
-    """The cluster; its topics are irrelevant."""
+    """The cluster. The topics of this place are not used."""
     admin: Any = None
     consumer: Any = None
     failure: tuple[int, str] | None = field(default=None)
-    """Error code of the library, and its words."""
+    """Error code and message of the client library."""
 
     def answer(self, future: "Future[Any]") -> Any:
         """Return the result of a request; None if the topic or partition does not exist.
 
-        Raises Refused if a broker refuses the credentials or the user, NoAnswer if none answers within ANSWER_S.
+        Raises Refused if a broker refuses the credentials or the user, and NoAnswer if no broker answers within
+        ANSWER_S seconds.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -73,7 +74,7 @@ class KafkaClients:
                     raise self.silent("no answer in time") from error
 
     def silent(self, why: str) -> HeadgateError:
-        """Return the error that no broker answers."""
+        """Return the error for a cluster whose brokers do not answer."""
         summary = f"no broker of {self.place.servers} answers: {why}"
         return NoAnswer(summary, remedy="check that Kafka runs and can be reached")
 
@@ -83,7 +84,7 @@ class KafkaClients:
         return NotAllowed(f"{self.place.servers} does not allow this: {reason}", remedy=remedy)
 
     def forget_failure(self) -> None:
-        """Forget why an earlier connection failed; to be called before a request."""
+        """Forget why an earlier connection failed. Call this before a request."""
         self.admin.poll(0)
         self.failure = None
 
@@ -113,7 +114,7 @@ class KafkaClients:
 
 
 def connect(place: TopicPlace) -> KafkaClients:
-    """Return clients of the cluster of these topics; they connect at their first request.
+    """Return clients of the cluster of these topics, which connect at their first request.
 
     Raises Refused if the client library is not installed, or if a secret or a certificate cannot be read.
     """
@@ -146,7 +147,10 @@ def connect(place: TopicPlace) -> KafkaClients:
 
 
 def _resolved(value: str) -> str:
-    """Return a value, or the secret that it refers to. Raises Refused if there is none that both clients can read."""
+    """Return `value`, or the secret that it refers to.
+
+    Raises Refused if there is no such secret, or if Kafka's Java client cannot use it.
+    """
     if (found := reference(value)) is None:
         return value
     if not found.is_file:

@@ -63,14 +63,14 @@ class _Cluster:
     listed_at: float | None = None
     silent_until: float = 0.0
     refused: HeadgateError | None = None
-    """Why the cluster is not asked until `silent_until`, if it refuses."""
+    """Why the cluster refuses requests; it receives no further request until `silent_until`."""
     denied: dict[str, HeadgateError] = field(default_factory=dict)
     """Topics that the user may not read."""
     reading: threading.Lock = field(default_factory=threading.Lock)
     """Held while the consumer is in use. A slow consumer must not delay anything else."""
     oldest: dict[Partition, _Oldest] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    """Ids of topics; a topic that is created again has another one. Brokers before 2.8 give none."""
+    """Ids of topics. A topic that is created again has another id. Brokers before 2.8 report no ids."""
     led: set[str] = field(default_factory=set)
     """Topics whose leaders the consumer knows."""
 
@@ -84,10 +84,11 @@ class KafkaOffsets:
         self._lock = threading.Lock()
 
     def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
-        """Return a statement's lag behind the topics at a location. `read` has its offsets, None before the first.
+        """Return a statement's lag behind the topics at a location. `read` contains the statement's offsets.
 
-        A partition added later counts as read up to its earliest message. Raises TryAgain if no broker answers in time,
-        and Refused if the client library is not installed or the brokers refuse the credentials.
+        `read` is None before the first batch. A partition that was added later counts as read up to its earliest
+        message. Raises TryAgain if no broker answers in time, and Refused if the client library is not installed or the
+        brokers refuse the credentials.
         """
         place = topic_place(location)
         with self._lock:
@@ -117,14 +118,17 @@ class KafkaOffsets:
         )
 
     def ids(self, location: str) -> dict[str, str]:
-        """Return the ids of the topics at a location that exist. Raises the same errors as `lag`."""
+        """Return the ids of those topics at a location that exist. Raises the same errors as `lag`."""
         place = topic_place(location)
         with self._lock:
             found = self._listed(place).ids
             return {topic: found[topic] for topic in place.topics if topic in found}
 
     def identity(self, location: str) -> str:
-        """Return the ids of the topics at a location; empty unless all exist and have one. Raises as `lag` does."""
+        """Return the ids of the topics at a location as one string. Raises the same errors as `lag`.
+
+        The result is empty unless all topics exist and have an id.
+        """
         found = self.ids(location)
         return ",".join(found.values()) if found.keys() >= set(topic_place(location).topics) else ""
 

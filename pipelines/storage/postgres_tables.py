@@ -25,8 +25,10 @@ _TYPES = {
     "boolean": "BOOLEAN", "date": "DATE", "timestamp without time zone": "TIMESTAMP",
     "timestamp with time zone": "TIMESTAMP", "bytea": "BINARY", "numeric": "DECIMAL(38,18)",
 }  # fmt: skip
-"""Spark's types by PostgreSQL's; other types are read as STRING, and a time of day not at all, because Spark adds a
-date to it (Spark 4.2.0, PostgresDialect)."""
+"""Spark's types by PostgreSQL's types (Spark 4.2.0, PostgresDialect).
+
+All other types are read as STRING, except a time of day, which is not read because Spark adds a date to it.
+"""
 _PRECISION = re.compile(r"numeric\((\d+),(\d+)\)")
 _LENGTH = re.compile(r"\(\d+\)")
 
@@ -58,7 +60,7 @@ def database_fault(ddl: TableDdl) -> TableFault | None:
 def columns_in_database(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
     """Return the columns that the user may read, in order, each with its type in Spark; empty for an unknown table.
 
-    The type is empty if Spark cannot read the column. Raises like `database_fault`.
+    The type is empty if Spark cannot read the column. Raises the same errors as `database_fault`.
     """
     return tuple((name, _spark_type(kind)) for name, kind, may_read in _columns(ddl) if may_read)
 

@@ -180,7 +180,7 @@ class RegistryRecords:
     _active: dict[Version, bool] = field(default_factory=dict)
     _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
-    """Last logged reason why a version could not be recorded; a repeated reason is not logged again."""
+    """Last logged reason why a version could not be recorded. The same reason is not logged again."""
 
     def round(self) -> None:
         """Record all changes since the last round. Versions that cannot be recorded are retried in the next round.

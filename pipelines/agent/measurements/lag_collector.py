@@ -30,10 +30,16 @@ EVERY_S = 5.0
 """Seconds between two measurements."""
 
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
-"""Environment variable that overrides the interval, in seconds; drills set it because they wait for many gates."""
+"""Environment variable that overrides the interval, in seconds.
+
+Drills set it, because they wait for many catch-up gates.
+"""
 
 SAVE_LAG_S = 300.0
-"""Seconds between two saves of log positions; after a restart, logs are read again from the last saved position."""
+"""Seconds between two saves of log positions.
+
+After a restart, logs are read again from the last saved position.
+"""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""

@@ -19,7 +19,10 @@ from pipelines.storage.file_system import disk_space
 log = logging.getLogger(__name__)
 
 EVERY_S = 600.0
-"""Seconds between two regular measurements of a table; a new table is also measured whenever its age has doubled."""
+"""Seconds between two regular measurements of a table.
+
+A new table is also measured whenever its age has doubled.
+"""
 
 LOGS_EVERY_S = 30.0
 """Seconds between two measurements of an input that has a transaction log.

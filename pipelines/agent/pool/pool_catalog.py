@@ -108,7 +108,7 @@ class Lacking:
     summary: str
     """Summary of the error that occurred while the table was registered."""
     is_refused: bool
-    """True if the catalog refused the table; False if the table may exist but could not be checked."""
+    """True if the catalog refused the table. False if the table may exist but could not be checked."""
 
     def __str__(self) -> str:
         said = "is not in the pool's catalog" if self.is_refused else "could not be checked"

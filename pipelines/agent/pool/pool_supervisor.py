@@ -53,7 +53,7 @@ GIVEN_UP = "failed"
 
 
 class _Waits(PoolUnreachable):
-    """Raised while the pool must not be started yet; the pool state in the ledger is left unchanged."""
+    """Raised while the pool must not be started yet. The state of the pool in the ledger is not changed."""
 
 
 class PoolSupervisor:
@@ -114,7 +114,7 @@ class PoolSupervisor:
         return current
 
     def keep(self) -> None:
-        """Start the pool, connect to it and fill its catalog; skip steps that are already done.
+        """Start the pool, connect to it and fill its catalog, except for what is already done.
 
         Raises PoolUnreachable if the pool cannot be started or reached now.
         """
@@ -135,7 +135,10 @@ class PoolSupervisor:
                 self._fill_catalog()
 
     def start_again(self) -> bool:
-        """Let the next `keep` restart a pool that died too often; return whether the agent had given up on the pool."""
+        """Let the next `keep` restart a pool that died too often.
+
+        Returns whether the agent had given up on the pool.
+        """
         given_up = self._said[0] == GIVEN_UP
         if given_up:
             self._backoff.forget()
@@ -184,7 +187,7 @@ class PoolSupervisor:
             self._local.bound_log()
 
     def end(self) -> None:
-        """End a local pool and all its queries; checkpoints are kept. Do not call `keep` afterwards."""
+        """End a local pool and all its queries, but keep checkpoints. Do not call `keep` afterwards."""
         self._drop()
         if self._local is not None:
             self._local.end()
@@ -375,7 +378,7 @@ LIMIT = 8
 """Number of starts within `WINDOW_S` after which only an operator can start the pool again."""
 
 FIRST_PAUSE_S = 2.0
-"""Pause, in seconds, before the first delayed start of a pool; it doubles for each further start."""
+"""Pause, in seconds, before the first delayed start of a pool. It doubles for each further start."""
 
 
 class StartBackoff:
@@ -449,7 +452,10 @@ class PoolEvents:
                 self._begin_outage(what, "")
 
     def record_silence(self) -> None:
-        """Record an unanswered call; also record an outage if the pool has been silent for longer than `UNKNOWN_S`."""
+        """Record an unanswered call.
+
+        If the pool has not answered for longer than `UNKNOWN_S`, an outage is recorded as well.
+        """
         with self._lock:
             now = self._monotonic()
             if self._silent_at is None:

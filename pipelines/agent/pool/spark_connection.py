@@ -32,7 +32,10 @@ class SparkConnection:
 
 
 def attached(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
-    """Open a new session or reconnect to an existing one; if that fails, close it, so that no connection leaks."""
+    """Open a new session or reconnect to an existing one.
+
+    If that fails, the session is closed, so that no connection leaks.
+    """
     session = Session(url, token, session_id, lost=lost)
     try:
         session.call(UNTIMED_S, session.attach)

@@ -53,7 +53,7 @@ REQUIRED_ROLES = {
     "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
-"""Role that each command requires, with a description of the action; commands that are not listed require none."""
+"""Role that each command requires, with a description of the action. Commands that are not listed require no role."""
 
 STOPPING = frozenset(("pause", "cancel"))
 """Actions on a run that require no role."""

@@ -44,7 +44,7 @@ MEASURE_S = 10.0
 """Default time limit for measuring tables, in seconds."""
 
 FOLDER_LIMIT = 4096
-"""Maximum length of the path of a project folder, in characters; Linux limits paths to as many bytes."""
+"""Maximum length of the path of a project folder, in characters. Linux limits paths to as many bytes."""
 
 TABLES_LIMIT = 10_000
 """Maximum number of tables that a user can have staged at the same time."""

@@ -225,7 +225,7 @@ class _Records:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut `text` to at most `most` characters; a text that was cut ends with its original length."""
+    """Cut `text` to at most `most` characters. A text that was cut ends with its original length."""
     if len(text) <= most:
         return text
     end = f"… ({len(text):,} characters)"

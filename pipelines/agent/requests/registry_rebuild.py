@@ -34,7 +34,7 @@ class FoundVersion:
     line: str
     """Description of the version and of what an adoption does with it."""
     ledger: str = ""
-    """Id of the ledger that wrote the version's record; the version's folders may belong to that ledger too."""
+    """Id of the ledger that wrote the version's record. The version's folders may also belong to that ledger."""
 
 
 class RegistryRebuild:

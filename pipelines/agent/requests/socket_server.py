@@ -100,7 +100,7 @@ MOST = 64
 MOST_OF_A_USER = 32
 
 RESERVED = 8
-"""Number of additional slots for when all other slots are busy; they accept only stop requests."""
+"""Number of additional slots for when all other slots are busy. They accept only stop requests."""
 
 
 @dataclass(eq=False, slots=True)
@@ -359,7 +359,7 @@ def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
 
 
 def _stops(request: dict[str, Any]) -> bool:
-    """True if a request stops something; such requests are answered even if all slots are busy."""
+    """True if a request stops something. Such requests are answered even if all slots are busy."""
     args = request.get("args")
     act = args.get("act") if isinstance(args, dict) else None
     return request.get("op") == "stop" or (request.get("op") == "run" and act in ("pause", "cancel"))

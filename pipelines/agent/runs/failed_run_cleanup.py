@@ -81,9 +81,10 @@ def stop_failed(agent: AgentContext, row: RunRow) -> None:
 
 
 def abort(agent: AgentContext, run_id: str, given_up: Iterable[Deployment]) -> None:
-    """Stop the versions in `given_up`, which the run no longer needs; keep their tables and checkpoints.
+    """Stop the versions in `given_up`, which the run no longer needs. Their tables and checkpoints are kept.
 
-    The reconciler stops those that cannot be stopped now, because the ledger already records that they should not run.
+    The reconciler stops versions that cannot be stopped now, because the ledger already records that they should not
+    run.
     """
     for deployment in given_up:
         key = (deployment.table, deployment.version)

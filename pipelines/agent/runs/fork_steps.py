@@ -114,7 +114,7 @@ def _folders(deployment: Deployment) -> VersionFolders:
 
 
 CLONE_CALL_S = 120.0
-"""Deadline of a clone, in seconds; its single commit lists all data files."""
+"""Deadline of a clone, in seconds. The single commit of a clone lists all data files."""
 
 
 def clone_inherited_rows(

@@ -24,7 +24,7 @@ from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
-"""Longest wait for a matching batch, in seconds; matches recur while both versions keep reading."""
+"""Longest wait for a matching batch, in seconds. Matches recur while both versions keep reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SeamPlace:
     """Last batch in which the statement reads the old upstream version."""
     parent: Version
     parent_batch: int
-    """Batch of the new upstream version; the rows up to this batch are skipped."""
+    """Batch of the new upstream version. Rows up to this batch are skipped."""
 
 
 def seam(run: RunContext, step: Step) -> RunEvidence:

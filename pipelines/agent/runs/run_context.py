@@ -203,7 +203,10 @@ class RunContext:
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, version: Deployment) -> dict[str, Any]:
-        """Return the note to store in table and checkpoint folders; with it, restarts and adoptions need no catalog."""
+        """Return the note to store in table and checkpoint folders.
+
+        With this note, restarts and adoptions need no catalog.
+        """
         return {
             "table": version.table,
             "version": version.version,

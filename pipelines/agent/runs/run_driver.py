@@ -52,7 +52,7 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""Longest time, in seconds, for which a step is retried while the pool is unreachable; after that, the step fails."""
+"""Longest time, in seconds, for which a step is retried while the pool is unreachable. After that, the step fails."""
 
 
 class OpenRuns:
@@ -222,7 +222,7 @@ class RunDriver:
                 self._wait()
 
     def _goes_on(self) -> bool:
-        """True if the run may continue according to the ledger; a run that was retried is reloaded first.
+        """True if the run may continue according to the ledger. A run that was retried is reloaded first.
 
         A run may have been ended, for example by an adoption because its tables had changed.
         """
@@ -259,10 +259,10 @@ class RunDriver:
         self._woken.wait(POLL_S)
 
     def _perform(self, step: Step) -> RunEvidence:
-        """Perform a step; while the pool is unreachable, retry for `POOL_WAIT_S`, then fail the step.
+        """Perform a step. While the pool is unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
 
         A pause or cancel that arrives between attempts postpones the step. Waiting for the ledger has no time limit,
-        because a failure must be recorded there as well; after that, the step gets one more attempt.
+        because a failure must be recorded in the ledger as well; after the wait, the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:
@@ -290,7 +290,7 @@ class RunDriver:
                 return self._left(step, _unforeseen(step, error))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step; return the evidence of its swap if the ledger records the swap as done, or else `found`."""
+        """Abandon a step. If the ledger records the step's swap as done, return its evidence, or else `found`."""
         return self._retrying(partial(self._executor.abandon, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:

@@ -176,7 +176,7 @@ def alter(run: RunContext, step: Step) -> RunEvidence:
 
 
 def take_over_texts(run: RunContext, step: Step, **more: Any) -> None:
-    """Write the step's new SQL and YAML, and the fields in `more`, to the registry; all later restarts use them."""
+    """Write the step's new SQL and YAML, and the fields in `more`, to the registry for all later restarts."""
     texts = _texts(run.compiled_version(step))
     run.agent.ledger.update_deployment(step.table, step.version, **texts, plan_hash=run.plan.hash, **more)
 
@@ -187,7 +187,7 @@ def _texts(planned: Deployment) -> dict[str, Any]:
 
 
 def record(run: RunContext, step: Step) -> RunEvidence:
-    """Write the declared revision and owner to the registry; the statement keeps running."""
+    """Write the declared revision and owner to the registry while the statement keeps running."""
     node = run.node(step)
     run.agent.ledger.update_deployment(
         step.table,

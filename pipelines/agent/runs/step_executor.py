@@ -45,7 +45,7 @@ _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.OPTIMIZE: upkeep_steps.start_upkeep,
     StepKind.VACUUM: upkeep_steps.start_upkeep,
 }
-"""The function that performs each kind of step; CATCH_UP gates are handled by the executor itself."""
+"""The function that performs each kind of step. The executor itself handles CATCH_UP gates."""
 
 
 class StepExecutor:

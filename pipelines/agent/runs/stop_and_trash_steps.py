@@ -62,7 +62,10 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 
 
 def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
-    """Stop a version and move its files to the trash; fail if a statement reads it or a clone uses its files."""
+    """Stop a version and move its files to the trash.
+
+    The step fails if a statement reads the version or a clone uses its files.
+    """
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
         return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")

@@ -32,7 +32,7 @@ from pipelines.agent.tables.table_identities import deleted_keys_of
 log = logging.getLogger(__name__)
 
 LASTS_S = 6 * 3600.0
-"""Maximum duration of an OPTIMIZE or VACUUM, in seconds; after that, its step fails."""
+"""Maximum duration of an OPTIMIZE or VACUUM, in seconds. After that, its step fails."""
 
 TAKES_S = 3600.0
 """Safety margin, in seconds, of the check for readers, because files may be replaced while a vacuum is running."""

@@ -38,7 +38,7 @@ from pipelines.agent.runs.version_comparison import VersionComparison, version_h
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 STRICT_S = 60.0
-"""Seconds to wait for a position with equal watermarks; after that, different watermarks are accepted."""
+"""Seconds to wait for a position with equal watermarks. After that, different watermarks are accepted."""
 
 ALIGNED_S = 1800.0
 """Longest wait for a common position, in seconds, unless `ALIGNED_TRIGGERS` allows more.

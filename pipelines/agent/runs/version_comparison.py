@@ -66,7 +66,7 @@ EXAMPLES = 3
 """Maximum number of rows that are read from the result of a project's check."""
 
 MOST_ROWS = 1_000
-"""Maximum number of rows that a comparison's query may return; it returns one row for each kind of difference."""
+"""Maximum number of rows that a comparison's query may return. It returns one row for each kind of difference."""
 
 Row = Mapping[str, Any]
 

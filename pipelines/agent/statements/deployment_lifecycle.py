@@ -163,7 +163,7 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment's query briefly; its next start is not counted as a restart."""
+    """Stop a deployment's query briefly. Restarting it is not counted as a restart."""
     agent.paused_run_ids.add(deployment.run_id)
     stop(agent, deployment)
 

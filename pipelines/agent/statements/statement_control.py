@@ -40,7 +40,7 @@ from state.registry import TableAct
 log = logging.getLogger(__name__)
 
 LEDGER_S = 0.15
-"""Longest time, in seconds, that a stop waits for the ledger; after that, the emergency journal records the stop."""
+"""Longest time, in seconds, that a stop waits for the ledger. After that, the emergency journal records the stop."""
 
 STOP_S = 8.0
 """Deadline of a stop, in seconds. A stop that takes longer is reported as unconfirmed and repeated later."""

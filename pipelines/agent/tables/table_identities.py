@@ -57,7 +57,7 @@ def tables_of(
 def register(
     pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Register a version's tables, as returned by `tables_of`, in the catalog; existing entries are not changed."""
+    """Register a version's tables, as returned by `tables_of`, in the catalog. Existing entries are not changed."""
     for table in tables_of(layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
@@ -70,7 +70,7 @@ def forget(pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployme
 
 
 def pointer_of(layout: EnvironmentLayout, deployment: Deployment) -> Pointer:
-    """Return the pointer to a version; it exists in the catalog while the version serves."""
+    """Return the pointer to a version. It exists in the catalog while the version serves."""
     table, version = deployment.table, deployment.version
     before = (layout.before_name(table, version),) if deployment.before_ddl else ()
     return layout.pointer_name(table), (*before, layout.catalog_name(table, version)), deployment.columns
