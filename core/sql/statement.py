@@ -46,7 +46,7 @@ class TableRead:
     """Offset of the table's name in `ParsedStatement.select`; compiling replaces the SQL from `start` to `end`."""
     end: int = 0
     alias_at: int | None = None
-    """Offset at which compiling adds the logical name as an alias; None unless that name qualifies a column."""
+    """Offset at which compiling adds the logical name as an alias; None unless the logical name qualifies a column."""
     implied: bool = False
     """Whether the table is streamed although STREAM is not written, because the project streams every table."""
     changes_implied: bool = False
@@ -97,7 +97,7 @@ RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
 
 
 SIMPLIFIED = "; as Spark simplifies "
-"""Separator in `ParsedStatement.state`; the expressions after it decide which aggregates Spark keeps."""
+"""Separator in `ParsedStatement.state`; the expressions after it determine which aggregates Spark keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,13 @@ class ParsedStatement:
     """Line of the file in which the statement starts, counted from 1."""
     verb: Verb = Verb.INSERT
     requires: RequiredColumns | None = field(default=None, compare=False)
-    """Columns that suffice for all names of the statement to resolve; None if unknown, as for less common syntax."""
+    """Columns that suffice to resolve all names of the statement; None if unknown, as for less common syntax."""
 
     @property
     def aggregate_deciding_expressions(self) -> str:
-        """The expressions whose simplification may let Spark drop aggregates from its state; empty if it keeps all."""
+        """Expressions whose simplification may let Spark drop aggregates from its state; empty if none
+        can be dropped.
+        """
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -149,7 +151,7 @@ class TableDdl:
     format: str
     partitioning: tuple[str, ...] = ()
     location: str = ""
-    """Location as written, relative to the environment's data folder; empty if Headgate chooses it."""
+    """Location as written, relative to the environment's data folder; empty if Headgate chooses the location."""
     properties: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     comment: str = ""
@@ -171,7 +173,7 @@ _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\
 def selects_star(parsed: ParsedStatement) -> bool:
     """True if a statement contains a star such as `SELECT *`, at any level.
 
-    If so, a column that is added to an input may appear in the output without an edit of the statement.
+    A column that is added to an input may then appear in the output, although the statement was not edited.
     """
     return _STAR.search(parsed.canonical) is not None
 

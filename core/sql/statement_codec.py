@@ -1,7 +1,7 @@
 """Converts parsed statements and DDL to JSON and back.
 
 Fields are stored by position to keep the encoding small, because a command may read thousands of statements. The
-encoding is pure ASCII. It contains offsets into the file instead of copied SQL, so decoding needs the same file
+encoding is pure ASCII. It contains offsets into the file instead of copied SQL, so decoding it requires the same file
 content.
 """
 
@@ -17,7 +17,7 @@ from core.sql.statement import Column, Operator, ParsedStatement, RequiredColumn
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _load = json.JSONDecoder().raw_decode
 _column = lru_cache(4096)(Column)
-"""Creates a column, or returns a cached one: most columns of a project occur in several tables."""
+"""Creates a column, or returns an equal one from a cache: most columns of a project occur in several tables."""
 
 
 def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:

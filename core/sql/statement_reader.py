@@ -1,7 +1,7 @@
 """Parses SQL files into statements, with a Problem for every mistake.
 
 A mistake is something that Spark rejects, or that Spark accepts but a pipeline cannot run. `read_statements` returns
-the statements that a pipeline can run, and `read_any` all statements that can be parsed.
+only statements that a pipeline can run; `read_any` returns all statements that can be parsed.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class _StatementDraft:
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Problems with parts that cannot be parsed, that Spark rejects, or that reach outside the query."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
-    """Problems with parts that Spark accepts but a pipeline does not."""
+    """Problems with parts that Spark accepts but that a pipeline cannot run."""
 
 
 def read_statements(
@@ -226,7 +226,7 @@ def _columns(query: Any) -> tuple[Column, ...]:
 def _output_name(node: Any, text: str) -> str:
     """Return the name that Spark gives to an output column.
 
-    The name is `*` for a generator without an alias, because its column names depend on the argument.
+    A generator without an alias has the name `*`, because its column names depend on its argument.
     """
     if _is_named(node):
         return str(node.alias_or_name)

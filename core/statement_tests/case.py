@@ -17,7 +17,7 @@ TypedColumns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class StatementCase:
-    """A test case, read from one file of a `tests` folder; `expected` stays empty until the output is recorded."""
+    """A test case, read from a file in a `tests` folder; `expected` is empty until the output is recorded."""
 
     name: str
     """File name without its extension."""
@@ -26,13 +26,13 @@ class StatementCase:
     table: TableName
     """The table whose statement is tested."""
     parts: tuple[Part, ...]
-    """Micro-batches in order; the first one contains the rows of static sides."""
+    """Micro-batches in order; the first micro-batch contains the rows of static sides."""
     expected: tuple[Row, ...] = ()
-    """All rows that the statement should write over all micro-batches, in any order."""
+    """All rows that the statement should write over all micro-batches, in no particular order."""
     key: tuple[str, ...] = ()
-    """Key columns, used to pair missing rows with unexpected ones."""
+    """Key columns, by which missing rows are paired with unexpected rows."""
     tolerance: float = field(default=1e-9)
-    """Allowed difference between two floats, relative to the larger one."""
+    """Allowed difference between two floats, relative to the larger of the two."""
 
     @property
     def label(self) -> str:

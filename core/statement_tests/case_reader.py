@@ -67,7 +67,7 @@ def read_cases(
 
 
 def refuse_unsafe(table: Table) -> Iterator[Problem]:
-    """Yield a Problem if it is unsafe to let Spark analyse a table's statement, which must then not be tested."""
+    """Yield a Problem if Spark cannot analyse a table's statement safely, so that the statement must not be tested."""
     if table.parsed is None or table.dml is None:
         return
     if (why := unsafe_for_analysis(table.parsed.select)) is not None:

@@ -89,7 +89,7 @@ def _key(name: str) -> str:
 
 
 def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
-    """Return the string literals compared with each column, by (column, True if compared for equality)."""
+    """Return the string literals with which each column is compared, by (column, True if compared for equality)."""
     found: dict[tuple[str, bool], list[str]] = {}
     for name, operator, texts in _LITERAL.findall(parsed.select):
         key = name.lower(), operator not in ("<>", "!=")

@@ -1,4 +1,4 @@
-"""Comparison of expected and actual rows as multisets: rows can be missing, unexpected, or equal only in their key."""
+"""Comparison of expected and actual rows as multisets: a row can be missing, unexpected, or equal only in its key."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """The difference between expected and actual rows; it is false if both are equal as multisets."""
+    """The difference between expected and actual rows; false as a condition if both are equal as multisets."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()
@@ -31,7 +31,7 @@ class RowDifference:
         return bool(self.missing or self.unexpected or self.differing)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the number of rows of each kind of difference, and the first `SHOWN` of them in fixture notation."""
+        """Return the number of rows by kind of difference, and the first `SHOWN` rows of each in fixture notation."""
         return {
             "missing": len(self.missing),
             "unexpected": len(self.unexpected),
@@ -60,8 +60,8 @@ def compare_rows(
 ) -> RowDifference:
     """Compare expected rows with those found, as multisets.
 
-    Floats may differ by the relative `tolerance`. Unequal rows are paired as differing if their key values are the same
-    and unique on both sides.
+    Floats may differ by the relative `tolerance`. Unequal rows are paired as differing if their key values are equal
+    and are unique on both sides.
     """
     groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
     for row in sorted(found, key=_order):

@@ -25,7 +25,7 @@ class CaseOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """The rows differ from the expected ones, or an upgrade produces other rows."""
+    """The rows differ from the expected ones, or a restart with the new SQL produces other rows."""
     ERROR = "error"
     """Spark refused the statement or did not finish."""
     SKIPPED = "skipped"
@@ -38,9 +38,9 @@ class UpgradeVerdict(StrEnum):
     SAFE = "safe"
     """The upgraded statement wrote the same rows as the new SQL alone."""
     SEAM = "seam"
-    """Rows written before the upgrade differ; later rows are correct."""
+    """Rows written before the upgrade differ from those of the new SQL; later rows are correct."""
     MIXED = "mixed"
-    """Rows written after the upgrade are wrong because of state that the old SQL left in the checkpoint."""
+    """Rows written after the upgrade are wrong because the checkpoint contains state that the old SQL left."""
     REFUSED = "refused"
     """Spark cannot continue from the old checkpoint, or the table became unreadable."""
 
@@ -54,11 +54,11 @@ class CaseRequest:
     tests: Mapping[str, str]
     """Contents of the files in the `tests` folders, by path."""
     cases: tuple[str, ...] = ()
-    """Paths of the cases to run, in order."""
+    """Paths of the test cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
     """The old SQL and YAML by table, for upgrade tests; empty for other tests."""
     record: str = ""
-    """The table for which to generate, run and return a first case instead of running `cases`; empty to run `cases`."""
+    """The table whose first case is to be generated, run and returned; empty to run `cases` instead."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark settings that affect the results of a statement."""
     case_s: float = CASE_S
@@ -74,9 +74,9 @@ def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the pool settings for tests: its SQL settings, except those for the pool's own tables, files or code.
+    """Return the pool settings for tests: its SQL settings, except those about the pool's own tables, files or code.
 
-    The session time zone is UTC unless the pool sets another. Tests always use one shuffle partition.
+    The session time zone is UTC unless the pool sets another. Tests always use a single shuffle partition.
     """
     taken = {key: value for key, value in conf if key.startswith("spark.sql.") and not key.startswith(_OWN)}
     return {"spark.sql.session.timeZone": "UTC", **taken, "spark.sql.shuffle.partitions": "1"}

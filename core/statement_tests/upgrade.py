@@ -32,7 +32,7 @@ def verdict_of(
 ) -> tuple[UpgradeVerdict, RowDifference]:
     """Compare the rows of an upgraded statement with those of the new SQL alone; return the verdict and the difference.
 
-    `alone` and `upgraded` are pairs: the rows written before the upgrade, and all rows at the end.
+    `alone` and `upgraded` are pairs of the rows written before the upgrade and all rows at the end.
     """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
@@ -43,7 +43,7 @@ def verdict_of(
 
 
 def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
-    """Classify the change from `old` to `new` as a plan would, given the current declarations of the input columns."""
+    """Classify the change from `old` to `new` as a plan would, with the current declarations of the input columns."""
     return classify(_with_parents(old, tables), _with_parents(new, tables))
 
 
@@ -56,7 +56,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on the test result, on the action in a plan, and on any contradiction between the two."""
+    """Return sentences on the result of the test, on the action in a plan, and on any contradiction between these."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:

@@ -14,9 +14,9 @@ LONGEST_FRAGMENT = 70
 
 
 def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
-    """Return at most `MOST_FRAGMENTS` pairs of old and new fragments, and the number of further pairs.
+    """Return at most `MOST_FRAGMENTS` pairs of old and new fragments, and the number of pairs that were left out.
 
-    The old fragment is empty for an addition, and the new one for a removal.
+    For an addition, the old fragment is empty; for a removal, the new fragment is.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -38,8 +38,8 @@ def _shown(words: list[str]) -> str:
 def lines_of(text: str) -> list[str]:
     """Split a string into lines at LF, CR and CRLF, without a byte-order mark or a trailing empty line.
 
-    Spark ends a line, and with it a `--` comment, only there and not at other Unicode separators (`SIMPLE_COMMENT` in
-    SqlBaseLexer.g4, Spark 4.2.0).
+    Spark ends a line, and with it a `--` comment, only at these and not at other Unicode separators (`SIMPLE_COMMENT`
+    in SqlBaseLexer.g4, Spark 4.2.0).
     """
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     return lines if lines[-1] else lines[:-1]

@@ -10,12 +10,12 @@ _SECRET = re.compile(
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )
-"""Matches the value of a key named like a secret, the password in a URL, a bearer token, or a well-known token."""
+"""Matches the value of a key named like a secret, a password in a URL, a bearer token, or a well-known token."""
 _LITERAL = re.compile(
     rf"""(?P<before>{_CALLED}(?:["'`]\s*(?:=>?|:)?\s*|\s*=>?\s*|\s+))(?P<quote>["'])(?!\$\{{)(?:(?!(?P=quote)).)+(?P=quote)""",
     re.I,
 )
-"""Matches a quoted value of a key named like a secret, as in SQL options, but not a variable such as `${…}`."""
+"""Matches a quoted value of a key whose name suggests a secret, as in SQL options, but not `${…}`."""
 _OF_ITSELF = re.compile(
     rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
@@ -33,8 +33,8 @@ def mask_secrets(text: str) -> str:
 def mask_literals(text: str) -> str:
     """Replace literal values that look like secrets with asterisks, in one line of SQL or YAML.
 
-    Unlike `mask_secrets`, leaves a column alone that is named like a secret, and an expression that is compared with
-    it.
+    Unlike `mask_secrets`, leaves a column unchanged if only its name suggests a secret, and any expression compared
+    with it.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

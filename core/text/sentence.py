@@ -1,4 +1,4 @@
-"""Facts and the sentences generated from them: code decides by kinds and values, and only displays the sentences."""
+"""Facts and the sentences made from them: code decides by kinds and values, and only displays the sentences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class Fact(Generic[Kind]):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The values of the fact by name, ready for JSON."""
+        """The values of the fact by name, in a form that can be encoded as JSON."""
         return _written(dict(self.values))
 
     def as_json(self) -> dict[str, object]:

@@ -27,7 +27,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """Remove the digits from a message, so that messages that differ only in a countdown compare as equal."""
+    """Remove the digits from a message, so that messages that differ only in a countdown are equal."""
     return _NUMBER.sub("", text)
 
 
@@ -61,7 +61,7 @@ def short_size(value: float | None) -> str:
 
 
 def short_duration(seconds: float | None) -> str:
-    """Format a duration in its largest unit, like 4s, 11m, 1h or 3d."""
+    """Format a duration in its largest unit only, like 4s, 11m, 1h or 3d."""
     if seconds is None:
         return "?"
     value = max(seconds, 0.0)
@@ -87,7 +87,7 @@ def long_duration(seconds: float | None) -> str:
 
 
 def duration_range(low_s: float, high_s: float) -> str:
-    """Format a range of durations in one unit, like `up to 5 s` or `2 min`; a dash separates different bounds."""
+    """Format a range of durations in a single unit, like `up to 5 s` or `2 min`; a dash separates different bounds."""
     size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
     low, high = int(low_s // size), max(1, math.ceil(high_s / size))
     if low == 0:

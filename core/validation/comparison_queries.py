@@ -12,7 +12,7 @@ from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.text.escaping import quoted_name, quoted_string_literal
 
 SAMPLED_ABOVE = 5_000_000
-"""Number of rows above which only a sample is compared; it is chosen by key or, without a key, by whole rows."""
+"""Number of rows above which only a sample is compared, chosen by key or, without a key, by whole rows."""
 
 _INTEGERS = ("tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long")
 _FLOATS = ("float", "double", "real")
@@ -32,7 +32,7 @@ class ComparedRows:
     key: tuple[str, ...] = ()
     """Columns that identify rows, in lower case; empty if unknown."""
     own: tuple[tuple[str, str], ...] = ()
-    """Columns, with types, that only the new version has and that help to identify its rows."""
+    """Columns, with types, that only the new version has and that help to identify rows of the new version."""
     sorted: frozenset[str] = frozenset()
     """Columns, in lower case, whose values are lists in arbitrary order."""
     distinct: bool = False
@@ -46,7 +46,7 @@ def profile_query(rows: ComparedRows) -> str:
 
     Its columns are `side`, `rows` and, for column i, the number of values that are not NULL (`filled_i`), the
     approximate number of distinct values (`distinct_i`), and minimum, maximum and sum as strings (`least_i`, `most_i`,
-    `sum_i`). A statistic that the column's type does not support is NULL.
+    `sum_i`). A statistic is NULL if the column's type does not support it.
     """
     return "\nUNION ALL\n".join(
         f"SELECT {quoted_string_literal(side)} AS side, count(*) AS rows, {_profiles(rows.columns)} FROM {view}"
@@ -55,11 +55,11 @@ def profile_query(rows: ComparedRows) -> str:
 
 
 def duplicates_query(rows: ComparedRows) -> str:
-    """Return a query that counts duplicates, with one row for each version that has any.
+    """Return a query that counts duplicates, with one row for each version that has duplicates.
 
     Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and two of the keys as JSON,
-    `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are equal too;
-    rows of the old version are compared by the columns that both versions have.
+    `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are equal,
+    too; rows of the old version are compared by the columns that both versions have.
     """
     own = "''" if rows.key else f"md5({_fields(rows.own)})"
     sides = _sides(rows, f"{_key(rows)} AS k", {RowSide.OLD: ", '' AS w", RowSide.NEW: f", {own} AS w"})
@@ -102,10 +102,10 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query that counts the old version's rows, and how many of them the new version lacks.
+    """Return a query that counts rows of the old version, and how many of these the new version lacks.
 
     Its single row has `rows`, the number of distinct rows of the old version, and `gone`, the number of these that the
-    new version lacks.
+    new version lacks. If `one_in` is above 1, both are numbers of sampled rows.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -161,7 +161,7 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for the named columns as JSON; two rows have the same JSON if and only if these columns are equal."""
+    """Return SQL for columns as JSON; two rows have the same JSON if and only if these columns are equal."""
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 
@@ -181,7 +181,7 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the index of the first effect that explains a row; an effect without a predicate explains all."""
+    """Return SQL for the index of the first effect that explains a row; one without a predicate explains all rows."""
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

@@ -1,7 +1,7 @@
 """Derives the expected differences between two versions of a table from edits of its statement and its inputs.
 
-An edit determines which columns may change, and which rows only one version contains; both are propagated along the
-lineage. Every other difference is unexpected.
+An edit determines which columns may change, and which rows only one version contains. Both are propagated along the
+lineage. Any other difference is unexpected.
 """
 
 import re
@@ -42,7 +42,7 @@ class ExpectedDifferences:
     """Columns that only the new version has, in lower case; they are not compared."""
     removed: tuple[str, ...] = ()
     changed: Mapping[str, str] = field(default_factory=dict)
-    """Maps each column whose values may differ to the reason."""
+    """Maps each column whose values may differ to the reason for the difference."""
     nulls: frozenset[str] = frozenset()
     """Changed columns that may become NULL."""
     rows: tuple[RowEffect, ...] = ()
@@ -63,7 +63,7 @@ class ExpectedDifferences:
     totals: CommonTotals | None = None
     """Totals to compare if rows cannot be paired because the versions are grouped differently."""
     rewritten: bool = False
-    """Whether rows cannot be paired only because the query was rewritten; most rows should then still be equal."""
+    """Whether rows cannot be paired only because the query was rewritten; most rows should be equal nevertheless."""
 
     @property
     def is_none(self) -> bool:
@@ -169,7 +169,7 @@ def with_rows_of_earlier_sql(expected: ExpectedDifferences, earlier: ExpectedDif
     """Return the expected differences for an old version with rows from before its SQL was edited in place.
 
     `earlier` are the differences between that earlier SQL and the new version. Rows from before the edit have NULL in
-    columns that it added.
+    columns that the edit added.
     """
     lead = "edited in place before: "
     added = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}
@@ -209,7 +209,7 @@ class _Reached:
     multiplicity_change: str = ""
     rewritten: bool = False
     touched: set[str] = field(default_factory=set)
-    """Columns that change for reasons other than an edit of their own expression."""
+    """Columns that change for reasons other than an edit of the expression that computes them."""
 
     def edited(self, effects: StatementEffects) -> None:
         """Add the effects of an edit of the statement itself."""
@@ -253,14 +253,14 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def add_volatile(self, column: str, why: str) -> None:
-        """Add a column whose values differ on every run; such a column is not compared."""
+        """Add a column whose values differ on every run, and which is therefore not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
         self.volatile.add(column.lower())
 
     def through(self, column: str, why: str) -> None:
-        """Add the effects on the output of an edit to a column of a CTE or subquery."""
+        """Add the effects that an edit to a column of a CTE or subquery has on the output."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:
@@ -291,9 +291,9 @@ class _Reached:
             self._groups_differ(why)
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
-        """Add the effects of input rows that only one version has or whose values changed.
+        """Add the effects of input rows that only one version has, or whose values have changed.
 
-        The predicate of the rows is kept if the output contains the columns that it uses.
+        The predicate of the rows is kept if the output contains all columns that the predicate uses.
         """
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
@@ -337,7 +337,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the input column that an output passes through unchanged, in lower case; empty if there is none."""
+    """Return the input column, in lower case, that an output passes through unchanged; empty if there is none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""
@@ -348,7 +348,7 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
     """Add columns that depend on row order: lists are compared after sorting, other values are not compared.
 
-    Lists that contain maps are not compared either, because Spark cannot sort maps.
+    A list that contains maps is not compared either, because Spark cannot sort maps.
     """
     for output in reached.lineage.outputs:
         texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
@@ -363,9 +363,9 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the version that withholds rows, and its watermark's column, which is empty if it is not compared.
+    """Return the version that withholds rows and the column of its watermark, empty unless that column is compared.
 
-    Empty if no version withholds rows or there is no watermark.
+    The result is empty if no version withholds rows, or if there is no watermark.
     """
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()

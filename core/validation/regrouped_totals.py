@@ -18,8 +18,8 @@ def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
     """Return a query that compares the totals of both versions group by group, and returns a single row.
 
     Its columns are `groups`, the number of groups; `only_old` and `only_new`, the numbers of groups in one version
-    only; `apart_i`, the number of groups in which total i differs; and `example`, a differing group: its key and both
-    versions' totals as JSON.
+    only; `apart_i`, the number of groups in which total i differs; and `example`, a group that differs: its key and
+    both versions' totals as JSON.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)

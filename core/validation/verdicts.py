@@ -18,13 +18,13 @@ Row = Mapping[str, Any]
 EXAMPLE_CHARACTERS = 2_000
 """Maximum number of characters of an example row; a longer row is truncated and no longer valid JSON."""
 _MOST_WORDS = 20
-"""Maximum number of columns that one check lists by name."""
+"""Maximum number of columns that a single check lists by name."""
 _SHORT = 200
 """Maximum number of characters for one check in the note of a step."""
 _MORE = 0.01
-"""Relative growth above which the number of duplicates has clearly increased; used if rows cannot be paired."""
+"""Relative growth above which an increase of duplicates is clear; used if rows cannot be paired."""
 _TWICE = 2
-"""Factor by which new rows may increase the number of duplicates, even if the table has not grown."""
+"""Factor by which new rows may multiply the number of duplicates, even if the table has not grown."""
 _NEARLY = 1e-9
 """Relative difference up to which floating-point sums count as equal."""
 
@@ -79,7 +79,8 @@ def profile_results(
     """Evaluate row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
     `doubled` means that there are unexpected duplicates, so that differences are unexplained if rows cannot be paired.
-    An empty new version is always unexpected, unless `empties` is set: all rows may then be missing for a known reason.
+    An empty new version is always unexpected, except with `empties`, which means that all rows may be missing for a
+    known reason.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -106,8 +107,8 @@ def duplicates_result(
     """Evaluate duplicate rows; more duplicates of a declared key are always unexpected.
 
     Without a declared key, whole rows are compared. An increase is then expected if distinct rows may have become
-    equal, or if new rows explain that much growth: the new version has `grown` times as many rows. If rows cannot be
-    paired, a clear increase is unexpected all the same.
+    equal, or if new rows explain so much growth; the new version has `grown` times as many rows. If rows cannot be
+    paired, a clear increase is unexpected nevertheless.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -134,9 +135,9 @@ def duplicates_result(
 
 
 def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) -> Sentence | None:
-    """Return why there may be more duplicates of whole rows than before, or None if nothing explains them.
+    """Return why there may be more duplicates of whole rows than before; None if nothing explains them.
 
-    New rows that cannot equal other rows explain an increase of up to `times` the old number.
+    New rows that cannot equal other rows explain an increase to at most `times` the old number.
     """
     if expected.merged_by:
         return Sentence(expected.merged_by)
@@ -191,7 +192,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Evaluate how many old rows the new version still has; more than half missing is unexpected.
+    """Evaluate how many old rows the new version still has; it is unexpected that more than half are missing.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -215,7 +216,7 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
 
 
 def blocking_words(results: Sequence[CheckResult]) -> str:
-    """Return the findings that block a release, in one line with one example; empty if nothing blocks it."""
+    """Return the findings that block a release, on one line and with one example; empty if none blocks it."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
@@ -270,7 +271,7 @@ def _nulls(
 ) -> CheckResult:
     """Evaluate the number of NULLs in each column.
 
-    An increase is expected only if an edited expression, or rows that only the new version has, explain it.
+    An increase is expected only if an edited expression explains it, or rows that only the new version has.
     """
     worse: list[str] = []
     other: list[str] = []

@@ -104,7 +104,7 @@ class RowEffect:
     predicate: str = ""
     """SQL condition over output columns that all of these rows meet; empty if output columns cannot express it."""
     may_equal_others: bool = True
-    """Whether any number of these rows may be equal to each other or to other rows."""
+    """Whether any number of these rows may be equal to other rows."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
     from_start: bool = False

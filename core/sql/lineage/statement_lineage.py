@@ -61,8 +61,8 @@ from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
     """Return the lineage of a parsed statement.
 
-    If the statement cannot be traced, every output column is unresolved. Each reference to a WITH query costs time
-    linear in the length of the SQL.
+    If the statement cannot be traced, all of its output columns are unresolved. Each reference to a WITH query costs
+    time linear in the length of the SQL.
     """
     try:
         source = open_sql(parsed.select, "")
@@ -99,7 +99,7 @@ class _StatementTracer:
         self.sources = FromSources(self.walk, self.query, text, stateful=stateful, changes=changes)
 
     def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
-        """Return the relation that a query yields; `label` is the name of the query in lineage steps."""
+        """Return the relation that a query yields; `label` is the query's name in lineage steps."""
         with_ = query.args.get("with_")
         if with_ is not None:
             inner = dict(ctes)

@@ -1,6 +1,6 @@
 """Canonical SQL of a query: conditions in a fixed order, only the necessary brackets, and names in lower case.
 
-Queries that Spark might distinguish must never become equal: a missed equality costs a restart, but a false one
+Queries that Spark might distinguish must never become equal: a missed equality costs a restart, but a wrong one
 corrupts a table.
 """
 
@@ -55,7 +55,7 @@ def sql_of(node: Any) -> str:
 def _plain_column(column: Any) -> str:
     """Return the SQL of a column written as `a` or `t.a`; empty for any other column.
 
-    About half of all nodes are such columns, and this function is faster than sqlglot.
+    About half of all nodes are such columns, for which this function is faster than sqlglot.
     """
     parts = column.args
     this, table = parts.get("this"), parts.get("table")
@@ -93,7 +93,7 @@ def normalise(tree: Any) -> Any:
 
 
 def and_terms(condition: Any) -> list[Any]:
-    """Return the terms that a condition combines with AND, in order; empty for None."""
+    """Return the terms that a condition combines with AND, in order; empty if the condition is None."""
     found: list[Any] = []
     waiting = [condition] if condition is not None else []
     while waiting:
@@ -137,7 +137,7 @@ def _normalise_name(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Simplify a node whose children are canonical, and return the tree, whose root may be a new node."""
+    """Simplify a node whose children are canonical; return the tree, whose root may be a new node."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -182,7 +182,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """True if a pair of brackets can be removed; brackets that operators need are added again later."""
+    """True if a pair of brackets can be removed; if operators need brackets there, these are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):
@@ -207,9 +207,9 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten and sort a chain of AND or OR, and return the new chain; None unless `node` is the top of the chain.
+    """Flatten and sort a chain of AND or OR; return the new chain, or None unless `node` is the top of the chain.
 
-    Terms that occur twice are merged if they are deterministic.
+    Deterministic terms that occur twice are merged.
     """
     kind = type(node)
     if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
@@ -238,7 +238,7 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Return the sort key of a term, without the numbers of its subqueries' aliases.
+    """Return the sort key of a term, in which the alias numbers of its subqueries come last.
 
     The numbers depend on the position of the term.
     """

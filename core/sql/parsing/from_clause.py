@@ -18,7 +18,7 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 _SOURCES = (exp.Table, exp.Subquery, exp.Values, exp.Lateral)
 _DRESSING = ("alias", "pivots", "sample")
-"""Clauses that turn the brackets before them into a query.
+"""Clauses that turn preceding brackets into a query.
 
 A WATERMARK is hidden in the alias (`core.sql.parsing.stream_clauses`).
 """
@@ -52,7 +52,7 @@ _WORDS = {
     "operation_modifiers": ("an unknown keyword after SELECT"),
     "when": "AT",
 }
-"""SQL keywords for clauses that have another name in sqlglot."""
+"""SQL keywords of the clauses that have another name in sqlglot."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
@@ -87,7 +87,7 @@ def sources_in(tree: Any) -> list[Any]:
 
 
 def sources_of(source: Any) -> list[Any]:
-    """Return the sources that a group joins, from left to right, or only the source itself if it is not a group."""
+    """Return the sources that a group joins, from left to right; for any other source, return only the source."""
     if not is_group(source):
         return [source]
     return [source.this, *(each for join in source.this.args["joins"] for each in sources_of(join.this))]
@@ -159,7 +159,7 @@ def _shape_select(select: Any) -> None:
 
 
 def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
-    """Return the normalised form of a source and its joins; whatever precedes a PIVOT becomes a subquery."""
+    """Return the normalised form of a source and its joins; everything before a PIVOT becomes a subquery."""
     source, found = _opened(first)
     for join in joins:
         pivots = _shape_join(join)

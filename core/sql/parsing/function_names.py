@@ -1,7 +1,7 @@
 """Function names that sqlglot must not replace with its own classes, and the names of aggregate functions.
 
-Functions keep their written names, because sqlglot maps several Spark functions to the same class, after which they
-could no longer be distinguished.
+sqlglot maps several Spark functions to the same class, so that they could no longer be distinguished. Functions
+therefore keep their written names.
 """
 
 from sqlglot import Token, TokenType
@@ -28,7 +28,7 @@ GENERATORS = frozenset(
         *("stack", "json_tuple", "variant_explode"),
     )
 )
-"""Functions that yield several columns, or a single column with a name of its own."""
+"""Functions that yield several columns, or a single column that the function itself names."""
 # Table functions of Spark 4.2.0 that read no table.
 TABLE_FUNCTIONS = frozenset(
     (

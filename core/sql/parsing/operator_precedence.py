@@ -22,7 +22,7 @@ _LEVELS = {
 }
 _SHIFT, _WHOLE = 5, 9
 _OTHERWISE = frozenset((_T.DPIPE, _T.AMP, _T.CARET, _T.PIPE, _T.COLLATE))
-"""Operators whose precedence differs in sqlglot, except shifts, which consist of two tokens."""
+"""Operators whose precedence differs between Spark and sqlglot, except shifts, which consist of two tokens."""
 _PREDICATES = frozenset((_T.IN, _T.LIKE, _T.ILIKE, _T.RLIKE, _T.BETWEEN, _T.IS))
 _COMPARING = _PREDICATES | {kind for kind, level in _LEVELS.items() if level == 1}
 _OPENING = {_T.L_PAREN: _T.R_PAREN, _T.L_BRACKET: _T.R_BRACKET, _T.L_BRACE: _T.R_BRACE}
@@ -152,7 +152,7 @@ class _Grouping:
     def _value(self, least: int) -> tuple[Tokens, int]:
         """Consume an operand, and all operators that bind at least as tightly as level `least`, with their operands.
 
-        Returns the tokens and the level of the outermost operator.
+        Returns the consumed tokens with brackets, and the level of the outermost operator.
         """
         left, level = self._unit(), _WHOLE
         while (found := self._operator()) is not None and found[0] >= least:
@@ -176,7 +176,7 @@ class _Grouping:
         return left, level
 
     def _operator(self) -> tuple[int, int] | None:
-        """Return the level and the token count of the operator at the current position, or None."""
+        """Return the level and the token count of the operator at the current position, or None if there is none."""
         kind = self._kind()
         if kind in (_T.LT, _T.GT) and self._kind(1) is kind and self._touches(1):
             unsigned = kind is _T.GT and self._kind(2) is kind and self._touches(2)

@@ -21,7 +21,7 @@ from core.text.wording import did_you_mean
 class _WithAnyType(Spark):
     """sqlglot's Spark dialect, extended to accept any name as a type.
 
-    Such names are placeholders for types that sqlglot cannot parse.
+    A name that is no type is a placeholder for a type that sqlglot cannot parse.
     """
 
     SUPPORTS_USER_DEFINED_TYPES = True
@@ -32,7 +32,7 @@ _HIDDEN_TYPE = "hg_t_"
 _UNREAD_TYPES = frozenset(("time", "void", "collate", "not", "comment"))
 """Words in Spark's types that sqlglot rejects or replaces with other words."""
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions that sqlglot 30.30 raises for unexpected input, in addition to ParseError."""
+"""Exceptions, other than ParseError, that sqlglot 30.30 raises for unexpected input."""
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
@@ -41,7 +41,7 @@ _CLAUSES_WORDS = """
     SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
 """
 _CLAUSES = tuple(_CLAUSES_WORDS.split())
-"""Keywords that may be misspelt: sqlglot then reads a name, and fails at the token after it."""
+"""Keywords that may be misspelt, in which case sqlglot reads a name and fails at the token after it."""
 _FUNCTIONS_BY_NAME: dict[str, type[exp.Expression]] = {
     "current_date": exp.CurrentDate,
     "current_timestamp": exp.CurrentTimestamp,
@@ -56,7 +56,7 @@ _LAST_EDIT = "compare it with a text that works: the last edit is the likely cau
 def parse_query(tokens: Sequence[Token], text: str, *, bare_calls: bool = True) -> Any:
     """Parse a query whose streaming clauses have been removed, and normalise its FROM clauses.
 
-    `text` is the content of the file, quoted in error messages. With `bare_calls`, a name such as `current_date`
+    `text` is the content of the file, which error messages quote. With `bare_calls`, a name such as `current_date`
     becomes a call of that function; without it, the name stays a column, because a table may have such a column. Raises
     SqlDiagnostic if the query cannot be parsed.
     """
@@ -124,7 +124,7 @@ def _with_hidden_types(tokens: Sequence[Token]) -> tuple[list[Token], list[str]]
 
 
 def _is_unread(held: Sequence[Token], at: int) -> bool:
-    """True if a token of a type is a word that sqlglot cannot parse, rather than the name of a struct field."""
+    """True if a token in a type is a word that sqlglot cannot parse, rather than the name of a struct field."""
     if held[at].token_type is TokenType.NEQ:
         return True
     word = word_of(held[at]).lower()

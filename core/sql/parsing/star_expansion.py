@@ -1,7 +1,7 @@
 """Stars such as `*` and `t.*`, and the columns that EXCEPT removes from them.
 
 Spark resolves each name in EXCEPT against the columns of the star, and prefers a source to a struct of the same name. A
-struct from which a field is removed stays a struct (tested on Spark 4.2.0; analysis/unresolved.scala).
+struct from which EXCEPT removes a field stays a struct (tested on Spark 4.2.0; analysis/unresolved.scala).
 """
 
 from collections.abc import Collection
@@ -35,7 +35,7 @@ def qualifiers_of(star: Any) -> tuple[Any, ...]:
 
 
 def left_out(star: Any, aliases: Collection[str]) -> tuple[LeftOut, ...]:
-    """Return the columns and fields in a star's EXCEPT, in text order.
+    """Return the columns and fields that a star's EXCEPT removes, in text order.
 
     `aliases` are the aliases of the SELECT's sources.
     """

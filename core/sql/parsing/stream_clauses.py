@@ -1,6 +1,6 @@
 """Removes Spark's streaming clauses from the tokens before sqlglot parses them.
 
-Each removed clause is recorded under the offset of its table's name.
+Each removed clause is recorded under the offset of the table name to which it belongs.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNP
 _NAMING = ("from", "on")
 """Clauses of which every token must be examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
-"""Token types that are examined in every clause; outside the clauses in `_NAMING`, all others are copied unread."""
+"""Token types that are examined in every clause; outside the clauses in `_NAMING`, other tokens are only copied."""
 _LONGEST_TIME = 100
 
 
@@ -71,7 +71,7 @@ class StreamClauses:
     begin: int = -1
     """Offset of the keyword STREAM; -1 if it is not written."""
     source_end: int = 0
-    """Offset after the table, its options and its source name."""
+    """Offset after the table with its options and source name."""
     end: int = 0
     """Offset after the last of these clauses, where an alias would follow."""
 
@@ -82,14 +82,16 @@ class ExtractedClauses:
 
     tokens: list[Token] = field(default_factory=list)
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
-    """Clauses by the offset of the last part of the table name."""
+    """Clauses by the offset of the last part of the table name to which they belong."""
     hidden: list[StreamClauses] = field(default_factory=list)
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """Offset of each FROM, JOIN or comma in FROM, and whether CROSS precedes it; sqlglot reads commas as CROSS JOIN."""
+    """For each FROM, JOIN or comma in FROM, by offset: whether CROSS precedes it. For sqlglot, commas
+    are CROSS JOINs.
+    """
     named: list[int] = field(default_factory=list)
-    """Offsets of names where a table is expected; each must be resolved, however sqlglot parses it."""
+    """Offsets of names where a table is expected, each of which must be resolved, however sqlglot parses it."""
     with_on: set[int] = field(default_factory=set)
     """Offsets of connectors that are followed by ON, because sqlglot itself adds ON TRUE after LATERAL."""
 
@@ -102,11 +104,11 @@ class _Level:
     selects: bool = False
     expects: bool = False
     joins: bool = False
-    """Whether this level is a pair of brackets in FROM in which no query has begun so far."""
+    """Whether this level is a pair of brackets in FROM in which no query has begun yet."""
     rows: bool = False
     """Whether commas separate rows of VALUES."""
     viewed: bool = False
-    """Whether a LATERAL VIEW has followed the sources, after which no join is allowed."""
+    """Whether a LATERAL VIEW has followed the sources, so that no join may follow."""
     pivoted: bool = False
     """Whether a PIVOT follows the last source."""
     connector: int = -1
@@ -216,7 +218,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """True if STREAM is a keyword here; raises SqlDiagnostic where Spark misreads a table named stream."""
+    """True if STREAM at `index` is a keyword; raises SqlDiagnostic where Spark misreads a table named stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -236,7 +238,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """True if WATERMARK begins a clause here, rather than being an alias."""
+    """True if the token WATERMARK begins a clause, rather than being an alias."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -334,9 +336,9 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Replace the WATERMARK of a subquery, or of a table without STREAM, with an alias that refers to it.
+    """Replace the WATERMARK of a subquery, or of a table without STREAM, with an alias that refers to the watermark.
 
-    Returns the index of the token after the clause and the alias that was written after it.
+    Returns the index of the token after the clause, and the alias that was written after the clause.
     """
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
@@ -399,9 +401,9 @@ _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsou
 
 
 def unknown_option(name: str) -> str | None:
-    """Return the remedy for an option that no known source accepts, or None for a known option.
+    """Return the remedy for an option that no known source accepts; None for a known option.
 
-    Options that only Headgate may set also have a remedy.
+    An option that only Headgate may set has a remedy, too.
     """
     lowered = name.lower()
     if lowered in _TRACKING:
@@ -501,7 +503,7 @@ def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Return an interval as a string such as `1 minute 30 second`, and the index after it."""
+    """Return an interval as a string such as `1 minute 30 second`, and the index after the interval."""
     words: list[str] = []
     while index + 1 < len(tokens):
         sign = "-" if tokens[index].token_type is TokenType.DASH else ""

@@ -1,7 +1,7 @@
 """Inlines WITH queries that are read once, and SELECTs that only project and filter.
 
 Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join stays,
-because the state of a join depends on the column order of its inputs.
+because the state of a join depends on the column order of the join's inputs.
 """
 
 from itertools import islice
@@ -66,7 +66,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Merge `SELECT … FROM (SELECT columns FROM source WHERE …)` into one SELECT if its meaning stays the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM source WHERE …)` into one SELECT if its meaning does not change."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
@@ -90,7 +90,7 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Return the expressions of a SELECT's outputs by name, or None if any of them cannot be inlined.
+    """Return the expressions of a SELECT's outputs by name; None if any of them cannot be inlined.
 
     Empty for a SELECT whose only output is `*`.
     """
@@ -230,7 +230,7 @@ def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
 
 
 def is_pure(value: Any) -> bool:
-    """True if an expression certainly depends only on its columns, and yields exactly one value per row."""
+    """True if an expression is certain to depend only on its columns, and to yield exactly one value per row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

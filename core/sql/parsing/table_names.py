@@ -1,7 +1,7 @@
 """Resolves every table name to a CTE or a table, and renames aliases to `_t1`, `_t2` …
 
-Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one wins; a CTE can refer to earlier CTEs but
-never to itself; names ignore case; and `STREAM c` silently reads a CTE called c.
+Spark's rules (tested on 4.2): among CTEs of the same name, the innermost one applies; a CTE can refer to earlier CTEs
+but never to itself; names ignore case; and `STREAM c` silently reads a CTE called c.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from core.sql.tokens.lexer import SqlDiagnostic
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A reference to a table, as opposed to a CTE."""
+    """A reference to a table rather than to a CTE."""
 
     name: str
     mark: StreamClauses
@@ -27,7 +27,7 @@ class NamedRead:
     """Offset of the name in the file; `end` is the offset after its last character, including backticks."""
     end: int
     alias_at: int
-    """Offset in the file at which an alias would be inserted."""
+    """Offset in the file at which an alias could be inserted."""
     parts: int = 1
     """Number of parts in the name, including database and catalog."""
     implied: bool = False
@@ -38,7 +38,7 @@ class NamedRead:
 class TableNames:
     """The table references of a query, collected while its table names are resolved.
 
-    The resolution of a name is in its node's meta: `entry` for a table, `cte` for a WITH query.
+    The meta of a node contains what its name was resolved to: `entry` for a table, `cte` for a WITH query.
     """
 
     marks: ExtractedClauses
@@ -51,7 +51,7 @@ class TableNames:
     placed: set[int] = field(default_factory=set)
     """Offsets of all names that were resolved to a table or a WITH query."""
     qualifying: set[int] = field(default_factory=set)
-    """Starts of the reads whose own name qualifies a column, so that compiling must add that name as an alias."""
+    """Starts of the reads whose table name qualifies a column, so that compiling must add this name as an alias."""
 
     def alias(self) -> str:
         """Return the next unused alias, such as `_t1`."""
@@ -64,13 +64,13 @@ _ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 AliasScope = dict[str, str]
-"""Maps a written alias, in lower case, to the new alias; an alias that outer brackets hide maps to an empty string."""
+"""Maps a written alias, in lower case, to the new alias; empty for an alias that outer brackets hide."""
 
 
 def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
     """Resolve a query's table names and rename its aliases, in place; raises SqlDiagnostic for unsupported reads.
 
-    With `every_table_streams`, each table is streamed even if STREAM is not written.
+    With `every_table_streams`, a table is streamed even if STREAM is not written.
     """
     names = TableNames(marks, every_table_streams)
     _query(query, {}, [], names)
@@ -187,7 +187,7 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
 def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
     """Return the offset of the last FROM, JOIN or comma before a joined name, and whether CROSS precedes it.
 
-    Returns None if there is none.
+    Returns None if there is no such token.
     """
     start = first_offset(join.this, 0)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
@@ -254,7 +254,7 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
 
 
 def _check_function(table: Any) -> None:
-    """Raise SqlDiagnostic for a table function that is not built into Spark: it may read tables unknown to Headgate."""
+    """Raise SqlDiagnostic for a table function that is not built into Spark, because it may read unknown tables."""
     inner, place = table.this, first_offset(table, 0)
     if isinstance(inner, exp.Dot):
         remedy = "write catalog.database.table, or the table name alone"
@@ -303,7 +303,7 @@ def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
 
 
 def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
-    """Resolve the names in expressions that cannot refer to a source of their own query."""
+    """Resolve the names in expressions that cannot refer to the sources of the query that contains them."""
     for node in nodes:
         _expressions(node, ctes, outer, {}, names, single=True)
 
@@ -381,7 +381,7 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
 def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedClauses) -> Iterator[SqlDiagnostic]:
     """Yield a diagnostic for each table that was resolved neither to a read nor to a WITH query.
 
-    The check does not rely on the resolution: it compares the tables in the parsed tree with those in the tokens.
+    The check is independent of the resolution: it compares the tables in the parsed tree with those in the tokens.
     """
     named = {*marks.named, *marks.by_start}
     # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.

@@ -48,7 +48,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the aggregate that a node calls, also inside FILTER, IGNORE NULLS or WITHIN GROUP; else None."""
+    """Return the aggregate that a node calls, even inside FILTER, IGNORE NULLS or WITHIN GROUP, or None."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
@@ -200,7 +200,7 @@ def _with_meaning(key: Any, select: Any) -> str:
 def _meanings(key: Any, select: Any) -> list[Any]:
     """Return a grouping key and the output expressions to which its name may refer.
 
-    For ROLLUP, CUBE or a grouping set, the result also contains its parts and their expressions.
+    For ROLLUP, CUBE or a grouping set, the parts and the expressions to which these may refer are included.
     """
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):

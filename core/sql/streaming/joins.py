@@ -28,7 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a join's properties; `select` has the WHERE that applies to it, and is None for a join in brackets."""
+    """Return a join's properties; `select` has the WHERE after the join, and is None for a join in brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -147,7 +147,7 @@ class _Sides:
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """True if a time range bounds how long a row of the preserved side waits for its match."""
+        """True if a time range bounds how long a row of the preserved side waits for a match."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -191,7 +191,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term and, for an OR, the terms that all its branches share, because Spark extracts these."""
+    """Return a term; for an OR, also return the terms that all its branches share, because Spark extracts these."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -294,7 +294,7 @@ def _query(query: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _of_side(query: Any, side: Any, needed: Names) -> Names:
-    """Return the column names that a query needs from one branch of a set operation; `*` if it compares whole rows."""
+    """Return the column names that a query needs from one branch of a set operation; `*` if it needs whole rows."""
     first, own = _output_names(query.this), _output_names(side)
     if query.args.get("distinct") or ALL in needed or first is None or own is None or len(first) != len(own):
         return frozenset((ALL,))
@@ -329,7 +329,8 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
     """Record the column names that are needed at each join of a chain, starting with the last join.
 
-    `conditions` apply after the chain; Spark pushes a condition below a join if one side has all its columns.
+    `conditions` apply after the chain. Spark pushes a condition below a join if one side of the join has all its
+    columns.
     """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []

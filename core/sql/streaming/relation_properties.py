@@ -16,7 +16,7 @@ UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
 """Error class of Spark's streaming check for cases that have no class of their own (Spark 4.2.0)."""
 NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
 AS_PLANNED = ("", NO_EQUALITY)
-"""Error classes that Spark raises only when it plans a batch, and so never for an unused WITH query (Spark 4.2.0)."""
+"""Error classes that Spark raises only when planning a batch, so never for an unused WITH query (Spark 4.2.0)."""
 OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
@@ -27,15 +27,15 @@ class RelationProperties:
     streaming: bool = False
     operators: tuple[Operator, ...] = ()
     event_times: frozenset[str] = frozenset()
-    """Watermarked columns: plain names in the output of a query, `alias.name` inside the SELECT that reads it."""
+    """Watermarked columns: plain names in the output of a query, `alias.name` inside a SELECT that reads it."""
     outputs: tuple[str, ...] | None = None
     """Column names in order; None if they are unknown, as for a star or a table."""
     watermarked: bool = False
-    """Whether the relation has a watermark at any level, even on a column that is not in the output."""
+    """Whether the relation has a watermark at any level, even on a column that the output lacks."""
     static: frozenset[str] = frozenset()
     """Aliases of the SELECT's sources that do not stream; empty outside a SELECT."""
     crossed: bool = False
-    """Whether a stream and a table are joined without a condition, so that Spark may reorder the joins."""
+    """Whether a stream and a table are joined without a condition, so that Spark may reorder joins."""
     merged: Mapping[str, bool] = field(default_factory=dict)
     """For each column that USING or NATURAL merges, by plain name: whether it is watermarked."""
 
@@ -54,7 +54,7 @@ class StreamFindings:
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
         """Add a diagnostic for a node that Spark rejects.
 
-        `condition` is Spark's error class.
+        `condition` is Spark's class of the error.
         """
         self.diagnostics.append(refused_by_spark(summary, remedy, node, condition, subject=subject))
 
@@ -93,16 +93,16 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
 
 
 def has_watermark(flow: RelationProperties, name: str) -> bool:
-    """True if an unqualified column name denotes a watermarked column."""
+    """True if an unqualified column name refers to a watermarked column."""
     if name in flow.merged:
         return flow.merged[name]
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
 
 
 def starred(flow: RelationProperties, star: Any, aliases: Collection[str]) -> set[str]:
-    """Return the names of the event-time columns in a star; `aliases` are the SELECT's source aliases.
+    """Return the names of the event-time columns in a star; `aliases` are the aliases of the SELECT's sources.
 
-    A struct that loses a field to EXCEPT is a new value without a watermark.
+    A struct from which EXCEPT removes a field is a new value without a watermark.
     """
     gone = left_out(star, aliases)
     names = {each.column for each in gone if not each.alias}
@@ -143,8 +143,8 @@ def too_many_event_times(node: Any, where: str, times: Iterable[str]) -> SqlDiag
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, at the node's first name or else at the statement.
+    """Return the diagnostic for a node that Spark rejects, located at the node's first name or else at the statement.
 
-    `condition` is Spark's error class.
+    `condition` is Spark's class of the error.
     """
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

@@ -108,7 +108,7 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
 def _limited(query: Any, flow: RelationProperties, limit: str) -> RelationProperties:
     """Return a query's properties after its LIMIT, which is a stateful operator.
 
-    Spark has no such operator for LIMIT ALL and LIMIT 0, and a single one for two adjacent limits (Spark 4.2.0).
+    Spark has no operator for LIMIT ALL and LIMIT 0, and a single operator for two adjacent limits (Spark 4.2.0).
     """
     if limit in ("all", "0"):
         return flow
@@ -220,7 +220,8 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
 def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
     """Return a source's properties after its PIVOTs.
 
-    Each PIVOT groups by all columns that it does not mention, and keeps the state of two aggregates (Spark 4.2.0).
+    Each PIVOT groups by all columns that the PIVOT does not mention, and keeps the state of two aggregates (Spark
+    4.2.0).
     """
     for pivot in source.args.get("pivots") or []:
         if pivot.args.get("unpivot") or not flow.streaming:
@@ -299,7 +300,7 @@ def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
 
 
 def _starred_outputs(outputs: Sequence[str], gone: Sequence[LeftOut]) -> list[str]:
-    """Return the columns of `*` in order, or only `*` if EXCEPT removes one of several columns of the same name."""
+    """Return the columns of `*` in order; only `*` if EXCEPT removes one of several columns of the same name."""
     names = {each.column for each in gone if not each.fields}
     shared = {each.column for each in gone if each.alias and outputs.count(each.column) > 1}
     return ["*"] if shared else [each for each in outputs if each not in names]

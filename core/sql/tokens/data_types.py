@@ -15,7 +15,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Return the type of field `name` in a value of type `kind`, or None if there is no such field.
+    """Return the type of field `name` in a value of type `kind`; None if there is no such field.
 
     The type is empty if it is unknown. For an array of structs, it is an array of the field's type; for a map, it is
     the type of the map's values.

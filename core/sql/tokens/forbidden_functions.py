@@ -1,8 +1,8 @@
 """Functions that reach outside a query, to Java, files, the network or a program; no statement may call them.
 
-Spark calls some of them during analysis or optimization, so it never receives SQL that contains one. The tables below
-result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references to files,
-network, class loading and XML parsers, and suspicious ones were run.
+Spark calls some of these functions during analysis or optimization, so it never receives SQL that contains any. The
+tables below result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references
+to files, network, class loading and XML parsers, and suspicious functions were run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ FORBIDDEN: Mapping[str, str] = {
 
 # Their options name files and addresses: rowValidationXSDPath (tested on 4.2.0), avroSchemaUrl (`AvroOptions`).
 MOST_ARGUMENTS: Mapping[str, int] = {"from_xml": 2, "from_avro": 2, "schema_of_avro": 1}
-"""Maximum number of arguments by function; a further argument would be options, which could reach outside."""
+"""Maximum number of arguments by function; a further argument would contain options, which could reach outside."""
 
 _REMEDY = "use another function, or prepare the data before it is landed"
 

@@ -26,9 +26,9 @@ _OPERATORS = "COLLATE DIV ILIKE LIKE OVER REGEXP RLIKE"
 _CLAUSES = """
     ALL AND AS BETWEEN DISTINCT EXCEPT FROM HAVING IN INTERSECT IS JOIN MINUS NOT ON OR SELECT UNION WHERE WITH
 """
-"""Words that are names only after AS, next to a dot, and where the next token rules out anything else."""
+"""Words that are names only after AS, next to a dot, or where the next token rules out anything else."""
 _LITERALS = ("FALSE", "NULL", "TRUE")
-"""Words that are names only in USING, in EXCEPT and next to a dot."""
+"""Words that are names only in USING, in EXCEPT or next to a dot."""
 _NO_ALIAS = "ANTI CROSS EXCEPT FULL INNER INTERSECT JOIN LATERAL LEFT MINUS NATURAL ON RIGHT SEMI UNION USING"
 STRICT = frozenset(_NO_ALIAS.split())
 """Words that cannot be table aliases."""
@@ -84,7 +84,7 @@ _AFTER_TABLE = ("HAVING", "JOIN", "LIMIT", "OFFSET", "QUALIFY", "WHERE")
 _NOTHING_ELSE = (_BETWEEN_OPERANDS | {_T.R_PAREN, _T.R_BRACKET, _T.IS, _T.DCOLON}) - {
     *(_T.PLUS, _T.DASH, _T.STAR, _T.NOT, _T.WHEN, _T.ELSE, _T.THEN)
 }
-"""Tokens that can only follow a value."""
+"""Tokens that can follow only a value."""
 _VALUE_OF_INTERVAL = (_T.NUMBER, _T.STRING, _T.DASH, _T.PLUS, _T.L_PAREN, *_NAMES)
 
 
@@ -194,7 +194,7 @@ def _is_operand(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
-    """True if a word after a value ends or continues the preceding syntax, rather than being an alias."""
+    """True if a word after a value ends or continues the syntax before it, rather than being an alias."""
     before, after = _kind(tokens, index - 1), _kind(tokens, index + 1)
     if word in STRICT and (after in _JOIN_WORDS or _in_from(tokens, index)):
         return True
@@ -210,7 +210,7 @@ def _closes(tokens: Sequence[Token], index: int, word: str) -> bool:
 
 
 def opening_bracket(tokens: Sequence[Token], index: int) -> int:
-    """Return the index of the opening bracket that encloses a token, or -1 if there is none."""
+    """Return the index of the opening bracket that encloses a token; -1 if there is none."""
     depth = 0
     for at in range(index - 1, -1, -1):
         kind = tokens[at].token_type

@@ -17,10 +17,10 @@ LONGEST_TEXT = 4_000_000
 MOST_TOKENS = 150_000
 """Maximum number of tokens in a file.
 
-Reading a file of this size takes seconds, and no person or generator writes a larger one.
+Parsing a file with this many tokens takes seconds, and no person or generator writes a larger file.
 """
 DEEPEST = 80
-"""Maximum number of open brackets: sqlglot's recursion fails beyond it, and 10,000 brackets end the process."""
+"""Maximum number of open brackets; with more, sqlglot's recursion fails, and 10,000 brackets end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
 """Maximum number of consecutive joins without ON; each further join doubles the parse time (sqlglot 30.30)."""
@@ -45,8 +45,8 @@ class SqlDiagnostic(Exception):
     def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
         """Create the error.
 
-        `offset` is in characters from the start of the SQL, or -1 if unknown. `condition` is Spark's error class for
-        the SQL, or empty if Spark has none.
+        `offset` is in characters from the start of the SQL; -1 if unknown. `condition` is Spark's error class for the
+        SQL; empty if Spark has none.
         """
         super().__init__(summary)
         self.summary = summary
@@ -80,7 +80,7 @@ class SqlText:
     def around(self, offset: int, before: str = "") -> str:
         """Quote the line around an offset, with a caret below the offset and `…` where the line is truncated.
 
-        `before` is put in front of the quoted line. The result is empty if there is nothing to quote.
+        `before` is put before the quoted line. The result is empty if there is nothing to quote.
         """
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
@@ -165,7 +165,7 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 def key_values(tokens: Sequence[Token], what: str) -> Iterator[tuple[Token, str, Token]]:
     """Yield the key token, the key and the value token of each entry in a list such as `'k'='v', a.b = 1, c 2`.
 
-    `what` is the word for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
+    `what` is the noun for an entry in messages: key or option. Raises SqlDiagnostic for a malformed list.
     """
     index = 0
     while index < len(tokens):

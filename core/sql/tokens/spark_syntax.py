@@ -1,7 +1,7 @@
 """Checks a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
 
-Spark 4.2.0 was observed to reject each of these constructs, or to read it differently from what its author meant. The
-diagnostic for a construct of another engine suggests Spark's equivalent.
+Each construct is one that Spark 4.2.0 was observed to reject, or to read differently from what its author meant. The
+diagnostic for another engine's construct suggests Spark's equivalent.
 """
 
 import re
@@ -370,7 +370,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 
 def other_engine_diagnostic(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    """Return the diagnostic for another engine's construct that begins at `index`, or None."""
+    """Return the diagnostic for another engine's construct that begins at `index`; None if none begins there."""
     word = str(tokens[index].text).upper()
     after = tokens[index + 1 : index + 4]
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
@@ -381,7 +381,7 @@ def other_engine_diagnostic(tokens: Sequence[Token], index: int) -> SqlDiagnosti
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Return the diagnostic for another engine's statement set at the start of a file, or None."""
+    """Return the diagnostic for another engine's statement set at the start of a file; None if there is none."""
     # sqlglot makes one token of everything after EXECUTE.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:

@@ -39,7 +39,7 @@ class StatementHeader:
     pieces: tuple[tuple[int, int], ...]
     """Spans of the file (start, end) that make up the SQL of the query."""
     rules: tuple[SqlDiagnostic, ...]
-    """Reasons why a pipeline cannot run the statement, regardless of its query."""
+    """Reasons, other than the query, why a pipeline cannot run the statement."""
 
     def text(self, source: SqlText) -> str:
         """Return the SQL of the query as written in the file."""

@@ -29,7 +29,7 @@ _CLAUSES = frozenset(
     )
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
-"""Tokens that Spark does not allow after a table name, but that sqlglot ignores there."""
+"""Tokens that sqlglot ignores after a table name, although Spark does not allow them there."""
 FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
@@ -68,14 +68,14 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Return a new token with the position of an existing token, `at`."""
+    """Return a new token at the position of the existing token `at`."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
 def names_table(tokens: Sequence[Token], index: int) -> bool:
     """True if a table name begins at `index`.
 
-    Raises SqlDiagnostic if a clause follows instead of the name, or if the name is hidden in IDENTIFIER(…).
+    Raises SqlDiagnostic if a clause begins there instead, or if the name is hidden in IDENTIFIER(…).
     """
     token = tokens[index]
     if is_word(token, "FROM"):
