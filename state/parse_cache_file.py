@@ -1,7 +1,7 @@
-"""The parse cache: a separate SQLite file of parse results, keyed by content; using it never raises an error.
+"""The parse cache: a separate SQLite file of parse results, keyed by content. Using it never raises an error.
 
 Deleting the file only costs a few seconds. A file that is unreadable, damaged, owned by another user or written by
-another version of the parsers is treated as empty; a read-only file is not changed.
+another version of the parsers is treated as empty. A read-only file is not changed.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ With several, checkouts that are used in turn do not evict each other's results.
 """
 
 FEW = 400
-"""Number of single look-ups after which the whole file is read at once; small plans need fewer."""
+"""Number of single look-ups after which the whole file is read at once. Small plans need fewer look-ups."""
 
 _WAIT_S = 0.25
 """Longest wait, in seconds, for another process's transaction."""
@@ -42,10 +42,10 @@ _SCHEMA = (
 
 
 class ParseCacheFile:
-    """The cache file of a project's parse results; several processes may use it at the same time."""
+    """The cache file of a project's parse results. Several processes may use the file at the same time."""
 
     def __init__(self, path: str, version: str | None = None) -> None:
-        """Use the file at `path`, which need not exist; an empty path or version disables the cache."""
+        """Use the file at `path`, which need not exist. An empty path or version disables the cache."""
         self._path = path
         self._version = readers_version() if version is None else version
 
@@ -225,7 +225,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """True if this user owns the file; other files are not trusted, since their content affects plans."""
+    """True if this user owns the file. Other files are not trusted, since their content affects plans."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

@@ -53,7 +53,10 @@ def observe(
 def _open_tickets(
     tickets: Iterable[MigrationTicket], versions_by_table: Mapping[TableName, Iterable[Deployment]]
 ) -> dict[TableName, tuple[OpenTicket, ...]]:
-    """Return the open migration tickets of exposures, by table; for statements, the observed bindings suffice."""
+    """Return the open migration tickets of exposures, by table.
+
+    Tickets of statements are not needed, because the observed bindings suffice.
+    """
     replaced = {
         physical_name(d.table, d.version): d.version
         for versions in versions_by_table.values()

@@ -1,4 +1,4 @@
-"""Submitted plans and their approvals; each plan is applied at most once, by the run named in its row.
+"""Submitted plans and their approvals. Each plan is applied at most once, by the run named in its row.
 
 An open plan is superseded if a table in its scope is changed, or planned differently, after the plan was made. It is
 not reopened, even if the environment returns to its earlier state.
@@ -180,7 +180,10 @@ class PlanWrites(PlanReads, LedgerWrites):
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
     def stage(self, staged: Iterable[StagedRow]) -> None:
-        """Stage tables in one transaction; if an actor has already staged a table in a folder, its verb is replaced."""
+        """Stage tables in one transaction.
+
+        If an actor has already staged a table in a folder, the table's verb is replaced.
+        """
         with self._transaction() as connection:
             for one in staged:
                 upsert(connection, "staged", values_by_column(one), key=("actor", "folder", "table"))

@@ -70,7 +70,7 @@ class RegistryReads(LedgerReads):
     """Methods that read the registry."""
 
     def facts(self) -> EnvironmentRow:
-        """Return the row that describes the environment; it always exists."""
+        """Return the row that describes the environment, which always exists."""
         found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
         return found
@@ -146,7 +146,7 @@ class RegistryReads(LedgerReads):
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
-    """Methods that write the registry; since nothing else writes it, `deployments` is cached until the next write."""
+    """Methods that write the registry. Since nothing else writes it, `deployments` is cached until the next write."""
 
     _generation = 0
     _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
@@ -178,7 +178,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET mark = ?", (mark,))
 
     def put_doubt(self, doubt: str) -> None:
-        """Record why the environment may not be the one in the ledger; an empty string removes the doubt."""
+        """Record why the environment may not be the one in the ledger. An empty string removes the doubt."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
 
@@ -197,7 +197,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Record the pid and start time of the agent; both are None when the agent exits."""
+        """Record the pid and start time of the agent. Both are None when the agent exits."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
@@ -209,7 +209,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
 
     def put_deployment(self, deployment: Deployment) -> None:
-        """Write all fields of a version, new or existing; an active version replaces the serving one."""
+        """Write all fields of a version, new or existing. An active version replaces the serving version."""
         with self._registering() as connection:
             texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
@@ -283,7 +283,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Mark a version as deleted, with its files in the trash until `drop_after`; a repeated call has no effect."""
+        """Mark a version as deleted, with its files in the trash until `drop_after`. A repeated call has no effect."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
@@ -293,8 +293,9 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def restore(self, table: TableName, versions: Iterable[int], *, at: float) -> None:
-        """Record in one transaction that versions of a table were moved out of the trash; their state becomes
-        `stopped`.
+        """Record in one transaction that versions of a table were moved out of the trash.
+
+        Their state becomes `stopped`.
         """
         with self._registering() as connection:
             connection.executemany(
@@ -388,9 +389,9 @@ class PolicyWrites(PolicyReads, LedgerWrites):
     """Methods that write recorded policies."""
 
     def put_policy(self, row: PolicyRow) -> None:
-        """Record a policy as effective or waiting; it replaces the previous policy with the same status.
+        """Record a policy as effective or waiting. It replaces the previous policy with the same status.
 
-        An effective policy also replaces a waiting one, and determines whether the environment is protected.
+        An effective policy also replaces a waiting policy, and determines whether the environment is protected.
         """
         ended = (IN_FORCE, WAITING) if row.status == IN_FORCE else (WAITING, WAITING)
         with self._transaction() as connection:

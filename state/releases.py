@@ -50,7 +50,7 @@ def _brings_back(run: RunRow, old: set[tuple[TableName, int]]) -> bool:
 def releases(
     reader: LedgerReader, runs: Iterable[RunRow], now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Return the releases that runs carry out, in the order of the runs; `plans` caches decoded plans by run id."""
+    """Return the releases that runs carry out, in the order of the runs. `plans` caches decoded plans by run id."""
     found, known = [], {} if plans is None else plans
     for run in runs:
         if run.id not in known:

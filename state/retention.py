@@ -1,4 +1,4 @@
-"""Retention: how long rows are kept in each table of the ledger; every round removes a bounded number of rows.
+"""Retention: how long rows are kept in each table of the ledger. Every round removes a bounded number of rows.
 
 Rows in use are never removed: open runs with their plans, the revisions of all versions, and the newest version of
 every table, whose number is not reused. Audit entries are moved into files next to the ledger (`state.audit_chain`);
@@ -22,7 +22,7 @@ RUNS_D = UNDO_D
 PLAN_TEXTS_D = 7
 """Days after expiry for which a plan's texts are kept, so that a failed run can be compared with later edits."""
 PLANS_D = 30
-"""Days after expiry until a plan without a run is removed; other plans are removed with their run."""
+"""Days after expiry until a plan without a run is removed. Other plans are removed with their run."""
 VERSIONS_D = 90
 """Days after which a version with purged files is removed; the same applies to commands on a version that is gone."""
 STAGED_D = 90
@@ -34,12 +34,12 @@ AUDIT_PART = 10_000
 """Entries archived per round, in one file and one transaction."""
 
 FORGETS_S = max(EVENTS_D, COMMANDS_D, RUNS_D, VERSIONS_D, STAGED_D) * DAY_S
-"""The longest retention that deletes rows, in seconds; audit entries are archived instead."""
+"""The longest retention that deletes rows, in seconds. Audit entries are archived instead."""
 
 _PART = 200
 """Number of rows removed per transaction."""
 _PLANS_PART = 4
-"""Number of plans removed per transaction; a plan can take megabytes."""
+"""Number of plans removed per transaction. A plan can take megabytes."""
 _COMMANDS_PART = 1_000
 """Number of commands removed per transaction: as many as a caller can add by repeating requests."""
 _PARTS = 10

@@ -19,7 +19,7 @@ Value = str | int | float | bytes | None
 
 
 def sqlite_value(value: object) -> Value:
-    """Convert the value of a field to an SQLite value; undecodable bytes of file names are escaped."""
+    """Convert the value of a field to an SQLite value. Undecodable bytes of file names are escaped."""
     match value:
         case None | int() | float():
             return value
@@ -42,7 +42,7 @@ def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, V
 
 
 def row_from_values(kind: type[Row], columns: Sequence[str], values: Sequence[Any]) -> Row:
-    """Build an object of the dataclass `kind` from column names and values; columns that are not fields are ignored."""
+    """Build an object of the dataclass `kind` from column names and values. Columns that are not fields are ignored."""
     decoders = _decoders(kind)
     return kind(
         **{

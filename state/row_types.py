@@ -1,4 +1,4 @@
-"""Rows of the ledger as dataclasses; times are epoch seconds (float), or None if unknown."""
+"""Rows of the ledger as dataclasses. Times are epoch seconds (float), or None if unknown."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A submitted plan; `status` is open, applied, superseded, expired or refused."""
+    """A submitted plan. `status` is open, applied, superseded, expired or refused."""
 
     hash: str
     body: str
@@ -78,11 +78,11 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRow:
-    """A user's approval of a plan; there is at most one per uid."""
+    """A user's approval of a plan. There is at most one per uid."""
 
     plan_hash: str
     uid: int
-    """Uid of the approver, as in `PlanRow.author_uid`; it distinguishes people."""
+    """Uid of the approver, as in `PlanRow.author_uid`, which distinguishes people."""
     login: str
     at: float
     process_uid: int | None = None
@@ -91,7 +91,7 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """A recorded policy; `status` is "in force", "waits" (for approval) or "replaced"."""
+    """A recorded policy. `status` is "in force", "waits" (for approval) or "replaced"."""
 
     id: int
     at: float
@@ -122,7 +122,7 @@ class CommandRow:
     outcome: str
     """The outcome, as a `CommandOutcome`."""
     detail: str = ""
-    """What the command started or created, or why it failed; one human-readable line."""
+    """What the command started or created, or why it failed, as one human-readable line."""
     ended_at: float | None = None
     took_ms: int | None = None
 
@@ -140,7 +140,7 @@ class AuditRow:
     confirmation: str = ""
     outcome: str = ""
     previous: str = ""
-    """Hash of the previous entry; the ledger sets both hashes."""
+    """Hash of the previous entry. The ledger sets `previous` and `hash`."""
     hash: str = ""
 
 
@@ -188,7 +188,7 @@ class ClockCheck:
     hold_s: float = 0.0
     """Number of seconds for which `debt_s` remains in effect."""
     moved_s: float = 0.0
-    """Total seconds by which deadlines were shifted; a time minus this total is independent of clock changes."""
+    """Total seconds by which deadlines were shifted. A time minus this total is independent of clock changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,10 @@ class EnvironmentRow:
     pool_generation: int
     session_id: str
     epoch: int = 1
-    """Epoch of the ledger; increases with each adoption and each restore, and is recorded in owner files too."""
+    """Epoch of the ledger.
+
+    It increases with each adoption and each restore, and is recorded in owner files too.
+    """
     mark: int = 0
     """A counter that advances together with the one in the data folder while an agent runs.
 

@@ -38,7 +38,7 @@ def draw_run_id(plan_hash: str) -> str:
 
 
 class RunIdTaken(Exception):
-    """Raised if the ledger already has a run with this id; the caller then draws another id."""
+    """Raised if the ledger already has a run with this id. The caller then draws another id."""
 
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
@@ -52,7 +52,7 @@ class RunCommandRow:
     """An operator action on a run that is pending, that is, not yet carried out."""
 
     serial: int
-    """Increases in the order of acceptance; never reused."""
+    """Number that increases in the order in which actions are accepted. It is never reused."""
     act: str
     """The action, as in `core.run.model.OperatorControl`."""
     step: int
@@ -273,7 +273,7 @@ class RunWrites(RunReads, LedgerWrites):
             put_pending_action(connection, run_id, control, at, drawn)
 
     def acknowledge_run(self, run_id: str, by: str) -> None:
-        """Record who acknowledged a failed run; later acknowledgements are ignored."""
+        """Record who acknowledged a failed run. Later acknowledgements are ignored."""
         with self._transaction() as connection:
             connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
@@ -321,7 +321,7 @@ class RunWrites(RunReads, LedgerWrites):
             _put_step(connection, run_id, step)
 
     def open_tickets(self, tickets: Iterable[MigrationTicket]) -> None:
-        """Write new migration tickets; tickets that already exist are not changed."""
+        """Write new migration tickets. Tickets that already exist are not changed."""
         with self._transaction() as connection:
             for ticket in tickets:
                 values = values_by_column(ticket)

@@ -12,7 +12,7 @@ from state.row_types import AuditRow, CommandRow, EventRow, PlanRow
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """The ledger's rows about a table; each kind is sorted newest first."""
+    """The ledger's rows about a table. Rows of each kind are sorted newest first."""
 
     table: TableName
     events: tuple[EventRow, ...] = ()
@@ -28,7 +28,7 @@ class TableRecords:
 
 
 def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> TableRecords:
-    """Read the ledger's latest rows about a table in one snapshot; each query returns at most `limit` rows."""
+    """Read the ledger's latest rows about a table in one snapshot. Each query returns at most `limit` rows."""
     with reader.frame():
         runs = reader.runs_of(table, limit)
         plans = tuple(plan for each in dict.fromkeys(run.plan_hash for run in runs) if (plan := reader.plan(each)))

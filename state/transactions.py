@@ -102,11 +102,14 @@ def while_it_may_run(figure: str) -> str:
 
 TREND_OF_STATE = f"""CASE WHEN m.at < d.state_since AND d.state NOT IN ({", ".join(f"'{s}'" for s in sorted(ALIVE))})
   THEN 'unknown' ELSE m.trend END"""
-"""SQL for the trend column; `unknown` if the query ended after the measurement, for example by `down`."""
+"""SQL for the trend column.
+
+The trend is `unknown` if the query ended after the measurement, for example by `down`.
+"""
 
 
 class LedgerReads(ABC):
-    """Base class for readers of a ledger; subclasses provide the connection."""
+    """Base class for readers of a ledger. Subclasses provide the connection."""
 
     path: Path
 
@@ -124,7 +127,7 @@ class LedgerReads(ABC):
 
     @abstractmethod
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend the connection to one thread at a time; SQLite errors are raised as LedgerUnavailable."""
+        """Lend the connection to one thread at a time. SQLite errors are raised as LedgerUnavailable."""
 
     def check_integrity(self) -> None:
         """Check the integrity of the whole file. Raises LedgerUnavailable if it is damaged."""
@@ -148,7 +151,7 @@ class LedgerReads(ABC):
 
 
 class LedgerWrites(LedgerReads):
-    """Base class for the writer of a ledger; its reads use a separate connection and never wait for a write."""
+    """Base class for the writer of a ledger. Its reads use a separate connection and never wait for a write."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
         self.path = path
@@ -166,7 +169,7 @@ class LedgerWrites(LedgerReads):
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one transaction; transactions cannot be nested."""
+        """Run the block as one transaction. Transactions cannot be nested."""
         with self._writing, sqlite_errors_translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -179,7 +182,7 @@ class LedgerWrites(LedgerReads):
                 raise
 
     def _next_change(self) -> int:
-        """Return the next change number, by which consoles find changed rows; to be called within a transaction."""
+        """Return the next change number, by which consoles find changed rows. Call this within a transaction."""
         self._changed += 1
         return self._changed
 

@@ -50,7 +50,7 @@ SCREENS = {
     "rows": ("text_screen", "RowsScreen"),
     "help": ("text_screen", "HelpScreen"),
 }
-"""Module and class of each screen by name; a module is imported when its screen is first opened, to start quickly."""
+"""Module and class of each screen by name. A module is imported when its screen is first opened, to start quickly."""
 
 STOP_ALL = 7001
 """Exit code of the application when the user chose to stop everything."""
@@ -77,7 +77,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
 
 
 class WorkFinished(Message):
-    """Posted when a worker thread has finished; its progress message is then removed."""
+    """Posted when a worker thread has finished. The progress message of its work is then removed."""
 
     def __init__(
         self,
@@ -176,14 +176,17 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.pop_screen()
 
     def go_back(self) -> None:
-        """Go back to the previous screen; on the first screen, quit."""
+        """Go back to the previous screen. On the first screen, quit."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         else:
             self.quit()
 
     def quit(self) -> None:
-        """Leave the console; if anything may be running and stopping is offered, first ask whether to stop it."""
+        """Leave the console.
+
+        If anything may be running and stopping is offered, the user is first asked whether to stop it.
+        """
         if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
             ask_to_leave(self.screen, self.exit)
         else:
@@ -205,7 +208,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Lending the terminal.
 
     def suspend_process(self) -> None:
-        """Suspend this process until the shell resumes it; the agent and the statements keep running."""
+        """Suspend this process until the shell resumes it. The agent and the statements keep running."""
         self.action_suspend_process()
 
     def edit_file(self, path: str) -> bool:
@@ -282,7 +285,10 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Work.
 
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run `work` in a daemon thread, which cannot delay the exit; pass its result to `then` on the event loop."""
+        """Run `work` in a daemon thread, which cannot delay the exit.
+
+        The result of `work` is passed to `then` on the event loop.
+        """
         message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
@@ -310,7 +316,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     # Frames.
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        """Send only the changed cells; Textual would send whole dirty regions with full styles."""
+        """Send only the changed cells. Textual would send whole dirty regions with full styles."""
         driver = self._driver
         if not isinstance(renderable, ChopsUpdate | LayoutUpdate) or self.is_headless:
             super()._display(screen, renderable)  # type: ignore[arg-type]  # Rich renderables have no one type

@@ -73,7 +73,7 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ProjectView:
-    """The project folder compared with what is deployed; `missing` explains why the folder could not be read."""
+    """The project folder compared with what is deployed. `missing` explains why the folder could not be read."""
 
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -104,7 +104,7 @@ class ConsoleBackend:
     # The ledger.
 
     def detail(self, table: str) -> StatementDetails:
-        """Read the details of a table's statement; they contain no versions if the table was never deployed."""
+        """Read the details of a table's statement. They contain no versions if the table was never deployed."""
         return statement_details(self.reader, TableName(table))
 
     def history(self, table: str) -> "tuple[HistoryEntry, ...]":
@@ -199,7 +199,7 @@ class ConsoleBackend:
     # Files.
 
     def project(self) -> ProjectView:
-        """Compare the files with what is deployed; the result is reused until files or deployments change."""
+        """Compare the files with what is deployed. The result is reused until files or deployments change."""
         try:
             project = self._service.project()
             lines = self._service.snapshot().statements
@@ -301,7 +301,7 @@ class ConsoleBackend:
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def submit_plan_by_verb(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
-        """Submit a plan that applies a verb such as rollback to the named tables or run; return the plan's hash."""
+        """Submit a plan that applies a verb such as rollback to tables or a run; return the plan's hash."""
         return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
 
     def continuation(self, run_id: str) -> str:

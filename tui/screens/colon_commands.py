@@ -18,7 +18,7 @@ RETAIN = "--retain"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
-    """Run a typed command; if it is unknown, list the commands that exist."""
+    """Run a typed command. If it is unknown, list the commands that exist."""
     word, _, rest = text.partition(" ")
     word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
     host = screen.state.host
@@ -149,7 +149,7 @@ def _newest_release(screen: StatementActionsScreen) -> str:
 
 
 def _close(screen: StatementActionsScreen, rest: str) -> None:
-    """Close the migration ticket of a reader; on a run's screen, the command omits the run id."""
+    """Close the migration ticket of a reader. On a run's screen, the command omits the run id."""
     state, backend = screen.state, screen.state.backend
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:

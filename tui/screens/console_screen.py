@@ -71,7 +71,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ()
 
     def refresh_body(self) -> None:
-        """Show the current data in the body; called a few times a second and after keys."""
+        """Show the current data in the body. This is called a few times a second and after keys."""
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         """Return the parts of the breadcrumb: the path to this screen, and the counts to show."""
@@ -88,11 +88,14 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ""
 
     def fetch(self) -> object:
-        """Read this screen's data; called in the poller's thread, so it must not touch any widget."""
+        """Read this screen's data.
+
+        This is called in the poller's thread, so it must not touch any widget.
+        """
         return None
 
     def receive(self, fetched: object) -> None:
-        """Store the data that `fetch` returned; called on the event loop."""
+        """Store the data that `fetch` returned. This is called on the event loop."""
 
     # Drawing.
 
@@ -122,7 +125,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def is_in_front(self) -> bool:
-        """True if this screen is on top; unlike Textual's `is_current`, False below a transparent screen."""
+        """True if this screen is on top.
+
+        Unlike Textual's `is_current`, this is False below a transparent screen.
+        """
         return bool(self.app.screen_stack) and self.app.screen is self
 
     @property

@@ -23,7 +23,10 @@ MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The part of the application that screens use; declared here so that screens need not import the application."""
+    """The part of the application that screens use.
+
+    It is declared here so that screens need not import the application.
+    """
 
     def open_screen(self, name: str, **arguments: object) -> None: ...
     def go_back(self) -> None: ...
@@ -52,7 +55,7 @@ class StatusMessage(NamedTuple):
 
 @dataclass(slots=True)
 class ConsoleState:
-    """The state shared by all screens; accessed on the event loop only."""
+    """The state shared by all screens. It is accessed on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
@@ -111,7 +114,7 @@ class TypedLine:
         self.entry = InputLine(sign, text, len(text), history=self.state.histories.get(sign, ()))
 
     def press(self, key: str, character: str | None) -> None:
-        """Apply one key to the line; tab completes it."""
+        """Apply one key to the line. The tab key completes the line."""
         assert self.entry is not None
         if key == "tab":
             self._change(input_line.complete(self.entry, self.completions()))
@@ -154,7 +157,10 @@ DIALOG_WIDTH = 100
 
 
 class QuestionBox(FixedLines):
-    """Shows at most one confirmation dialog; `press` returns the function to call once the dialog is answered."""
+    """Shows at most one confirmation dialog.
+
+    `press` returns the function to call once the dialog is answered.
+    """
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state.painter, id="dialog", band=True)
@@ -166,12 +172,18 @@ class QuestionBox(FixedLines):
     def ask(
         self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
     ) -> None:
-        """Show a dialog; `on_yes` is called with the text that confirmed it, `on_safe` after Enter alone."""
+        """Show a dialog.
+
+        `on_yes` is called with the text that confirmed the dialog, `on_safe` after Enter alone.
+        """
         self.dialog = OpenDialog(question, opened_at=self.state.monotonic())
         self._on_yes, self._on_safe = on_yes, on_safe
 
     def press(self, key: str, character: str | None) -> Callable[[], object] | None:
-        """Handle one key; return the function to call if the key answered the dialog, else None."""
+        """Handle one key.
+
+        Returns the function to call if the key answered the dialog, else None.
+        """
         assert self.dialog is not None
         answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
         self.dialog = None if answered.outcome else answered
@@ -189,7 +201,7 @@ class QuestionBox(FixedLines):
         self.dialog = confirmation_dialogs.answer_paste(self.dialog)
 
     def redraw(self, width: int) -> None:
-        """Draw the open dialog over a screen of `width` cells; if no dialog is open, hide the box."""
+        """Draw the open dialog over a screen of `width` cells. If no dialog is open, hide the box."""
         self.display = self.dialog is not None
         if self.dialog is None:
             return

@@ -123,7 +123,7 @@ class HomeScreen(StatementListScreen):
         return row.partition("@v")[0]
 
     def entry_of(self, row: str | None) -> TreeRow | None:
-        """Return the tree entry of a row; for a vanished row that is still shown, return its last entry."""
+        """Return the tree entry of a row. For a vanished row that is still shown, return the row's last entry."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
@@ -221,7 +221,10 @@ class HomeScreen(StatementListScreen):
         self.lineage = not self.lineage
 
     def do_fold(self, key: str) -> None:
-        """Change the folding mode; if that hides the cursor's row, move the cursor to the branch that contains it."""
+        """Change the folding mode.
+
+        If that hides the cursor's row, the cursor moves to the branch that contains the row.
+        """
         if self.lineage:
             self.state.notify("the lineage does not fold: t shows the products", Tone.DIM)
             return

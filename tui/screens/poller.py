@@ -1,4 +1,7 @@
-"""A thread that reads the ledger and the current screen's data, and posts changes as messages; it touches no widget."""
+"""A thread that reads the ledger and the current screen's data, and posts changes as messages.
+
+The thread touches no widget.
+"""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +19,7 @@ POLL_S = 0.5
 
 
 class LedgerRead(Message):
-    """Posted when the ledger has been read; `asked` is True if a reload was requested."""
+    """Posted when the ledger has been read. `asked` is True if a reload was requested."""
 
     def __init__(self, view: LedgerView, *, asked: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The list of runs, newest first, and the progress of one run; leaving a screen does not affect the run."""
+"""The list of runs, newest first, and the progress of one run. Leaving a screen does not affect the run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -230,7 +230,10 @@ class RunScreen(SplitScreen):
         self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
-        """Review a plan that continues the run with edited files; if there are none, ask to retry its steps."""
+        """Review a plan that continues the run with edited files.
+
+        If no file was edited, ask to retry the run's steps.
+        """
         assert self.run_view is not None
         run_id, state = self.run_view.run.id, self.state
 

@@ -1,4 +1,7 @@
-"""Actions on statements for the tree, list and detail screens; a confirmation dialog fixes the action's targets."""
+"""Actions on statements for the tree, list and detail screens.
+
+A confirmation dialog fixes the targets of its action.
+"""
 
 from collections.abc import Sequence
 from functools import partial, partialmethod
@@ -18,14 +21,14 @@ from tui.screens.console_screen import ConsoleScreen
 from tui.screens.console_state import ConsoleState
 
 STAGED_UNASKED = 5
-"""Maximum number of tables that one key stages without a question; a branch may contain hundreds."""
+"""Maximum number of tables that one key stages without a question. A branch may contain hundreds of tables."""
 
 
 class StatementActionsScreen(ConsoleScreen):
     """A screen that shows statements and offers actions on them."""
 
     named: tuple[str, ...] = ()
-    """Tables named by a `:` command; they take precedence over cursor and marks."""
+    """Tables named by a `:` command. They take precedence over cursor and marked tables."""
 
     def targets(self) -> tuple[str, ...]:
         """Return the tables to which an action would apply now: the marked tables or those under the cursor."""

@@ -1,4 +1,7 @@
-"""The screen of one statement, in tabs; it reads the statement's details in addition to the view."""
+"""The screen of one statement, in tabs.
+
+It reads the statement's details in addition to the view.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -129,7 +132,7 @@ class DetailScreen(TextScreen):
             self.choose(TABS[index])
 
     def do_column(self, key: str) -> None:
-        """Switch to the next or previous column and scroll to its lineage; on other panes, `h` goes back."""
+        """Switch to the next or previous column and scroll to its lineage. On other panes, `h` goes back."""
         known = self.declared.columns
         if self.tab != "lineage" and key in ("h", "left"):
             self.do_back(key)

@@ -21,7 +21,7 @@ from tui.widgets.line_widgets import RowTable, ScrollingLines, VanishedRows, wit
 
 
 class TableScreen(StatementActionsScreen):
-    """A screen with one table; a subclass provides the rows and renders them."""
+    """A screen with one table. A subclass provides the rows and renders them."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -41,11 +41,11 @@ class TableScreen(StatementActionsScreen):
         return ()
 
     def shape(self) -> Hashable:
-        """Return the user's choices (filter, sort, expanded branches); if they change, rows may move immediately."""
+        """Return the user's choices (filter, sort, expanded branches). If these change, rows may move immediately."""
         return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
-        """Render a row; called for visible rows only."""
+        """Render a row. This is called for visible rows only."""
         return EMPTY
 
     def head(self, width: int) -> Line:
@@ -130,7 +130,7 @@ class TableScreen(StatementActionsScreen):
         self.table.move_to(place)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked row; a click performs no other action."""
+        """Move the cursor to the clicked row. A click performs no other action."""
         row = self.table.top + event.y - 1
         if event.widget is self.table and event.y and row < len(self.table.ids) and self.is_free:
             self.move_cursor(row)

@@ -27,13 +27,16 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 CHILD_S = 120.0
 
 GENERATOR_S = 60.0
-"""Timeout for the generator's start, in seconds; 1 s is usual, but 10 s were too short on a busy machine."""
+"""Timeout for the generator's start, in seconds.
+
+A start usually takes 1 s, but 10 s were too short on a busy machine.
+"""
 
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
 
 QUIET_S = 3.0
-"""A round ends after this many seconds without a batch or lag; the last round waits one trigger interval longer."""
+"""A round ends after this many seconds without a batch or lag. The last round waits one trigger interval longer."""
 
 _CLONE = Path(__file__).resolve().parents[2]
 
@@ -88,7 +91,7 @@ def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: flo
 
 
 def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
-    """Start the generator; returns False if it was already running.
+    """Start the generator. Returns False if it was already running.
 
     Raises HeadgateError if the generator exits immediately, or does not start in time.
     """

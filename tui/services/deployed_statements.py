@@ -38,7 +38,7 @@ class ProjectDrift:
     gone: tuple[TableName, ...]
     """Tables deployed but no longer declared."""
     deleted: tuple[TableName, ...] = ()
-    """Deleted tables whose files are unchanged since; they are not treated as differences."""
+    """Deleted tables whose files have not changed since the deletion. They are not treated as differences."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -56,7 +56,7 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Return a statement's details; they contain no versions if the table was never deployed.
+    """Return a statement's details. They contain no versions if the table was never deployed.
 
     Samples are those taken after `since`, in epoch seconds; by default, the last 15 minutes.
     """
@@ -86,7 +86,7 @@ def statement_among_all(
 
 
 def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-    """Return the latest entries of a table's history, oldest first; plans that cannot be decoded are skipped."""
+    """Return the latest entries of a table's history, oldest first. Plans that cannot be decoded are skipped."""
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
@@ -167,7 +167,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
 
 NEWEST = 50
-"""How many of the latest runs are searched for releases; older releases are found by their versions and tickets."""
+"""How many of the latest runs are searched for releases. Older releases are found by their versions and tickets."""
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":

@@ -1,4 +1,4 @@
-"""The checks of `headgate doctor` and `headgate demo`; every failed check has a remedy.
+"""The checks of `headgate doctor` and `headgate demo`. Every failed check has a remedy.
 
 A check returns its result and never raises an error, so that it works on a broken machine.
 """
@@ -31,7 +31,7 @@ SHOWN_PROBLEMS = 5
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """The result of one check; a failed check always has a remedy."""
+    """The result of one check. A failed check always has a remedy."""
 
     name: str
     ok: bool
@@ -171,7 +171,7 @@ def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
 
 
 def check_project(folder: str) -> DoctorCheck:
-    """Check that headgate.yml is valid; each reported problem includes its file and line."""
+    """Check that headgate.yml is valid. Each reported problem includes its file and line."""
     from core.model.problems import Problem, in_reading_order
     from core.project.manifest_head import MANIFEST_PATH
     from core.project_reader.manifest import read_manifest
@@ -189,7 +189,7 @@ def check_project(folder: str) -> DoctorCheck:
 
 
 def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> DoctorCheck:
-    """Check the files of all tables as planning does; each reported problem includes its file and line."""
+    """Check the files of all tables as planning does. Each reported problem includes its file and line."""
     from core.text.wording import counted
 
     try:

@@ -74,7 +74,7 @@ class EnvironmentService:
 
     @property
     def reader(self) -> "LedgerReader":
-        """The ledger's reader; it is opened at the first use."""
+        """The ledger's reader. It is opened at the first use."""
         return self._opened()[0]
 
     def _opened(self) -> "tuple[LedgerReader, SnapshotCache]":
@@ -165,7 +165,7 @@ class EnvironmentService:
     # The project's files. All raise InvalidProject with every Problem, or UsageError if the folder is gone.
 
     def project(self) -> "Project":
-        """Read the project; files that have not changed are not read again."""
+        """Read the project. Files that have not changed are not read again."""
         return self.projects.read().project
 
     def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
@@ -197,7 +197,7 @@ class EnvironmentService:
         return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List all declared or deployed tables, sorted by name; before the first start, no table is deployed."""
+        """List all declared or deployed tables, sorted by name. Before the first start, no table is deployed."""
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
@@ -247,14 +247,14 @@ class EnvironmentService:
             yield self._tracer
 
     def known(self) -> "PlannerInput":
-        """Return the planner's input from the ledger; it is empty before the environment's first start."""
+        """Return the planner's input from the ledger. It is empty before the environment's first start."""
         from core.observed.planner_input import PlannerInput
         from tui.services.planner_input_reader import planner_input
 
         return planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: "PlanRequest") -> "Plan":
-        """Compute a plan from a project and planner input; refusals are part of the plan."""
+        """Compute a plan from a project and planner input. Refusals are part of the plan."""
         from tui.services.plan_submission import compute
 
         found = compute(project, self.place.environment, known, request, self.projects.facts)
@@ -334,7 +334,7 @@ class EnvironmentService:
     # The agent.
 
     def close(self) -> None:
-        """Close the ledger; the next use opens it again."""
+        """Close the ledger. The next use opens it again."""
         with self._lock:
             if self._cache is not None:
                 self._cache[0].close()
@@ -365,7 +365,7 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Resolve names and selectors to tables; files and ledger are read only for selectors.
+    """Resolve names and selectors to tables. Files and ledger are read only for selectors.
 
     Deployed tables are connected by the versions that they read, other tables by the project's statements. Raises
     BadName, UsageError, and InvalidProject if a tag is used and the files are invalid.

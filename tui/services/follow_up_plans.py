@@ -32,7 +32,7 @@ class PlannedUndo:
 
     request: PlanRequest
     declared: ProjectDeclaration
-    """The project in which the affected tables have their earlier texts; the files on disk are not modified."""
+    """The project in which the affected tables have their earlier texts. The files on disk are not modified."""
 
 
 def find_undo(
@@ -44,9 +44,10 @@ def find_undo(
     children: str | None,
     rebuild: bool,
 ) -> PlannedUndo:
-    """Find the undo of a plan, given the start of the plan's hash or of its run's id; no SQL is parsed.
+    """Find the undo of a plan, given the start of the plan's hash or of its run's id.
 
-    Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has changed since.
+    No SQL is parsed. Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has
+    changed since.
     """
     plan = _executed(reader, word)
     nodes = _to_undo(plan, observed)

@@ -12,7 +12,7 @@ def help_topics() -> tuple[str, ...]:
 
 
 def help_topic(name: str) -> str:
-    """Return the text of a help page; `name` must be one of `help_topics`."""
+    """Return the text of a help page. `name` must be one of `help_topics`."""
     if name == _CHANGES:
         from tui.presentation.interaction.help_text import changes_topic
 

@@ -81,7 +81,7 @@ class SubmittedPlan:
 def compute(
     project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
 ) -> Plan:
-    """Compute a plan without using the agent, Spark or the ledger; refusals are part of the plan.
+    """Compute a plan without using the agent, Spark or the ledger. Refusals are part of the plan.
 
     Raises InvalidProject if a statement that the plan starts reads a column that does not exist.
     """
@@ -376,7 +376,7 @@ def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
-    """Return the paths of all DML files in a `sql-scripts` folder; each file may write several tables."""
+    """Return the paths of all DML files in a `sql-scripts` folder. Each file may write several tables."""
     return [path for path in texts if path.startswith(f"{scripts}/dml.")]
 
 

@@ -35,7 +35,7 @@ _LOST = frozenset({State.UNKNOWN, State.STOPPED})
 
 
 _MOST_OBSERVED_MB = 64
-"""Maximum size of an observed document; one of 10,000 tables has about 4 MB."""
+"""Maximum size of an observed document, in MB. A document of 10,000 tables has about 4 MB."""
 
 
 def planner_input(reader: "LedgerReader") -> PlannerInput:

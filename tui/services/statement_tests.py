@@ -119,7 +119,7 @@ def parquet_note(selected: SelectedCases) -> str:
 def request_of(
     operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
 ) -> CaseRequest:
-    """Return the request that makes the child process run the selected test cases; `case_s` is the time per case.
+    """Return the request that makes the child process run the selected test cases. `case_s` is the time per case.
 
     `old` contains the old SQL and YAML of upgraded tables.
     """

@@ -34,7 +34,7 @@ class FixedLines(Widget):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return a value for the visible content; equal values mean that the widget looks the same."""
+        """Return a value for the visible content. Equal values mean that the widget looks the same."""
         return self.lines
 
     def render_line(self, y: int) -> Strip:
@@ -99,7 +99,7 @@ STAYS_S = 5.0
 
 
 class RowTable(ScrollView):
-    """A table whose rows have ids; a function supplies the content of the visible rows."""
+    """A table whose rows have ids. A function supplies the content of the visible rows."""
 
     can_focus = False
 
@@ -148,7 +148,7 @@ class RowTable(ScrollView):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def seen_lines(self) -> Sequence[object]:
-        """Return a value for the visible content; equal values mean that the table looks the same."""
+        """Return a value for the visible content. Equal values mean that the table looks the same."""
         return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
 
     def _picture(self, y: int) -> tuple[Line, bool]:

@@ -22,7 +22,7 @@ class StripPainter:
         self._styles: dict[tuple[Tone, bool, bool], Style] = {}
 
     def style(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Style:
-        """Return Rich's style for a tone; `chosen` is the row under the cursor, `band` the first line or a dialog."""
+        """Return Rich's style for a tone. `chosen` is the row under the cursor, `band` the first line or a dialog."""
         key = (tone, chosen, band)
         style = self._styles.get(key)
         if style is None:

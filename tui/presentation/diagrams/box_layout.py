@@ -71,7 +71,7 @@ def lay_out_boxes(
 
 
 def _layers(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Put a box just right of its rightmost source; a box without sources goes just left of its leftmost target."""
+    """Put a box just right of its rightmost source. A box without sources goes just left of its leftmost target."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for source, target in pairs:

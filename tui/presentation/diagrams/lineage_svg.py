@@ -83,7 +83,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
 
 
 def svg_document(title: str, width: float, height: float, drawing: Iterable[str], legend: Iterable[str]) -> str:
-    """Return an SVG document with a title, a drawing and a legend; `width` and `height` (pixels) exclude the margin."""
+    """Return an SVG document with a title, a drawing and a legend. `width` and `height` (pixels) exclude the margin."""
     width, height = width + 2 * MARGIN, height + 2 * MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -174,7 +174,7 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers
 
 
 def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterable[str]:
-    """Draw a table's frame and name inside a `<g>` that the caller must close; `bar` is the header's CSS class."""
+    """Draw a table's frame and name inside a `<g>` that the caller must close. `bar` is the header's CSS class."""
     layer = layers.layer_of[table]
     width = layers.widths[layer]
     yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(table,)]:.1f})">'
@@ -184,7 +184,7 @@ def box_frame(table: str, layers: BoxLayout, height: float, bar: str) -> Iterabl
 
 
 def connection_path(source: str, y: float, target: str, to_y: float, layers: BoxLayout) -> str:
-    """Return the SVG path of a connection; `y` and `to_y` are pixels below the tops of the two boxes."""
+    """Return the SVG path of a connection. `y` and `to_y` are pixels below the tops of the two boxes."""
     layer = layers.layer_of[source]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + y
     text = f"M{x:.1f} {y:.1f}"
@@ -195,7 +195,7 @@ def connection_path(source: str, y: float, target: str, to_y: float, layers: Box
 
 
 def draw_connection(path: str, kind: str, hint: str) -> str:
-    """Draw a connection with an arrowhead along an SVG path; `kind` is the CSS class and `hint` the tooltip."""
+    """Draw a connection with an arrowhead along an SVG path. `kind` is the CSS class and `hint` the tooltip."""
     return (
         f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{path}"/>'
         f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
@@ -225,7 +225,7 @@ def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
 
 
 def legend_of(y: float, *kinds: tuple[int, str, str]) -> Iterable[str]:
-    """Draw a legend at height `y`; `kinds` are (x position, CSS class of the sample line, explanation)."""
+    """Draw a legend at height `y`. `kinds` are (x position, CSS class of the sample line, explanation)."""
     for x, kind, words in kinds:
         yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
         yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'

@@ -31,7 +31,10 @@ class _TableBox:
     id: str
     label: str
     columns: tuple[ColumnOrigin, ...]
-    """The columns to draw. An origin with an empty column name represents the table's rows; it always comes first."""
+    """The columns to draw.
+
+    An origin with an empty column name represents the table's rows, and always comes first.
+    """
     asked: bool
     """True if the lineage of the whole table was requested."""
 

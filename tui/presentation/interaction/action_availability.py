@@ -28,7 +28,7 @@ class ActionContext:
     stale: Sentence | None = None
     """Why the data is stale; None if it is live."""
     running: bool = False
-    """True if all targets are running; external tables are ignored."""
+    """True if all targets are running. External tables are ignored."""
     not_deletable: Sentence | None = None
     """Why the targets cannot be deleted; None if they can."""
     staged: int = 0
@@ -54,7 +54,7 @@ class ActionContext:
     not_back: Sentence | None = _NO_RUN
     """Why the run on screen cannot be rolled back; None if it can."""
     read_only: Sentence | None = None
-    """Why the console is read-only; stop and cancel remain possible."""
+    """Why the console is read-only. Stop and cancel remain possible."""
 
 
 def action_context_of(
@@ -116,7 +116,10 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
 }
-"""Maps each requirement to a function that explains why it is not met (None if it is); checked in this order."""
+"""Maps each requirement to a function that explains why it is not met, or returns None.
+
+Requirements are checked in this order.
+"""
 
 _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
@@ -132,7 +135,7 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | No
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Return an action's label for footer and help; `pause` is labelled `go on` while the run is paused."""
+    """Return an action's label for footer and help. `pause` is labelled `go on` while the run is paused."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
 
 

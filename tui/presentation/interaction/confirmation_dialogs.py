@@ -22,7 +22,7 @@ from tui.presentation.styling.styled_text import (
 from tui.presentation.styling.theme import Glyphs
 
 TITLE_WIDTH = 72
-"""Maximum width of a dialog's title, in cells; a longer title moves into the body."""
+"""Maximum width of a dialog's title, in cells. A longer title moves into the body."""
 ARMS_AFTER_S = 0.4
 """For this many seconds after opening, a dialog ignores keys, because they were meant for the screen behind it."""
 TYPED_BESIDE = 12
@@ -42,7 +42,7 @@ class ConfirmationDialog:
 
     title: str
     body: tuple[Line, ...]
-    """Lines of any length; they are wrapped to the width of the box."""
+    """Lines of any length. They are wrapped to the width of the box."""
     expected: str
     verb: str
     """The verb of the action, as `stop` in `type yes and Enter to stop`."""
@@ -54,7 +54,7 @@ class ConfirmationDialog:
 
 @dataclass(frozen=True, slots=True)
 class OpenDialog:
-    """A confirmation dialog on screen, with the text typed so far; its times are read from one monotonic clock."""
+    """A confirmation dialog on screen, with the text typed so far. Its times are read from one monotonic clock."""
 
     question: ConfirmationDialog
     opened_at: float
@@ -125,7 +125,7 @@ def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, .
 
 
 def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the prompt, the typed text and the hint about Enter; only the typed text may be cut, at its start."""
+    """Render the prompt, the typed text and the hint about Enter. Only the typed text may be cut, at its start."""
     question = state.question
     prompt = f"type {question.expected} and Enter to {question.verb}:  "
     safe = f"Enter alone: {question.safe}; esc: {question.escape}"
@@ -205,7 +205,7 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
 
 
 def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
-    """Return the dialog that confirms staging many tables at once; it lists all their names."""
+    """Return the dialog that confirms staging many tables at once. It lists the names of all tables."""
     body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
     title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
     return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
@@ -214,7 +214,10 @@ def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> Conf
 def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
-    """Return the dialog that confirms the execution of a plan; it shows the plan's summary and what would be lost."""
+    """Return the dialog that confirms the execution of a plan.
+
+    It shows the plan's summary and what would be lost.
+    """
     lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
     body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")

@@ -26,7 +26,7 @@ Match = Callable[[StatementView], bool]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter as typed; an invalid filter has a `problem` and matches everything."""
+    """A filter as typed. An invalid filter has a `problem` and matches everything."""
 
     text: str
     match: Match
@@ -128,7 +128,7 @@ def _fuzzy(needle: str, name: str) -> bool:
 
 
 def completions(text: str) -> tuple[str, ...]:
-    """Return the filters that complete the last word of `text`; each includes the preceding words."""
+    """Return the filters that complete the last word of `text`. Each filter includes the preceding words."""
     head, _, last = text.rpartition(" ")
     prefix = f"{head} " if head else ""
     field, equals, value = last.partition("=")

@@ -15,7 +15,7 @@ from tui.presentation.styling.theme import Glyphs
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
-    """A line being typed; `done` is "accept" after Enter, "leave" after esc, and empty until then."""
+    """A line being typed. `done` is "accept" after Enter, "leave" after esc, and empty until then."""
 
     sign: str
     text: str = ""
@@ -63,7 +63,7 @@ def type_key(entry: InputLine, key: str, character: str | None) -> InputLine:
 
 
 def insert(entry: InputLine, text: str) -> InputLine:
-    """Insert the printable characters of a string's first line at the cursor; a line has at most 400 characters."""
+    """Insert the printable characters of a string's first line at the cursor. A line has at most 400 characters."""
     first = next(iter(text.splitlines()), "")
     printable = "".join(character for character in first if character.isprintable())
     joined = entry.text[: entry.place] + printable + entry.text[entry.place :]

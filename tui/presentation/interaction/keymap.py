@@ -235,7 +235,7 @@ def actions_on_screen(screen: str) -> tuple[ConsoleAction, ...]:
 
 
 def keymap_of(screen: str) -> Mapping[str, ConsoleAction]:
-    """Map each key of a screen to its action; tests ensure that no key has two meanings."""
+    """Map each key of a screen to its action. Tests ensure that no key has two meanings."""
     return {key: action for action in actions_on_screen(screen) for key in action.keys}
 
 

@@ -13,7 +13,7 @@ from core.text.wording import counted
 from core.validation.verdicts import BLOCKING
 
 WIDTH = 100
-"""Width at which text is wrapped; a row of data is never wrapped."""
+"""Width at which text is wrapped. Rows of data are never wrapped."""
 
 
 def blocks(result: CheckResultRow) -> bool:
@@ -22,7 +22,7 @@ def blocks(result: CheckResultRow) -> bool:
 
 
 def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
-    """Format comparison results under one heading per table; `results` must be sorted by table."""
+    """Format comparison results under one heading per table. `results` must be sorted by table."""
     lines: list[str] = []
     for _, found in groupby(results, key=lambda result: result.table):
         of_table = list(found)

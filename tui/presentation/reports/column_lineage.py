@@ -61,7 +61,7 @@ class RowCondition:
 
 
 def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
-    """Return a lineage as tree rows; each node is expanded once, upstream into sources or downstream into uses."""
+    """Return a lineage as tree rows. Each node is expanded once, upstream into sources or downstream into uses."""
     up = found.direction == "up"
     nodes = {node.at: node for node in found.nodes}
     edges: dict[ColumnOrigin, list[LineageEdge]] = {}

@@ -27,9 +27,9 @@ class ProductHealth:
     external: int
     """Number of external tables, which are not statements."""
     states: Mapping[State, int]
-    """Number of statements by state, worst state first; states without statements are omitted."""
+    """Number of statements by state, worst state first. States without statements are omitted."""
     trend: Trend
-    """The worst trend; idle only if no statement has pending input."""
+    """The worst trend. It is idle only if no statement has pending input."""
     lag_rows: int | None
     """Sum of the known lags; None if no lag is known."""
     lag_unknown: int

@@ -19,7 +19,7 @@ def kind_of(entry: InventoryEntry) -> str:
 
 
 def kept_words(*, stateful: bool, keyed: bool) -> str:
-    """Return `stateless`, `stateful`, `keyed`, or `keyed, stateful`; a table updated by key is never `stateless`."""
+    """Return `stateless`, `stateful`, `keyed`, or `keyed, stateful`. A table updated by key is never `stateless`."""
     if keyed:
         return "keyed, stateful" if stateful else "keyed"
     return "stateful" if stateful else "stateless"
@@ -42,7 +42,7 @@ def lag_of(entry: InventoryEntry) -> str:
 
 
 def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
-    """Return a table and its trees as rows of cells, header first; columns that do not fit `width` are omitted."""
+    """Return a table and its trees as rows of cells, header first. Columns that do not fit `width` are omitted."""
     found = [HEAD, _cells(trees[0][1][0], "")]
     for direction, branches in trees:
         below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]
@@ -56,7 +56,7 @@ def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> lis
 
 
 def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
-    """Return a tree as nested objects; every node lists the nodes below it as `parents` (up) or `children` (down)."""
+    """Return a tree as nested objects. Every node lists the nodes below it as `parents` (up) or `children` (down)."""
     key = "parents" if direction == UPSTREAM else "children"
     way: list[dict[str, Any]] = []
     for branch in branches:
@@ -69,7 +69,7 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
 
 
 def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
-    """Return the JSON fields of a table that inventory and hierarchy have in common; unknown values are null."""
+    """Return the JSON fields of a table that inventory and hierarchy have in common. Unknown values are null."""
     serving = entry.serving
     return {
         "table": str(entry.table),

@@ -19,7 +19,10 @@ from state.table_records import TableRecords
 from tui.presentation.styling.value_formatting import long_duration, moment
 
 ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
-"""Operator actions that get an entry; planning and applying do not, because the entries of the run cover them."""
+"""Operator actions that get an entry.
+
+Planning and applying get no entry, because the entries of the run cover them.
+"""
 SAME_ACT_S = 10.0
 """Maximum time between a logged command and its audit entry, in seconds."""
 
@@ -193,7 +196,7 @@ def _matters(event: EventRow) -> bool:
 
 
 def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...]:
-    """Format the history, oldest entry first; an entry's explanation is on a separate line below it."""
+    """Format the history, oldest entry first. An entry's explanation is on a separate line below it."""
     lines: list[str] = []
     for entry in entries:
         lines.append(f"{moment(entry.at, now):<13}{op_words(entry.kind):<10}{entry_words(entry)}")

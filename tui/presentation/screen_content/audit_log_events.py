@@ -42,7 +42,7 @@ def record_row(one: Record, width: int, now: float) -> Line:
 
 
 def record_cells(one: Record, when: str) -> dict[str, Span]:
-    """Return a record's cells by column id; `when` is the record's formatted time."""
+    """Return a record's cells by column id. `when` is the record's formatted time."""
     at = {"at": Span(when, Tone.DIM)}
     match one:
         case AuditRow():

@@ -12,7 +12,7 @@ from tui.presentation.styling.table_layout import TableColumn, table_row
 from tui.presentation.styling.theme import Glyphs
 
 DELETED = "deleted, files still there"
-"""The change shown for a deleted table whose files still exist; it is not counted as a difference."""
+"""The change shown for a deleted table whose files still exist. It is not counted as a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ STAGE_KEYS = {"deploy": "D", "hold": "B", "delete": "X"}
 
 
 def row(one: ChangeRow, width: int, user: str) -> Line:
-    """Format one row of the changes screen; each staged mark shows the user who set it."""
+    """Format one row of the changes screen. Each staged mark shows the user who set it."""
     marks = ", ".join(f"{STAGE_KEYS.get(mark.verb, 'D')} by {mark.actor}" for mark in one.staged)
     same = "the files match what is deployed" if one.compared else "not compared"
     cells = {
@@ -82,7 +82,7 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Format the diffs of a table's files and the reason for the planned action; `full` adds context."""
+    """Format the diffs of a table's files and the reason for the planned action. `full` adds context."""
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
@@ -125,7 +125,7 @@ def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]
 def merge(
     drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
 ) -> tuple[ChangeRow, ...]:
-    """Join file differences and staged marks, sorted by table; `compared` is False if the files are unreadable."""
+    """Join file differences and staged marks, sorted by table. `compared` is False if the files are unreadable."""
     marks: dict[str, tuple[StagedRow, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)

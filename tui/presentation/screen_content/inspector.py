@@ -74,7 +74,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
-    """List the latest events and commands; a failed command includes the agent's answer."""
+    """List the latest events and commands. A failed command includes the agent's answer."""
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in NOT_DONE

@@ -29,7 +29,10 @@ class ColumnDetails:
 
 
 def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
-    """Render a table's columns and the lineage of the chosen one; `facts` is None until the files have been read."""
+    """Render a table's columns and the lineage of the chosen column.
+
+    `facts` is None until the files have been read.
+    """
     head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
     if facts is None:
         return (EMPTY, head, line(("   reading the files", Tone.DIM)))

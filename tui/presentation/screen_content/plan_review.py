@@ -51,7 +51,7 @@ SECTION_TONES = {
     "UNDO": Tone.PLAIN,
     "SPARK": Tone.DIM,
 }
-"""Tones of the sections, in the order shown; each guard has the tone of its verdict."""
+"""Tones of the sections, in the order shown. Each guard has the tone of its verdict."""
 
 TONES = {
     Action.KEEP: Tone.DIM,
@@ -155,7 +155,10 @@ def columns(widths: ColumnWidths) -> Line:
 
 
 def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
-    """Format a row as in the printed plan; its tone is that of the action, or BAD if anything is lost."""
+    """Format a row as in the printed plan.
+
+    The row has the tone of the action, or BAD if anything is lost.
+    """
     text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
     name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
     kept = node.action is Action.KEEP

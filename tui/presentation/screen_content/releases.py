@@ -90,7 +90,7 @@ _RATES = (TableColumn("in", "IN", 7, numeric=True), TableColumn("out", "OUT", 7,
 _SLOW = TableColumn("slow", "SLOW", 10)
 _TREND = TableColumn("trend", "TREND", 12)
 SIDES = (TableColumn("table", "TABLE", 5), _VERSION, _STATE, _LAG, *_RATES, _TREND, _SLOW)
-"""Columns of a release's versions as the command line prints them; a table's old version comes first."""
+"""Columns of a release's versions as the command line prints them. A table's old version comes first."""
 
 
 def _pair_columns(width: int) -> tuple[TableColumn, ...]:
@@ -263,7 +263,7 @@ def _behind(side: ReleaseSide) -> str:
 
 
 def release_details(release: Release, now: float) -> tuple[str, ...]:
-    """Format one release in full; each pair lists the old version first."""
+    """Format one release in full. Each pair lists the old version first."""
     head = f"release {release.run}  {state_words(release, now)}{release_time_left_words(release)}  by {release.actor}"
     lines = [head, *(f"  {words}" for words in (verdict(release, now),) if words)]
     if release.state is ReleaseState.NEEDS_YOU and first_sentence(release.note) != release.note:
@@ -319,7 +319,7 @@ def ticket_words(ticket: MigrationTicket, now: float) -> str:
 
 
 def release_as_json(release: Release) -> dict[str, Any]:
-    """Return a release as a JSON object; `rollback` is the command that rolls it back, or null."""
+    """Return a release as a JSON object. `rollback` is the command that rolls it back, or null."""
     left = release.left
     return {
         "run": release.run,
@@ -358,5 +358,5 @@ _OF_A_TICKET = ("table", "reader", "product", "owner", "is_statement", "old", "n
 
 
 def ticket_as_json(ticket: MigrationTicket) -> dict[str, Any]:
-    """Return an open ticket as a JSON object; times are in epoch seconds."""
+    """Return an open ticket as a JSON object. Times are in epoch seconds."""
     return {name: getattr(ticket, name) for name in _OF_A_TICKET}

@@ -94,7 +94,7 @@ STEPS = (
 
 
 def step_columns(width: int, cells: int = 0) -> tuple[TableColumn, ...]:
-    """Return the columns of a run's steps; `cells` is the width of the step column, or 0 for the widest that fits."""
+    """Return the columns of a run's steps. `cells` is the width of the step column, or 0 for the widest that fits."""
     number, what, state, took, _, note = STEPS
     return number, replace(what, width=(cells or _step_width(width)) - 1), state, took, replace(note, title=" NOTE")
 
@@ -117,7 +117,10 @@ def _what(step: StepRow, names: Sequence[str]) -> str:
 def step_cells(
     step: StepRow, look: RowContext, *, names: Sequence[str] = (), needs: Sequence[int] = ()
 ) -> dict[str, Span]:
-    """Return a step's cells by column id; `names` are the tables that it swaps, `needs` the steps it waits for."""
+    """Return a step's cells by column id.
+
+    `names` are the tables that the step swaps, `needs` the steps that it waits for.
+    """
     waits, bad = step.state == "waits", step.state in ("failed", "blocked")
     note = step.note if step.do == StepKind.SWAP else note_of(step, look.now)
     note = first_sentence(note) if step.state == StepState.FAILED else note
@@ -153,7 +156,7 @@ def _predicted(row: RunRow | StepRow) -> str:
 def step_row(
     step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext, *, cells: int = 0
 ) -> Line:
-    """Format one step as a line of `width` cells; a step that has not started shows its predicted duration."""
+    """Format one step as a line of `width` cells. A step that has not started shows its predicted duration."""
     columns = step_columns(width, cells)
     row = step_cells(step, look, names=names, needs=needs)
     if step.state == "waits":

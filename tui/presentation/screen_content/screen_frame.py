@@ -151,7 +151,7 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """A key in the footer; it is grey and in brackets while its action is impossible."""
+    """A key in the footer. It is grey and in brackets while its action is impossible."""
 
     key: str
     label: str
@@ -263,7 +263,7 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
 
 
 def accepted_words(run_id: str) -> str:
-    """Return the message for an accepted plan; its run reports the outcome."""
+    """Return the message for an accepted plan. The plan's run reports the outcome."""
     return f"accepted, run {run_id} started"
 
 

@@ -1,4 +1,4 @@
-"""The tabs of one statement as lines; the first tab is its fact sheet."""
+"""The tabs of one statement as lines. The first tab is the statement's fact sheet."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -189,7 +189,7 @@ def sql_lines(
 
 
 def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render the current error, then past exceptions, latest first; repeated exceptions are counted."""
+    """Render the current error, then past exceptions, latest first. Repeated exceptions are counted."""
     lines: list[Line] = []
     row = statement.line
     if row.error:
@@ -252,7 +252,7 @@ def _version_mark(version: int) -> str:
 
 
 def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render a table's history, newest entry first; `history` is None until it has been read."""
+    """Render a table's history, newest entry first. `history` is None until it has been read."""
     if history is None:
         return (line((" reading", Tone.DIM)),)
     lines: list[Line] = []
@@ -287,7 +287,7 @@ TAB = "\t"
 FRAMES = 8
 """Number of stack frames shown per cause of a failure that is too long."""
 _BEGINS = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-"""Matches the first line of a log record; a line that does not match continues the preceding record."""
+"""Matches the first line of a log record. A line that does not match continues the preceding record."""
 
 
 def lines_about(lines: Iterable[str], words: Iterable[str]) -> Iterator[str]:

@@ -39,13 +39,13 @@ _OF_EXTERNAL = frozenset((NAME, STATE, ROWS, PRODUCT, LAYER, OWNER))
 """Columns that apply to external tables."""
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
-"""Age in seconds from which a measurement is outdated; normally statements are measured every few seconds."""
+"""Age in seconds from which a measurement is outdated. Normally statements are measured every few seconds."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
-    """Choose the columns that fit into a width; if `wide`, metrics take precedence over version and age."""
+    """Choose the columns that fit into a width. If `wide`, metrics take precedence over version and age."""
     columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
     room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
     for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
@@ -132,7 +132,7 @@ def _beside_words(entry: TreeRow, view: LedgerView) -> str:
 def statement_row(
     statement: StatementView, columns: Sequence[TableColumn], width: int, look: RowContext, *, name: str = ""
 ) -> Line:
-    """Render one statement as a row; unknown values are shown as `?` or `-`."""
+    """Render one statement as a row. Unknown values are shown as `?` or `-`."""
     cells: list[Span] = [Span("  ")]
     old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
@@ -282,7 +282,10 @@ _TREND_WORST = {
 
 
 def _state_rank(statement: StatementView) -> int:
-    """Rank by state, worst first; a late running statement counts as degraded, a healthy external table is last."""
+    """Rank by state, worst first.
+
+    A late running statement counts as degraded; a healthy external table is last.
+    """
     if statement.external:
         return _STATE_ORDER[State.FAILED] if statement.faulty else len(_STATE_ORDER)
     is_late = statement.faulty and statement.state is State.RUNNING

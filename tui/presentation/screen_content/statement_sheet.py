@@ -43,7 +43,7 @@ class SheetFact:
 
     name: str
     parts: tuple[Span, ...]
-    """Parts of the fact, most important first; a part is broken only if it is longer than a line."""
+    """Parts of the fact, most important first. A part is broken only if it is longer than a line."""
     curve: tuple[float | None, ...] | None = None
     """Samples drawn as a curve after the first part, oldest first; None draws no curve."""
     curve_tone: Tone = Tone.ACCENT
@@ -58,7 +58,7 @@ def sheet_text(facts: Iterable[SheetFact]) -> list[str]:
 
 
 def sheet_lines(facts: Iterable[SheetFact], look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render facts as lines of `width` cells; parts that do not fit continue on the next line."""
+    """Render facts as lines of `width` cells. Parts that do not fit continue on the next line."""
     lines: list[Line] = []
     for fact in facts:
         name = Span(f" {left(fact.name, LABEL - 1)}", Tone.TITLE if fact.name.isupper() else Tone.DIM)

@@ -34,7 +34,7 @@ class Tone(StrEnum):
 
 
 class Span(NamedTuple):
-    """A piece of text in a single tone; a line consists of spans."""
+    """A piece of text in a single tone. A line consists of spans."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -60,7 +60,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _char_width(char: str) -> int:
-    """Return a character's width as in Textual; Rich's table, whose import takes 30 ms, is used only if needed."""
+    """Return a character's width as in Textual. Rich's table, whose import takes 30 ms, is used only if needed."""
     if _ONE_CELL.match(char):
         return 1
     from rich.cells import get_character_cell_size
@@ -120,9 +120,9 @@ def _unicode_width(char: str) -> int:
 
 @lru_cache(maxsize=8192)
 def cells_of(text: str) -> tuple[str, ...]:
-    """Split a string into terminal cells as Textual counts them; each item contains the characters of one cell.
+    """Split a string into terminal cells as Textual counts them. Each item contains the characters of one cell.
 
-    The second cell of a wide character is empty; blanks fill cells that are counted but not drawn.
+    The second cell of a wide character is empty. Blanks fill cells that are counted but not drawn.
     """
     if _ONE_CELL_EACH.fullmatch(text):
         return tuple(text)
@@ -213,7 +213,7 @@ def plain(content: Line) -> str:
 
 
 def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tuple[Line, ...]:
-    """Break a string at spaces into lines of at most `width` cells; a word that is too long is cut."""
+    """Break a string at spaces into lines of at most `width` cells. A word that is too long is cut."""
     lines: list[Line] = []
     for paragraph in text.splitlines() or [""]:
         current = ""

@@ -10,7 +10,7 @@ _BLANK = Span("")
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; a column of width 0 takes the remaining space."""
+    """A column of a table. A column of width 0 takes the remaining space."""
 
     id: str
     title: str
@@ -19,7 +19,7 @@ class TableColumn:
 
 
 def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
-    """Render the heading of a table; the column whose id is `sort` is highlighted."""
+    """Render the heading of a table. The column whose id is `sort` is highlighted."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         tone = Tone.ACCENT if column.id == sort else Tone.DIM
@@ -35,7 +35,7 @@ def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
 
 
 def table_row(cells: Mapping[str, Span], columns: Sequence[TableColumn], width: int) -> Line:
-    """Lay out one row; `cells` is keyed by column id, and missing cells are blank."""
+    """Lay out one row. `cells` is keyed by column id, and missing cells are blank."""
     spans: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         text, tone = cells.get(column.id, _BLANK)
@@ -51,7 +51,10 @@ def format_records(columns: Sequence[TableColumn], rows: Iterable[Mapping[str, S
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
-    """Align a header and rows in columns; those named in `right` are right-aligned. Trailing spaces are removed."""
+    """Align a header and rows in columns.
+
+    Columns named in `right` are right-aligned. Trailing spaces are removed.
+    """
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     aligned = set(right)
     lines = []

@@ -126,7 +126,7 @@ WORDS_ALONE = replace(
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
-    """Choose ASCII glyphs unless the locale is UTF-8; HEADGATE_GLYPHS=ascii or unicode overrides the choice."""
+    """Choose ASCII glyphs unless the locale is UTF-8. HEADGATE_GLYPHS=ascii or unicode overrides the choice."""
     wished = environ.get("HEADGATE_GLYPHS", "").lower()
     if wished in ("ascii", "unicode"):
         return ASCII if wished == "ascii" else UNICODE
@@ -135,12 +135,12 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
 
 
 def parse_state(word: str) -> State:
-    """Parse a state recorded in the ledger; an unrecognized value becomes UNKNOWN."""
+    """Parse a state recorded in the ledger. An unrecognized value becomes UNKNOWN."""
     return State(word) if word in State._value2member_map_ else State.UNKNOWN
 
 
 def parse_trend(word: str) -> Trend:
-    """Parse a trend recorded in the ledger; an unrecognized value becomes UNKNOWN."""
+    """Parse a trend recorded in the ledger. An unrecognized value becomes UNKNOWN."""
     return Trend(word) if word in Trend._value2member_map_ else Trend.UNKNOWN
 
 
@@ -157,14 +157,14 @@ def sparkline(values: Sequence[float | None], width: int, levels: str) -> str:
 
 
 def bar(part: float, width: int, glyphs: Glyphs) -> str:
-    """Draw a progress bar; `part` is the completed fraction, from 0 to 1."""
+    """Draw a progress bar. `part` is the completed fraction, from 0 to 1."""
     done = round(min(max(part, 0.0), 1.0) * width)
     return glyphs.full * done + glyphs.rest * (width - done)
 
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """Colours and attributes of text; a colour is an index into the terminal's palette, or None for its default."""
+    """Colours and attributes of text. A colour is an index into the terminal's palette, or None for its default."""
 
     fg: int | None = None
     bg: int | None = None
@@ -176,7 +176,7 @@ class Paint:
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The paint of each tone; `chosen` is used for the row under the cursor, `band` for the first line and dialogs."""
+    """The paint of each tone. `chosen` is used for the row under the cursor, `band` for the first line and dialogs."""
 
     name: str
     base: Paint

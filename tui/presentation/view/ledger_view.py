@@ -30,7 +30,7 @@ class StatementView:
     line: StatementLine
     state: State
     trend: Trend
-    """Trend of the lag; unknown while the statement starts, idle for an external table."""
+    """Trend of the lag. It is unknown while the statement starts, and idle for an external table."""
     starting: bool
     """True if the statement was started too recently for a verdict on its lag."""
     parents: tuple[Binding, ...]
@@ -54,7 +54,7 @@ class StatementView:
         return self.line.external
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
-        """Describe the trend of the lag, or return `starting`; `measurement` provides rate and ETA."""
+        """Describe the trend of the lag, or return `starting`. `measurement` provides rate and ETA."""
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
@@ -96,7 +96,7 @@ class LedgerView:
     faults: int = 0
     """Number of faulty statements."""
     families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
-    """Tables by product and layer; products and tables are sorted by name, layers run from sources to views."""
+    """Tables by product and layer. Products and tables are sorted by name, and layers from sources to views."""
 
     def statement(self, table: str) -> StatementView | None:
         """Return the view of a table; None if the table is not deployed."""

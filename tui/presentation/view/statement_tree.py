@@ -1,4 +1,4 @@
-"""The rows of the home screen's tree, by product or by lineage; the health of branches, and which are collapsed."""
+"""The rows of the home screen's tree, the health of its branches, and which branches are collapsed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class BranchHealth:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A row of the tree; `kind` is product, layer, table, version, or `again` for a table that is also shown above."""
+    """A row of the tree. `kind` is product, layer, table, version, or `again` for a table that is also shown above."""
 
     id: str
     kind: str
@@ -129,7 +129,7 @@ def _leaf(view: LedgerView, statement: StatementView, depth: int) -> Iterable[Tr
 def by_lineage(
     view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
-    """Return the rows of the tree from sources to sinks; the arguments are those of `by_product`.
+    """Return the rows of the tree from sources to sinks. The arguments are those of `by_product`.
 
     A table with several parents is expanded only at its first row.
     """
@@ -179,12 +179,12 @@ def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
 
 
 def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
-    """Aggregate the health of the statements below a branch; takes time linear in their number."""
+    """Aggregate the health of the statements below a branch, in time linear in their number."""
     return roll_up(found for name in entry.below if (found := view.statement(name)) is not None)
 
 
 class FoldingMode(StrEnum):
-    """The rule for collapsing branches by default; its value is shown to the user."""
+    """The rule for collapsing branches by default. Its value is shown to the user."""
 
     FIT = "as many branches open as fit"
     QUIET = "quiet branches folded"
