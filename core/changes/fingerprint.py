@@ -51,7 +51,7 @@ class Fingerprints:
 def fingerprint(
     texts: RevisionTexts, parsed: ParsedStatement | None, ddl: TableDdl | None, *, runs_on: Pool | None = None
 ) -> Fingerprints:
-    """Return the fingerprints of a revision; `parsed` is None for an external table, `ddl` if there is no DDL."""
+    """Return the fingerprints of a revision; `parsed` is None for an external table, `ddl` is None without a DDL."""
     streamed = [read for read in parsed.reads if read.streaming] if parsed else []
     static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
     writes = parsed.writes if parsed else ""

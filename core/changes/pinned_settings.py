@@ -61,7 +61,7 @@ def recorded_pool(pool: Pool) -> Pool:
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Return the pool to record when a statement starts: the current one with the checkpoint's pinned settings."""
+    """Return the pool to record when a statement starts: the current pool with the checkpoint's pinned settings."""
     kept = recorded_pool(now)
     if before is None:
         return kept

@@ -448,7 +448,7 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 def _edits_of_part(
     kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str
 ) -> Iterator[RevisionDifference]:
-    """Yield the edits of one part of the canonical SQL, by clause or else by word; there is always at least one."""
+    """Yield the edits of a part of the canonical SQL by clause, or else by word; there is always at least one edit."""
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 
@@ -463,7 +463,7 @@ _UNTOLD = Edit(EditKind.MEANING)
 
 
 def as_written(canonical: str, aliases: Mapping[str, str]) -> str:
-    """Return canonical SQL with the generated aliases replaced by those in the file."""
+    """Return canonical SQL in which the aliases from the file replace the generated aliases."""
     text = _OWN_ALIAS.sub(lambda found: aliases.get(found[0]) or "subquery", canonical)
     return _SAID_TWICE.sub(r"\1", text)
 
@@ -473,7 +473,7 @@ def _delays(parsed: ParsedStatement) -> str:
 
 
 def _watermarks(parsed: ParsedStatement) -> str:
-    """Return the watermarks as they are written in the state's description, including those of subqueries."""
+    """Return the watermarks in the notation of the state's description, including the watermarks of subqueries."""
     return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "")
 
 

@@ -55,17 +55,17 @@ def environment_home(environ: Mapping[str, str], *, project: str, project_id: st
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:
     """Return the paths of an environment, given its home folder and the agent's user id.
 
-    `home` must be an absolute path with links resolved. All processes must spell it identically, because the socket's
-    path contains a hash of that spelling.
+    `home` must be an absolute path with links resolved. All processes must spell the path identically, because the
+    socket's path contains a hash of it.
     """
     # A short hashed path, because the home may exceed the maximum length of a socket's path.
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
-    """Return the path of a project's parse cache, below HEADGATE_HOME if set, else below the user's cache folder.
+    """Return the path of a project's parse cache, below HEADGATE_HOME or, if that is not set, the user's cache folder.
 
-    The path is empty if neither folder is known; the cache is then disabled.
+    The path is empty if neither folder is known; there is no cache then.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""

@@ -37,7 +37,7 @@ class BadFrame(ValueError):
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
-    r"""Encode one message as a frame; raises BadFrame if the frame exceeds the limit.
+    r"""Encode a message as a frame; raises BadFrame if the frame is too large.
 
     Characters that are not valid UTF-8, as in file names, are written as `\\xff`.
     """
@@ -57,7 +57,7 @@ def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
 
 
 def decode_frame(body: bytes) -> dict[str, Any]:
-    """Decode one message; raises BadFrame unless the message is a JSON object of bounded size and depth.
+    """Decode a message; raises BadFrame unless the message is a JSON object of bounded size and depth.
 
     Every string in the result can be encoded as UTF-8, and every integer fits into 64 bits. NaN and infinities become
     None.

@@ -24,13 +24,13 @@ _TRIGGERS = 6
 
 @dataclass(frozen=True, slots=True)
 class FaultSign:
-    """The fault that one measurement suggests; it is reported only if it lasts."""
+    """The fault that a measurement suggests; it is reported only if it lasts."""
 
     fault: Fault = Fault.NONE
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """True to report the fault without delay: after a failure, at a start, or while the pool does not answer."""
+    """True to apply the sign without delay: after a failure, at a start, or while the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return a table's lag objective in seconds: the declared one, or the longer of a minute and six triggers."""
+    """Return a table's lag objective in seconds: as declared, or the longer of a minute and six triggers."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 

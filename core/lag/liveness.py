@@ -60,13 +60,13 @@ def why_not_live(signs: LivenessSigns) -> Sentence | None:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Return the median duration, in seconds, of the batches that read input; None if there are none."""
+    """Return the median duration, in seconds, of the batches that read input; None if no batch did."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 
 
 def is_catch_up_batch(samples: Sequence[LagSample], heard_at: float) -> bool:
-    """True if the batch that began after `heard_at` has an unusually large backlog, or if there is no baseline.
+    """True if the batch that began after `heard_at` has an unusually large backlog, or if no baseline exists.
 
     `samples` are oldest first. The backlog is taken from the first sample after `heard_at`.
     """

@@ -145,7 +145,7 @@ class LineageTracer:
         return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
-        """Return a declared column, spelled as in the DDL, by its name in any case; None if there is no such column."""
+        """Return a declared column, spelled as in the DDL, by its name in any case; None if no such column exists."""
         spelled = self._spelled(table, name)
         return ColumnOrigin(table, spelled) if spelled is not None else None
 

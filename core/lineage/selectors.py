@@ -60,8 +60,8 @@ def parse_selector(word: str) -> Selector:
 def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
     """Return the tables that match any of the selectors, without duplicates and in the order of the selectors.
 
-    For each selector, its own tables and those upstream precede those downstream. A named table may be missing from the
-    graph. Raises UsageError for a tag that no table has.
+    For each selector, the selected tables come first, then upstream tables, then downstream tables. A named table may
+    be missing from the graph. Raises UsageError for a tag that no table has.
     """
     found: dict[TableName, None] = {}
     for word in words:

@@ -18,7 +18,7 @@ from core.project.model import Project, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEdge:
-    """An edge from a parent to a table that reads it; `streamed` is True if at least one of the reads is a stream."""
+    """An edge from a parent to a table that reads it; `streamed` is True if any of the reads is a stream."""
 
     parent: TableName
     child: TableName
@@ -55,11 +55,13 @@ class TableGraph:
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables upstream of `tables`; one of `tables` is included only if it is upstream of another."""
+        """Return all tables upstream of `tables`; a table of these is included only if it is upstream of another."""
         return reach(tables, lambda table: (edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables downstream of `tables`; one of `tables` is included only if it is downstream of another."""
+        """Return all tables downstream of `tables`; a table of these is included only if it is
+        downstream of another.
+        """
         return reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:
@@ -105,7 +107,7 @@ def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[Tabl
 
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
-    """Return the topological generation of each table, counted from 0, or None if there is a cycle."""
+    """Return the topological generation of each table, counted from 0; None if the graph has a cycle."""
     found, knotted = _generations(parents_by_table)
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
@@ -113,7 +115,7 @@ def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[Ta
 def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
     """Return the length of the longest path from a source to each table, given pairs of a table and its parents.
 
-    A table may occur in several pairs, one for each of its versions; the parents in all of them are used. A graph of
+    A table may occur in several pairs, one for each of its versions; the parents of all versions are used. A graph of
     versions may have cycles even if the declared graph has none: tables in or below a cycle come last.
     """
     parents: dict[TableName, list[TableName]] = {}

@@ -35,7 +35,7 @@ NOT_DONE = frozenset({CommandOutcome.PARTLY, CommandOutcome.REFUSED, CommandOutc
 
 
 class ActResult(StrEnum):
-    """The kind of result of an operator action on one version of a table."""
+    """The kind of result of an operator action on a version of a table."""
 
     STARTED = "started"
     RESTARTED = "restarted"

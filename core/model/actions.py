@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """The kind of change that a plan makes to one statement."""
+    """The kind of change that a plan makes to a statement."""
 
     KEEP = "keep"
     RECORD = "record"
@@ -43,7 +43,7 @@ class StepKind(StrEnum):
     RESUME = "resume"
     """Start the deployed revision on its existing checkpoint."""
     CATCH_UP = "catch_up"
-    """Wait until the lag of a version is within the limit for serving."""
+    """Wait until the lag of a version is within the limit of its gate."""
     VALIDATE = "validate"
     """Compare a new version with the serving one at batches where both have read the same input, and run the project's
     checks.
@@ -147,7 +147,7 @@ def typed_strategy(strategy: str) -> str:
 
 
 def strategy_lines(width: int) -> tuple[str, ...]:
-    """Return help lines of at most `width` columns that explain each strategy and mark those not executable yet."""
+    """Return help lines of at most `width` columns that explain each strategy, and mark those not executable yet."""
     lines: list[str] = []
     for strategy, summary in STRATEGIES.items():
         words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"

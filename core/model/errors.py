@@ -1,4 +1,4 @@
-"""Expected failures: one exception class, with an exit code, for each case that callers handle differently."""
+"""Expected failures: an exception class, with an exit code, for each case that callers handle differently."""
 
 from enum import StrEnum
 
@@ -100,7 +100,7 @@ class NotRecorded(LedgerUnavailable):
 
 
 class NotTakenBack(LedgerUnavailable):
-    """Raised if a request was refused, but its record stays in the ledger until the agent removes it."""
+    """Raised if a request was refused but its record stays in the ledger until the agent removes it."""
 
 
 class VersionMismatch(Refused):

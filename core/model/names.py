@@ -53,7 +53,7 @@ def query_name(table: TableName, version: int) -> str:
 
 
 def parse_statement_name(text: str) -> str:
-    """Parse the name of a table or of one version (`orders@v3`), as typed by a user; raise BadName if it is invalid."""
+    """Parse the name of a table or of a version (`orders@v3`), as typed by a user; raise BadName if it is invalid."""
     table, mark, version = text.strip().strip("`").lower().rpartition("@v")
     if not mark:
         return parse_table_name(text)

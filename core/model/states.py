@@ -96,7 +96,7 @@ def stays_at_rest(state: str, wanted: str) -> bool:
 
 
 def summary_state(states: Collection[State]) -> State:
-    """Combine the states of several statements into one; `absent` if there are no statements.
+    """Combine the states of several statements into a single state; `absent` if there are no statements.
 
     The result is `running` if some statements are running and all others are stopped, completed or absent. In all other
     cases, it is the worst state.

@@ -84,9 +84,9 @@ def newest_aligned(
 ) -> AlignedPair | Unaligned:
     """Return the latest pair of batches after which two versions had read the same input.
 
-    `histories` contains both versions and, as far as known, all versions upstream of them. `at` restricts the search to
-    these batches of `blue`. `strict` also requires equal watermarks. Sources that only one of the two versions reads
-    are not compared.
+    `histories` contains both versions and, as far as they are known, all versions upstream of them. `at` restricts the
+    search to these batches of `blue`. `strict` also requires equal watermarks. A source that only one of the two
+    versions reads is not compared.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
@@ -122,7 +122,7 @@ class _Position:
 
 
 class _Side:
-    """One of the two compared versions, with its sources traced upstream to those that are compared."""
+    """One of the two compared versions, with its sources traced upstream to the sources that are compared."""
 
     def __init__(self, histories: Histories, shared: frozenset[Version], version: Version) -> None:
         self._histories, self._shared = histories, shared
@@ -211,7 +211,7 @@ def _above(histories: Histories, version: Version) -> frozenset[Version]:
 
 
 def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
-    """Yield each source with a unique name: `orders`, then `orders#2` for a second stream of the same table."""
+    """Yield each source with a unique name: `orders`, then `orders#2` for the second stream of the same table."""
     seen: dict[TableName, int] = {}
     for source in sources:
         table = source[0]
@@ -222,9 +222,9 @@ def _named(sources: tuple[Version, ...]) -> Iterator[tuple[str, Version]]:
 def _comparable(
     blue: Mapping[SourcePath, Version], green: Mapping[SourcePath, Version]
 ) -> tuple[tuple[SourcePath, SourcePath], ...]:
-    """Pair each source path of one version with a path of the other version that leads to the same root source.
+    """Pair each source path of a version with a path of the other version that leads to the same root source.
 
-    Equal paths are paired first. Other paths to a root are paired only if one of them remains for each version.
+    Equal paths are paired first. Other paths to a root are paired only if exactly one remains for each version.
     """
     same = [path for path, root in blue.items() if green.get(path) == root]
     pairs = [(path, path) for path in same]

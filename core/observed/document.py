@@ -100,7 +100,7 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
 def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
     """Return the location of each table in a document, by (table, ""), and of each key of a table, by (table, key).
 
-    The document must be parsable. It is parsed again, so call this only for documents with mistakes.
+    The document must be parsable. It is parsed again, so this function is meant only for documents with mistakes.
     """
     root = yaml.compose(text, Loader=_LOADER)
     found: dict[tuple[TableName, str], Where] = {}

@@ -51,7 +51,7 @@ class EntryReader:
                 self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
 
     def wrong(self, summary: str, remedy: str) -> None:
-        """Report a Problem with this mapping or with one of its values."""
+        """Report a Problem with this mapping or with a value in it."""
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
@@ -154,7 +154,7 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read the observations of one table from its entry in a document, which is a mapping or only a state."""
+    """Read the observations of a table from its entry in a document, which is a mapping or just a state."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):

@@ -184,7 +184,7 @@ def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return an explanation of one table: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
+    """Return an explanation of a node: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -369,7 +369,7 @@ def evidence_words(seen: Evidence) -> str:
 
 
 def evidence_lines(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return evidence as lines; similar edits share one line, with their number."""
+    """Return evidence as lines; similar edits share a line, which gives their number."""
     found: dict[str, list[str]] = {}
     for seen in evidence:
         head, text = _parts(seen) if isinstance(seen, Edit) else (str(seen), "")
@@ -416,7 +416,7 @@ def _sort_of(head: str, texts: list[str]) -> str:
 
 
 def _parts(edit: Edit) -> tuple[str, str]:
-    """Return an edit's label and the edited SQL; the SQL is empty for edits that are never grouped on one line."""
+    """Return an edit's label and the edited SQL; the SQL is empty for edits that never share a line."""
     where = f"{edit.table}: " if edit.table else ""
     where += _PLACES[edit.place]
     columns = ", ".join(edit.columns)

@@ -1,4 +1,4 @@
-"""The differences between two plans, node by node, as lines and as JSON; this module makes no decisions."""
+"""The differences between two plans, node by node, as lines and as JSON."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ class PlanDifference:
     of: str
     """The part that differs: plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
     subject: str
-    """The table, guard or field that differs; empty for a difference in the plan as a whole."""
+    """The table, guard or field that differs; empty for any other part."""
     part: str
     """The differing part of the subject, such as `action` or `texts.dml`; empty for the whole subject."""
     before: str | None
@@ -94,7 +94,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 
 def difference_words(one: PlanDifference) -> str:
-    """Return one difference as a phrase, for example `verdict disk: ok → deny`."""
+    """Return a difference as a phrase, for example `verdict disk: ok → deny`."""
     subject = " ".join(word for word in (one.of, one.subject, _LABELS.get(one.part, one.part)) if word)
     if one.lines:
         return f"{subject} differs"

@@ -44,7 +44,7 @@ class _Page:
     lines: list[str] = field(default_factory=list)
 
     def add(self, *lines: str) -> bool:
-        """Add all of the lines, or none if they do not fit; return whether they were added."""
+        """Add all of the lines, or none if they do not fit; return True if they were added."""
         size = _bytes(lines)
         if size > self.free:
             return False

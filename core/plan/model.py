@@ -67,7 +67,7 @@ class StrategyOffer:
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A plan's decision on one table: the action, its reasons, cost and effects."""
+    """A plan's decision about one table: the action, its reasons, cost and effects."""
 
     table: TableName
     product: str
@@ -179,7 +179,7 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A reader outside the plan's scope that stays on an old version."""
+    """A reader outside the plan's scope that keeps reading an old version."""
 
     table: TableName
     product: str
@@ -207,7 +207,7 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The result of one check of a plan; `verdict` is ok, unknown, warn, approve or deny."""
+    """The result of a check of a plan; `verdict` is ok, unknown, warn, approve or deny."""
 
     name: str
     verdict: str

@@ -1,4 +1,4 @@
-"""A whole plan as lines: a heading, one row per table, and sections on readers, losses, undo, guards and warnings."""
+"""A whole plan as lines: a heading, a row per table, and sections on readers, losses, undo, guards and warnings."""
 
 import shlex
 import textwrap

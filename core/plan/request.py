@@ -166,7 +166,7 @@ def parse_choice(text: str) -> StrategyChoice:
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
-    """Parse `--strategy` options, one per table, sorted by table.
+    """Parse `--strategy` options, at most one per table, and return them sorted by table.
 
     Raises UsageError if two options choose different strategies for a table.
     """
@@ -234,7 +234,7 @@ def _position(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a time in UTC; empty if the string is not a time. Digits alone are a version, never a date."""
+    """Return a time in UTC; empty if the string is not a time. A number is a version, never a date."""
     if text[4:5] != "-":
         return ""
     try:

@@ -44,7 +44,7 @@ def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request to deploy the old SQL and YAML of edited tables, with the scope that `request` has."""
+    """Return the request to deploy the old SQL and YAML of edited tables, with the children that `request` includes."""
     return normal_request(
         PlanRequest(
             tables=tuple(tables),

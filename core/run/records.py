@@ -59,7 +59,7 @@ class MigrationTicket:
     run_id: str
     table: TableName
     reader: str
-    """A statement that stays on the old version, or an exposure."""
+    """A statement that keeps reading the old version, or an exposure."""
     product: str
     owner: str
     is_statement: bool

@@ -269,7 +269,7 @@ def _serves(run: RunRow, pairs: Sequence[ReleasePair], known: Mapping[Version, D
 def _why_no_rollback(
     plan: Plan, run: RunRow, pairs: Sequence[ReleasePair], serves: bool | None, rolled_back_by: str
 ) -> Sentence | None:
-    """Explain why a release cannot be rolled back, or None; `serves` is None before the swap."""
+    """Explain why a release cannot be rolled back; None if it can. `serves` is None before the swap."""
     if rolled_back_by:
         return Sentence(f"run {rolled_back_by} is rolling it back")
     if serves is None:
@@ -314,7 +314,7 @@ def _standing(
 
 
 def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
-    """True if a plan rolls back to older versions; the rollback of a rollback returns to newer ones."""
+    """True if a plan rolls back to older versions; rolling back a rollback returns to newer versions."""
     return plan.request.verb == "rollback" and any(pair.new.version < pair.old.version for pair in pairs)
 
 

@@ -180,10 +180,10 @@ def held_steps(run: Run) -> tuple[StepProgress, ...]:
 def why_not_skipped(run: Run, n: int) -> Sentence | None:
     """Explain why a step cannot be skipped; None if it can. Raises KeyError for an unknown step.
 
-    Later steps rely on the effect of earlier steps: without a swap, the run would stop the serving version; without a
-    stop, two versions would write; without a tombstone, a table would have no pointer. Only waits, table maintenance
-    and comparisons can be skipped. The wait for a first batch cannot be skipped if a later step replaces or ends an old
-    version.
+    Later steps rely on the effect of earlier steps: after a skipped swap, the run would stop the serving version; after
+    a skipped stop, two versions would write; a skipped tombstone would leave a table without a pointer. Only waits,
+    table maintenance and comparisons can be skipped. The wait for a first batch cannot be skipped if a later step
+    replaces or ends an old version.
     """
     progress = run.step(n)
     do, state = progress.step.do, progress.state

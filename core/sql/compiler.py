@@ -74,7 +74,7 @@ def _bound(read: TableRead, physical: str) -> str:
 def _with_options(
     select: str, read: TableRead, begin: int, end: int, added: tuple[tuple[str, str], ...]
 ) -> tuple[int, int, int, str]:
-    """Return the text edit that adds options to a stream, in its WITH clause or in a new one.
+    """Return the text edit that adds options to a stream, in the stream's WITH clause or in a new one.
 
     The edit is (start offset, end offset, rank among edits at the same offset, inserted SQL).
     """

@@ -74,7 +74,7 @@ def jdbc_location(options: Mapping[str, str]) -> str:
 
 
 def connection_parameters(ddl: TableDdl) -> dict[str, str]:
-    """Return the connection parameters of a valid declaration, by libpq's names; there is no password among them."""
+    """Return the connection parameters of a valid declaration, by libpq's names; none of them is a password."""
     given = {key.lower(): value for key, value in ddl.options}
     address = _ADDRESS.match(given[_URL])
     assert address is not None

@@ -130,9 +130,7 @@ class ParsedStatement:
 
     @property
     def aggregate_deciding_expressions(self) -> str:
-        """Expressions whose simplification may let Spark drop aggregates from its state; empty if none
-        can be dropped.
-        """
+        """Expressions whose simplification may let Spark drop aggregates from its state; empty if it drops none."""
         return self.state.partition(SIMPLIFIED)[2]
 
     @property
@@ -192,7 +190,7 @@ def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
 def with_change_feeds(parsed: ParsedStatement, tables: Collection[str]) -> ParsedStatement:
     """Return a statement in which all streams from `tables` read the change feeds of these tables.
 
-    Streams that already read a change feed are unchanged.
+    A stream that already reads a change feed is unchanged.
     """
     if not any(read.table in tables for read in parsed.reads):
         return parsed

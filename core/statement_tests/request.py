@@ -47,7 +47,7 @@ class UpgradeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseRequest:
-    """A request to run test cases, with all project files that they need."""
+    """A request to run test cases, with all project files that the tests need."""
 
     texts: Mapping[str, str]
     """Contents of project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
@@ -84,7 +84,7 @@ def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The outcome of one test case, with the details to display."""
+    """The outcome of a test case, with the details to display."""
 
     path: str
     table: str

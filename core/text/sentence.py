@@ -56,7 +56,9 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a string, a number, another fact (as a reason) or a tuple of these."""
+        """Return a fact of this kind; a value is a string, a number, another fact (as a reason), or a
+        tuple of these.
+        """
         return Fact(self, tuple(values.items()))
 
 
@@ -67,7 +69,7 @@ Kind = TypeVar("Kind", bound=FactKind, covariant=True)
 class Fact(Generic[Kind]):
     """A fact: its kind, and the values that its sentence contains.
 
-    A function that may refuse a request returns a Fact as its refusal, or None if it does not refuse.
+    A function that may refuse a request returns a Fact as its refusal, and None if it does not refuse.
     """
 
     kind: Kind

@@ -71,9 +71,9 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
     """Return a query with one row per kind of difference between the two versions.
 
-    Its columns are `side`, the index of the effect that explains the difference or -1, the row counts of both versions,
-    and three examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new values of a
-    changed row; without a key, no rows are paired.
+    Its columns are `side`, the index of the effect that explains the difference (-1 if none does), the row counts of
+    both versions, and three examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new
+    values of a changed row; without a key, no rows are paired.
     """
     inner = (
         f"md5({_json(rows, rows.equal)}) AS h, {_key(rows)} AS k, {_json(rows, rows.equal)} AS r, "
@@ -114,7 +114,7 @@ def kept_rows_query(rows: ComparedRows) -> str:
 
 
 def sampling(old_rows: int, new_rows: int) -> int:
-    """Return the sampling rate for two row counts: a rate of n means that one in n keys is compared."""
+    """Return the sampling rate for two row counts: with a rate of n, one in n keys is compared."""
     most = max(old_rows, new_rows)
     return 1 if most <= SAMPLED_ABOVE else -(-most // SAMPLED_ABOVE)
 

@@ -44,7 +44,7 @@ BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check of a table."""
+    """The result of a check of a table."""
 
     check: str
     verdict: CheckVerdict
@@ -148,7 +148,7 @@ def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) 
 
 
 def row_count_lead(results: Iterable[CheckResult]) -> str:
-    """Return the row counts of both versions, as the opening words of a summary; empty if they are equal."""
+    """Return the row counts of both versions, as the first words of a summary; empty if the counts are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
@@ -158,7 +158,7 @@ def differences_result(
 ) -> CheckResult:
     """Evaluate the row-by-row differences; a difference is expected if an effect explains it.
 
-    `effects` are those to which `differences_query` refers by index.
+    `effects` must be the effects to which the indexes from `differences_query` refer.
     """
     unexpected: list[str] = []
     explained: list[str] = []

@@ -54,9 +54,9 @@ def query_edits(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASE
 def compared_selects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> tuple[list[Any], list[Any]]:
     """Return all SELECTs of the old and of the new query, outermost first, with names as written in the SQL file.
 
-    `old` and `new` are canonical SQL; raises SqlDiagnostic if it cannot be parsed. A table that is read twice appears
-    under its alias, or under its canonical alias if it has none. A lateral view appears as the expression that it
-    explodes, so its alias does not matter.
+    `old` and `new` are canonical SQL; raises SqlDiagnostic if either cannot be parsed. A table that is read twice
+    appears under its alias or, without an alias, under its canonical alias. A lateral view appears as the expression
+    that it explodes, so its alias does not matter.
     """
     both = [_Reading(text) for text in (old, new)]
     twice = both[0].read_twice() | both[1].read_twice()

@@ -451,7 +451,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the output columns computed from grouping keys only; empty unless they cover every grouping key."""
+    """Return the output columns computed from grouping keys only; empty unless these cover every grouping key."""
     keys = group_key_texts(select)
     if not keys:
         return ()

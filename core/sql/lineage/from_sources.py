@@ -257,7 +257,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Replace a source's internal alias with the written one, or remove it; all names must have been resolved."""
+    """Replace a source's internal alias with the written alias, or remove it; all names must have been resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)

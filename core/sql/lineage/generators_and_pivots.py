@@ -32,7 +32,7 @@ ROW_GENERATORS = frozenset(
 
 
 def is_generator(node: Any) -> bool:
-    """True if a node calls a generator, which turns one row into any number of rows."""
+    """True if a node calls a generator, which turns a row into any number of rows."""
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 

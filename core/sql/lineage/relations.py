@@ -295,7 +295,7 @@ def excepted_column(
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """True if one field path is a prefix of the other; EXCEPT may not contain both."""
+    """True if either field path is a prefix of the other; EXCEPT may not contain both."""
     return one[: len(other)] == other[: len(one)]
 
 
@@ -315,7 +315,7 @@ def without_fields(item: RelationColumn, gone: Iterable[tuple[str, ...]]) -> Rel
 
 
 def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
-    """Return the inputs of an output, sorted: first its values, then the conditions that are not also values."""
+    """Return the inputs of an output, sorted: values first, then the conditions that are not also values."""
     steps = _steps(item)
     values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)

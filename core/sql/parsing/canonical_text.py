@@ -35,7 +35,7 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Return the Spark SQL of a node on one line, without comments; raises SqlDiagnostic if sqlglot cannot write it."""
+    """Return the Spark SQL of a node on one line, without comments; raises SqlDiagnostic if that is impossible."""
     if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
         return plain_name
     try:

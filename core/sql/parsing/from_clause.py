@@ -186,7 +186,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 
 
 def _shape_join(join: Any) -> list[Any]:
-    """Normalise the source of a join, and return the PIVOTs that follow it; they apply to everything joined so far."""
+    """Normalise the source of a join; return the PIVOTs after it, which apply to everything joined so far."""
     _check(join)
     _check_join(join)
     pivots = join.args.pop("pivots", None) or []

@@ -62,7 +62,7 @@ _RENAMED = _KNOWN | (frozenset(name.upper() for name in AGGREGATES) - _OWN_SYNTA
 
 
 def with_plain_functions(tokens: list[Token]) -> list[Token]:
-    """Return the tokens with a prefix on function names, so that sqlglot keeps these names as written."""
+    """Return the tokens with prefixed function names, so that sqlglot keeps the names as written."""
     found = list(tokens)
     for index in range(len(tokens) - 1):
         token, after = tokens[index], tokens[index + 1]

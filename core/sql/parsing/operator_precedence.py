@@ -188,7 +188,7 @@ class _Grouping:
         return bool(self._tokens[at - 1].end + 1 == self._tokens[at].start)
 
     def _unit(self) -> Tokens:
-        """Consume one operand, including its signs but not its alias."""
+        """Consume an operand, including its signs but not its alias."""
         signs: Tokens = []
         while self._kind() in _SIGNS:
             signs += self._take()

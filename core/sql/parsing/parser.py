@@ -167,7 +167,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace placeholders with the types that they represent; raise SqlDiagnostic for a name that is not a type."""
+    """Replace placeholders with the types for which they stand; raise SqlDiagnostic for a name that is no type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")

@@ -87,8 +87,8 @@ class ExtractedClauses:
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """For each FROM, JOIN or comma in FROM, by offset: whether CROSS precedes it. For sqlglot, commas
-    are CROSS JOINs.
+    """For each FROM, JOIN or comma in FROM, by offset: whether CROSS precedes it. sqlglot reads commas
+    as CROSS JOIN.
     """
     named: list[int] = field(default_factory=list)
     """Offsets of names where a table is expected, each of which must be resolved, however sqlglot parses it."""
@@ -98,7 +98,7 @@ class ExtractedClauses:
 
 @dataclass(slots=True)
 class _Level:
-    """The parser state of one level of brackets: its current clause, and whether a table may come next."""
+    """The parser state at one level of brackets: its current clause, and whether a table may come next."""
 
     clause: str = ""
     selects: bool = False
@@ -440,7 +440,7 @@ def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tup
 
 
 def source_name(token: Token, after: Token | None) -> str:
-    """Return the name after IDENTIFIED BY; raises SqlDiagnostic unless it is an identifier of one part.
+    """Return the name after IDENTIFIED BY; raises SqlDiagnostic unless it is a single identifier.
 
     `after` is the token that follows the name.
     """

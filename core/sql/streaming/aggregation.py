@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """Return the grouping expressions of a SELECT; ordinals and ALL are replaced with the outputs that they denote."""
+    """Return the grouping expressions of a SELECT, with the outputs to which ordinals and ALL refer in their place."""
     group = select.args.get("group")
     if group is None:
         return []

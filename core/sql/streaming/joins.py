@@ -96,8 +96,8 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
     """Map each column that USING or NATURAL merges to whether it is watermarked (tested on Spark 4.2.0).
 
-    The merged column is the left one, in a RIGHT JOIN the right one, and in a FULL JOIN a new one. NATURAL merges the
-    columns that both sides have; a side with unknown columns is assumed to have every event-time column.
+    The merged column is the left column, in a RIGHT JOIN the right column, and in a FULL JOIN a new column. NATURAL
+    merges the columns that both sides have; a side with unknown columns is assumed to have every event-time column.
     """
     kept, other = (right, left) if "RIGHT" in words else (left, right)
     names = list(using)
@@ -181,7 +181,7 @@ def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _time_in(node: Any) -> Any:
-    """Return the column in `column` or `column ± interval`, or None for any other expression."""
+    """Return the column in `column` or `column ± interval`; None for any other expression."""
     node = node.unnest()
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
         node = node.this.unnest()

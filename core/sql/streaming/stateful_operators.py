@@ -1,6 +1,6 @@
 """Derives stateful operators and other streaming properties of a query, from the scans upwards.
 
-Everything rejected here was rejected by Spark 4.2.0 in a test, with one exception: LATERAL (SELECT … FROM …), whose
+Spark 4.2.0 rejected in a test everything that is rejected here, with one exception: LATERAL (SELECT … FROM …), whose
 state is not modelled.
 """
 

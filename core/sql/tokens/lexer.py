@@ -138,7 +138,7 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """True if an unquoted token is one of `words`, which must be in upper case; False for None."""
+    """True if an unquoted token is one of `words`, which must be in upper case; False without a token."""
     return token is not None and word_of(token) in words
 
 
@@ -149,7 +149,7 @@ def word_of(token: Token) -> str:
 
 
 def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
-    """Return the index of the bracket that closes the one at `opened`; raises SqlDiagnostic if there is none."""
+    """Return the index of the bracket that closes the bracket at `opened`; raises SqlDiagnostic if there is none."""
     depth = 0
     for index in range(opened, len(tokens)):
         kind = tokens[index].token_type

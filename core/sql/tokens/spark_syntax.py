@@ -96,7 +96,7 @@ def check_text(source: SqlText) -> None:
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
-    """Raise SqlDiagnostic at the first token that Spark's parser would reject, if there is one."""
+    """Raise SqlDiagnostic at the first token that Spark's parser would reject; do nothing if there is none."""
     kinds = [token.token_type for token in tokens]
     if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
         _check_brackets(tokens)

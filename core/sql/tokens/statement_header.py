@@ -1,6 +1,7 @@
 """Splits a statement into its verb, its target table, and the tokens of its query.
 
-Every statement that reads tables has a header. Its `rules` are the reasons why a pipeline cannot run the statement.
+Every statement that reads tables has a header. The header's `rules` are the reasons why a pipeline cannot run the
+statement.
 """
 
 from collections.abc import Sequence
@@ -287,7 +288,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
 def _find(tokens: Sequence[Token], start: int, word: str) -> int:
     """Return the index of the first occurrence of a word outside brackets and CASE.
 
-    Returns the number of tokens if there is none.
+    Returns the number of tokens if the word does not occur.
     """
     index = start
     cases = 0

@@ -115,7 +115,7 @@ def is_name(token: Token) -> bool:
 
 
 def begins_query(tokens: Sequence[Token], index: int) -> bool:
-    """True if a query may begin at `index`; if so, TABLE is a keyword there."""
+    """True if a query may begin at `index`, in which case TABLE is a keyword there."""
     if index == 0 or is_word(tokens[index - 1], *_COMBINING):
         return True
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
