@@ -30,7 +30,7 @@ _WAIT_S = 0.25
 """Longest wait, in seconds, for another process's transaction."""
 
 _PAUSE_S = 5.0
-"""Seconds for which the file is not used after a wait in vain, since a plan may look up thousands of results."""
+"""Seconds for which a locked file is not read again, since a plan may look up thousands of results."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",

@@ -153,7 +153,7 @@ def _refuse_escapes(data: str) -> None:
 
 
 def _lock(path: str) -> IO[str]:
-    """Lock the environment while the returned file is open; raise Refused if another agent holds the lock."""
+    """Lock the environment while the returned file is open. Raises Refused if another agent holds the lock."""
     file = open(os.open(path, os.O_RDWR | os.O_CREAT, 0o640), "r+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

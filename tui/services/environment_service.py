@@ -368,7 +368,8 @@ def select_named(
     """Resolve names and selectors to tables. Files and ledger are read only for selectors.
 
     Deployed tables are connected by the versions that they read, other tables by the project's statements. Raises
-    BadName, UsageError, and InvalidProject if a tag is used and the files are invalid.
+    BadName for an invalid name, UsageError for an invalid selector, and InvalidProject if a tag is used and the files
+    are invalid.
     """
     from core.lineage.selectors import is_selector, select_tables
 

@@ -156,12 +156,12 @@ def submit(
     first: tuple[Plan, PlannerInput] | None = None,
     asks_spark: bool = True,
 ) -> SubmittedPlan:
-    """Compute a plan and submit it to the agent, retrying if its input has changed; raises Refused and Stale.
+    """Compute a plan and submit it to the agent, retrying if its input has changed.
 
-    If `asks_spark`, Spark first analyses every new or changed statement, through the agent. A statement that is not
-    analysed in time is planned unconfirmed: planning never fails because of Spark. `first` is a plan that was just
-    computed for the same request, together with its input; it determines which statements are analysed and which tables
-    are measured. The plan is computed again only if an analysis or a measurement has changed its input.
+    Raises Refused with the plan's first refusal, and Stale if every attempt was outdated. With `asks_spark`, Spark
+    first analyses new and changed statements. A statement that is not analysed in time is planned unconfirmed, so
+    planning never fails because of Spark. `first` is a plan just computed for the same request, with its input. It
+    determines what is analysed and measured. The plan is computed again only if this changes its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable

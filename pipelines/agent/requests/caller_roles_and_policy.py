@@ -188,7 +188,7 @@ class PolicyEnforcement:
 
 
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
-    """Record headgate.yml's policy in a ledger without a policy; raise InvalidProject if the file is invalid.
+    """Record headgate.yml's policy in a ledger without a policy. Raises InvalidProject if the file is invalid.
 
     If the ledger marks the environment as protected, the recorded policy does so too. Removing the protection from
     headgate.yml therefore has no effect.
