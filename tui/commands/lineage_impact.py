@@ -131,7 +131,7 @@ def impact(context: CommandContext) -> int:
     known = said.known if said else context.operations.known()
     if said:
         place, projects = context.place, context.operations.projects
-        said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.facts)
+        said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.parse_cache)
     children = parse_children(args.children) if args.children is not None else ""
     found = context.operations.impact(args.column, known, children=children)
     commands = {

@@ -91,7 +91,7 @@ def _plan(context: CommandContext) -> int:
         known = replace(known, observed=with_texts_of_commit(asked.since, known.observed))
     refuse_unknown(declared.project, known.observed, request, asked.places)
     if said:
-        said.refuse_impossible(declared.project, environment, known.observed, operations.projects.facts)
+        said.refuse_impossible(declared.project, environment, known.observed, operations.projects.parse_cache)
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):

@@ -45,8 +45,8 @@ Text = tuple[str, str]
 """Path and content of a file."""
 
 
-def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
-    """Parse a project's scripts in two processes, and add the results to the cache `facts`.
+def parse_in_two_processes(texts: Mapping[str, str], parse_cache: ParseCache) -> None:
+    """Parse a project's scripts in two processes, and add the results to `parse_cache`.
 
     Does nothing for few scripts, on a single core, or if no process can be started. The scripts are then parsed when
     they are needed.
@@ -59,9 +59,9 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
     statements, ddl = [], []
     for path, text in texts.items():
         name = path.rpartition("/")[2]
-        if name.startswith("dml.") and not facts.has_statements(text, every_table_streams=streams):
+        if name.startswith("dml.") and not parse_cache.has_statements(text, every_table_streams=streams):
             statements.append((path, text))
-        elif name.startswith("ddl.") and not facts.has_ddl(text):
+        elif name.startswith("ddl.") and not parse_cache.has_ddl(text):
             ddl.append((path, text))
     if len(statements) < MANY:
         return
@@ -69,13 +69,13 @@ def parse_in_two_processes(texts: Mapping[str, str], facts: ParseCache) -> None:
 
     def own() -> None:
         for path, text in statements[:cut]:
-            facts.statements(text, path, every_table_streams=streams)
+            parse_cache.statements(text, path, every_table_streams=streams)
 
-    _in_two_processes(facts, own, _read, *(statements[cut:], ddl, streams))
+    _in_two_processes(parse_cache, own, _read, *(statements[cut:], ddl, streams))
 
 
-def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCache) -> None:
-    """Find the columns that statements read, in two processes, and add them to the cache `facts`.
+def read_columns_in_two_processes(unknown: "Sequence[Reading]", parse_cache: ParseCache) -> None:
+    """Find the columns that statements read, in two processes, and add them to `parse_cache`.
 
     Does nothing in the same cases as `parse_in_two_processes`.
     """
@@ -85,13 +85,13 @@ def read_columns_in_two_processes(unknown: "Sequence[Reading]", facts: ParseCach
 
     def own() -> None:
         for parsed, columns in unknown[:cut]:
-            facts.wrong_columns(parsed, columns)
+            parse_cache.wrong_columns(parsed, columns)
 
-    _in_two_processes(facts, own, _read_columns, unknown[cut:])
+    _in_two_processes(parse_cache, own, _read_columns, unknown[cut:])
 
 
 def _in_two_processes(
-    facts: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
+    parse_cache: ParseCache, own: Callable[[], None], read: Callable[..., dict[bytes, str]], *given: object
 ) -> None:
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -101,24 +101,24 @@ def _in_two_processes(
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             elsewhere = pool.submit(read, *given)
             own()
-            facts.add(elsewhere.result())
+            parse_cache.add(elsewhere.result())
     except (OSError, BrokenProcessPool):
         return
 
 
 def _read(statements: Sequence[Text], ddl: Sequence[Text], streams: bool) -> dict[bytes, str]:
-    facts = ParseCache()
+    parse_cache = ParseCache()
     with rare_garbage_collection():
         for path, text in statements:
-            facts.statements(text, path, every_table_streams=streams)
+            parse_cache.statements(text, path, every_table_streams=streams)
         for path, text in ddl:
-            facts.ddl(text, path)
-    return facts.take_fresh()
+            parse_cache.ddl(text, path)
+    return parse_cache.take_fresh()
 
 
 def _read_columns(readings: "Sequence[Reading]") -> dict[bytes, str]:
-    facts = ParseCache()
+    parse_cache = ParseCache()
     with rare_garbage_collection():
         for parsed, columns in readings:
-            facts.wrong_columns(parsed, columns)
-    return facts.take_fresh()
+            parse_cache.wrong_columns(parsed, columns)
+    return parse_cache.take_fresh()

@@ -36,14 +36,14 @@ class DeclaredTable:
 
 
 def parse(
-    place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
+    place: SelectedEnvironment, texts: Mapping[str, str], parse_cache: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
     """Parse a project's files into a Project and its warnings. Raises InvalidProject with all Problems."""
     from core.project_reader.loader import read_project
     from core.text.wording import counted
 
     _refuse_without_tables(place)
-    project, problems = read_project(texts, facts)
+    project, problems = read_project(texts, parse_cache)
     errors = [problem for problem in problems if problem.severity.value == "error"]
     if project is None or errors:
         raise InvalidProject(
@@ -172,9 +172,9 @@ class ProjectReader:
         then = texts_differing_from(self._place.folder, reference, declared.texts)
         environment = self._place.environment
         found = compare_with_commit(
-            reference, declared.project, declared.texts, then, self.facts, environment=environment
+            reference, declared.project, declared.texts, then, self.parse_cache, environment=environment
         )
-        self.save_facts()
+        self.save_parse_cache()
         return found
 
     def _read(self, texts: Mapping[str, str], *, first: bool) -> "ReadProject":
@@ -190,23 +190,23 @@ class ProjectReader:
                 return known
             from tui.project_folder.parsing_performance import parse_in_two_processes
 
-            parse_in_two_processes(texts, self.facts)
+            parse_in_two_processes(texts, self.parse_cache)
         try:
-            found = parse(self._place, texts, self.facts)
+            found = parse(self._place, texts, self.parse_cache)
         finally:
-            new = self._cache.save(self.facts)
+            new = self._cache.save(self.parse_cache)
         if first and not new:
             self._cache.save_project(texts, found)
         return found
 
     @cached_property
-    def facts(self) -> "ParseCache":
+    def parse_cache(self) -> "ParseCache":
         """The cache of parsed SQL, from the project's files and from deployed revisions."""
         return self._cache.load()
 
-    def save_facts(self) -> bool:
+    def save_parse_cache(self) -> bool:
         """Save newly parsed SQL for the next process. Returns False if there was nothing to save."""
-        return self._cache.save(self.facts, whole=False)
+        return self._cache.save(self.parse_cache, whole=False)
 
     @cached_property
     def _cache(self) -> "ParseCacheFile":

@@ -33,7 +33,7 @@ class SqlSource:
     path: str
     """Path of the SQL file, without the revision and with forward slashes."""
     text: str
-    beside: Callable[[str], str | None] = field(repr=False)
+    read_neighbour: Callable[[str], str | None] = field(repr=False)
     """Returns the content of a file at a path in the same file system or revision; None if it does not exist."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
     """Returns the paths of the DDL files below a folder, by table.
@@ -61,9 +61,9 @@ def open_source(name: str, cwd: str) -> SqlSource:
     raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
 
 
-def manifest_beside(source: SqlSource) -> Manifest | None:
+def nearest_manifest(source: SqlSource) -> Manifest | None:
     """Read the nearest headgate.yml above a source; None if there is no valid one."""
-    text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
+    text = source.read_neighbour(posixpath.join(_project_of(source) or "", MANIFEST))
     if text is None:
         return None
     problems: list[Problem] = []
@@ -71,9 +71,9 @@ def manifest_beside(source: SqlSource) -> Manifest | None:
     return None if any(problem.severity is Severity.ERROR for problem in problems) else manifest
 
 
-def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
+def declared_pool(source: SqlSource, environment: str | None) -> Pool | None:
     """Return the pool that the source's project declares for an environment; None if there is none."""
-    manifest = manifest_beside(source)
+    manifest = nearest_manifest(source)
     if manifest is None:
         return None
     wanted = environment or manifest.default_env
@@ -87,12 +87,12 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
     file named after the folder that contains it; if the source is in a folder called `sql-scripts`, both belong in the
     parent of that folder.
     """
-    manifest = manifest_beside(source)
+    manifest = nearest_manifest(source)
     defaults = manifest.defaults if manifest else Settings()
     yml = _first_settings(source, defaults)
     statements, wrong = read_statements(source.text, source.name, every_table_streams=yml.every_table_streams)
     problems = list(wrong)
-    pool = pool_beside(source, environment)
+    pool = declared_pool(source, environment)
     found: dict[TableName, Revision] = {}
     for parsed in statements:
         texts = _texts(source, parsed.writes)
@@ -141,7 +141,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 
     `reads` (`stream` or `batch`) determines how tables without STREAM are read. By default, the settings decide.
     """
-    manifest = manifest_beside(source) if reads is None else None
+    manifest = nearest_manifest(source) if reads is None else None
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
     return read_any(source.text, source.name, every_table_streams=wanted == "stream")
 
@@ -150,7 +150,7 @@ def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
     """Return each statement's hashes as JSON. A hash is null if a file that it needs is missing."""
-    pool = pool_beside(source, environment)
+    pool = declared_pool(source, environment)
     hashes = []
     for parsed in found:
         texts = _texts(source, parsed.writes)
@@ -197,7 +197,7 @@ def _project_of(source: SqlSource) -> str | None:
     The path is empty for the top of a repository.
     """
     folder = posixpath.dirname(source.path)
-    while source.beside(posixpath.join(folder, MANIFEST)) is None:
+    while source.read_neighbour(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)
         if parent == folder or not folder:
             return None
@@ -210,7 +210,7 @@ def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tupl
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}
     for table in {read.table for read in parsed.reads if read.table in paths}:
-        ddl, _ = read_ddl(source.beside(paths[table]) or "", paths[table])
+        ddl, _ = read_ddl(source.read_neighbour(paths[table]) or "", paths[table])
         if ddl is not None:
             found[table] = tuple(column.name.lower() for column in ddl.columns)
     return found
@@ -238,8 +238,8 @@ def _by_table(paths: Iterable[str]) -> dict[str, str]:
 def _texts(source: SqlSource, table: TableName) -> RevisionTexts:
     folder = posixpath.dirname(source.path)
     above = posixpath.dirname(folder) if posixpath.basename(folder) == "sql-scripts" else folder
-    ddl = source.beside(posixpath.join(folder, f"ddl.{table}.sql"))
-    named = (source.beside(posixpath.join(above, f"{name}.yml")) for name in (table, posixpath.basename(above)))
+    ddl = source.read_neighbour(posixpath.join(folder, f"ddl.{table}.sql"))
+    named = (source.read_neighbour(posixpath.join(above, f"{name}.yml")) for name in (table, posixpath.basename(above)))
     yml = next((text for text in named if text is not None), None)
     return RevisionTexts(ddl or "", source.text, yml or "")
 

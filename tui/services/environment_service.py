@@ -232,7 +232,7 @@ class EnvironmentService:
 
         with self._traced() as (project, tracer):
             root = _root_of(tracer, known.observed, words)
-            facts = self.projects.facts
+            facts = self.projects.parse_cache
             return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
     @contextmanager
@@ -257,8 +257,8 @@ class EnvironmentService:
         """Compute a plan from a project and planner input. Refusals are part of the plan."""
         from tui.services.plan_submission import compute
 
-        found = compute(project, self.place.environment, known, request, self.projects.facts)
-        self.projects.save_facts()
+        found = compute(project, self.place.environment, known, request, self.projects.parse_cache)
+        self.projects.save_parse_cache()
         return found
 
     # Plans: computed here, submitted to the agent.
@@ -280,7 +280,7 @@ class EnvironmentService:
         """
         from tui.services.plan_submission import submit
 
-        declared, facts = declared or self.projects.read(), self.projects.facts
+        declared, facts = declared or self.projects.read(), self.projects.parse_cache
         line = agent_commands.plan_command(self.place, request)
         return submit(
             self.place,
@@ -306,7 +306,7 @@ class EnvironmentService:
         found = follow_up_plans.find_undo(
             self.reader, word, self.projects.read(), self.known().observed, children=children, rebuild=rebuild
         )
-        project, warnings = parse(self.place, found.declared.texts, self.projects.facts)
+        project, warnings = parse(self.place, found.declared.texts, self.projects.parse_cache)
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
