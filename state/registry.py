@@ -375,7 +375,7 @@ class PolicyReads(LedgerReads):
         """Return the row of the effective policy; None if none was ever recorded."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (IN_FORCE,))
 
-    def policy_that_waits(self) -> PolicyRow | None:
+    def policy_awaiting_approval(self) -> PolicyRow | None:
         """Return the row of the policy that is waiting for approval; None if there is none."""
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
@@ -406,7 +406,7 @@ class PolicyWrites(PolicyReads, LedgerWrites):
         Raises Refused if its id is not `seen` or its digest is not `digest`.
         """
         with self._transaction() as connection:
-            waiting = self.policy_that_waits()
+            waiting = self.policy_awaiting_approval()
             if waiting is None or (waiting.id, waiting.digest) != (seen, digest):
                 raise Refused(f"no policy {digest} is waiting for approval", remedy="headgate policy show")
             row = replace(waiting, status=IN_FORCE, approver=approver, in_force_at=at)

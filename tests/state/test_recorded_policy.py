@@ -19,7 +19,7 @@ def row(policy: Policy, status: str, actor: str = "ana", at: float = 1.0) -> Pol
 
 
 def test_nothing_is_recorded_at_first(ledger: Ledger) -> None:
-    assert (ledger.recorded_policy(), ledger.policy_in_force(), ledger.policy_that_waits()) == (None, None, None)
+    assert (ledger.recorded_policy(), ledger.policy_in_force(), ledger.policy_awaiting_approval()) == (None, None, None)
 
 
 def test_the_policy_in_force_is_read_back_completely_with_its_protections(ledger: Ledger) -> None:
@@ -37,7 +37,7 @@ def test_a_pending_policy_changes_nothing_and_is_replaced_by_the_next(ledger: Le
     later = Policy(max_statements=9)
     ledger.put_policy(row(later, WAITING, "bob"))
     assert ledger.recorded_policy() == SHUT and ledger.facts().protected
-    waiting = ledger.policy_that_waits()
+    waiting = ledger.policy_awaiting_approval()
     assert waiting is not None and (waiting.digest, waiting.actor) == (later.digest, "bob")
     with pytest.raises(Refused, match=f"no policy {OPEN.digest} is waiting"):
         ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="eve", at=3.0)
@@ -47,21 +47,21 @@ def test_a_pending_policy_changes_nothing_and_is_replaced_by_the_next(ledger: Le
 def test_an_approved_policy_is_in_force_with_its_approver(ledger: Ledger) -> None:
     ledger.put_policy(row(SHUT, IN_FORCE))
     ledger.put_policy(row(OPEN, WAITING))
-    waiting = ledger.policy_that_waits()
+    waiting = ledger.policy_awaiting_approval()
     assert waiting is not None
     approved = ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="bob", at=3.0)
     assert approved == ledger.policy_in_force()
     found = ledger.policy_in_force()
     assert found is not None and (found.actor, found.approver, found.in_force_at) == ("ana", "bob", 3.0)
     assert ledger.recorded_policy() == OPEN and not ledger.facts().protected
-    assert ledger.policy_that_waits() is None
+    assert ledger.policy_awaiting_approval() is None
     with pytest.raises(Refused):
         ledger.approve_policy(OPEN.digest, seen=waiting.id, approver="bob", at=4.0)
 
 
 def test_only_the_pending_policy_whose_author_was_checked_is_approved(ledger: Ledger) -> None:
     ledger.put_policy(row(OPEN, WAITING))
-    seen = ledger.policy_that_waits()
+    seen = ledger.policy_awaiting_approval()
     assert seen is not None
     ledger.put_policy(row(OPEN, WAITING, "bob"))
     with pytest.raises(Refused, match=f"no policy {OPEN.digest} is waiting"):
@@ -72,4 +72,4 @@ def test_only_the_pending_policy_whose_author_was_checked_is_approved(ledger: Le
 def test_a_policy_that_takes_effect_ends_the_waiting(ledger: Ledger) -> None:
     ledger.put_policy(row(OPEN, WAITING))
     ledger.put_policy(row(SHUT, IN_FORCE))
-    assert ledger.policy_that_waits() is None
+    assert ledger.policy_awaiting_approval() is None

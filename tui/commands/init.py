@@ -244,7 +244,7 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
             remedy="declare it by hand; headgate help concepts shows how",
             problems=tuple(problem.as_json() for problem in problems),
         )
-    plan = context.operations.compute_over(project, context.operations.known(), PlanRequest(tables=(table,)))
+    plan = context.operations.compute_over(project, context.operations.planner_input(), PlanRequest(tables=(table,)))
     if plan.refusals:
         raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=str(plan.refusals[0].remedy))
 

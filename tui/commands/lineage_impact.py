@@ -128,7 +128,7 @@ def impact(context: CommandContext) -> int:
 
     args, output = context.args, context.output
     said = planner_input_reader.read_observed(args.observed, context.place.environment) if args.observed else None
-    known = said.known if said else context.operations.known()
+    known = said.known if said else context.operations.planner_input()
     if said:
         place, projects = context.place, context.operations.projects
         said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.parse_cache)

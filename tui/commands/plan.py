@@ -80,7 +80,7 @@ def _plan(context: CommandContext) -> int:
     if answering or args.save:
         # Added here, so that the submitted plan is the one computed below.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
-    known = said.known if said else operations.known()
+    known = said.known if said else operations.planner_input()
     if not (said or has_ledger(context.place)):
         output.say(
             f"{context.place.title} has never been started on this machine: planning as if nothing were deployed"

@@ -35,7 +35,7 @@ def _show(context: CommandContext) -> int:
                 "protected": context.place.protected,
                 "in_force": operations.as_json(found.in_force),
                 "declared": {"digest": declared.digest, "rules": policy_as_json(declared)},
-                "waits": operations.as_json(found.waits),
+                "waits": operations.as_json(found.awaiting_approval),
                 "differs": list(found.differs),
                 "frozen": now_frozen,
             }
@@ -68,10 +68,10 @@ def _approve(context: CommandContext) -> int:
     context.announce()
     place = context.place
     found = operations.read_policies(None, context.operations.reader)
-    if found.waits is None:
+    if found.awaiting_approval is None:
         raise Refused("no policy is waiting for approval", remedy="headgate policy show")
     context.output.say("\n".join([*_who(found), *_beside(_columns(found))]))
-    digest = found.waits.row.digest
+    digest = found.awaiting_approval.row.digest
     needed = confirmation_for_policy("approve", digest, place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Putting policy {digest} of {place.title} into force.")
     return _answered(context, operations.approve(place, context.operations.client, digest, confirm=confirm))
@@ -93,7 +93,7 @@ def _reader(context: CommandContext) -> LedgerReader | None:
 
 def _columns(found: EnvironmentPolicies) -> dict[str, Policy]:
     columns = {"IN FORCE": found.in_force.policy} if found.in_force else {}
-    columns |= {"WAITS": found.waits.policy} if found.waits else {}
+    columns |= {"WAITS": found.awaiting_approval.policy} if found.awaiting_approval else {}
     return columns | ({"DECLARED": found.declared} if found.declared else {})
 
 
@@ -106,7 +106,7 @@ def _beside(columns: dict[str, Policy]) -> list[str]:
 
 def _who(found: EnvironmentPolicies) -> list[str]:
     lines = [_recorded("in force", found.in_force)] if found.in_force else ["nothing is recorded yet"]
-    return lines + ([_recorded("waits", found.waits)] if found.waits else [])
+    return lines + ([_recorded("waits", found.awaiting_approval)] if found.awaiting_approval else [])
 
 
 def _recorded(status: str, found: RecordedPolicy) -> str:
@@ -117,8 +117,8 @@ def _recorded(status: str, found: RecordedPolicy) -> str:
 
 
 def _next(found: EnvironmentPolicies) -> str:
-    if found.waits:
-        row = found.waits.row
+    if found.awaiting_approval:
+        row = found.awaiting_approval.row
         return f"policy {row.digest} is waiting for approval by a login other than {row.actor}: headgate policy approve"
     if found.in_force is None:
         return "the first start of the agent records what is declared: headgate up"

@@ -219,7 +219,7 @@ class ConsoleBackend:
         wanted = tuple(sorted({*found.changed, *found.new}))
         rows: list[ChangeRow] = []
         deployed = {row.table: row for row in self.reader.deployments() if row.active}
-        known, request = self._service.known(), PlanRequest(tables=wanted)
+        known, request = self._service.planner_input(), PlanRequest(tables=wanted)
         plan = self._service.compute_over(project, known, request) if wanted else None
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}

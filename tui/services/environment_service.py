@@ -215,7 +215,7 @@ class EnvironmentService:
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
         """Return those of `tables` whose DDL or DML differs from the deployed one, sorted by name."""
-        declared, observed = self.project().tables, self.known().observed
+        declared, observed = self.project().tables, self.planner_input().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
             deployed, ddl, dml = observed[table].deployed, declared[table].ddl, declared[table].dml
@@ -246,7 +246,7 @@ class EnvironmentService:
                 self._tracer = (project, LineageTracer(project))
             yield self._tracer
 
-    def known(self) -> "PlannerInput":
+    def planner_input(self) -> "PlannerInput":
         """Return the planner's input from the ledger. It is empty before the environment's first start."""
         from core.observed.planner_input import PlannerInput
         from tui.services.planner_input_reader import planner_input
@@ -304,7 +304,7 @@ class EnvironmentService:
         from tui.services import follow_up_plans
 
         found = follow_up_plans.find_undo(
-            self.reader, word, self.projects.read(), self.known().observed, children=children, rebuild=rebuild
+            self.reader, word, self.projects.read(), self.planner_input().observed, children=children, rebuild=rebuild
         )
         project, warnings = parse(self.place, found.declared.texts, self.projects.parse_cache)
         return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
@@ -319,7 +319,7 @@ class EnvironmentService:
         from tui.services.plan_submission import find_plan_row, plan_of_row
 
         run = self.run(run_id)
-        follow_up_plans.refuse_running(run)
+        follow_up_plans.refuse_not_continuable(run)
         row = find_plan_row(self.reader, run.plan_hash)
         plan = plan_of_row(row)
         if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:

@@ -176,7 +176,7 @@ def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
     return replace(plan.request, nonce="", continues=run.id)
 
 
-def refuse_running(run: "RunRow") -> None:
+def refuse_not_continuable(run: "RunRow") -> None:
     """Raise Refused if a run is done, cancelled or already continued, so that it cannot be continued."""
     if run.continued_by:
         raise Refused(

@@ -287,7 +287,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
     return weighed(before) != weighed(now)
 
 
-def _read_again(plan: Plan) -> list[TableName]:
+def _tables_to_measure(plan: Plan) -> list[TableName]:
     """Return the tables whose sizes determine a plan's cost: rebuilt tables, and the tables that these stream from."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
@@ -321,8 +321,8 @@ def _measure_and_ask(
     """Have the agent measure a plan's tables and Spark analyse its statements; return why any analysis is missing."""
     from core.planner.planner import questions_of
 
-    if replayed := _read_again(plan):
-        _have_measured(client, replayed)
+    if tables := _tables_to_measure(plan):
+        _have_measured(client, tables)
     if not any(node.for_spark for node in plan.nodes):
         return ""
     questions = questions_of(plan, declared.project, observe(reader), facts)

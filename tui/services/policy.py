@@ -35,7 +35,7 @@ class EnvironmentPolicies:
     """The policy that the files declare; None if the files were not read."""
     in_force: RecordedPolicy | None
     """The recorded policy in force; None if no agent has recorded one yet."""
-    waits: RecordedPolicy | None
+    awaiting_approval: RecordedPolicy | None
 
     @property
     def differs(self) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ def read_policies(declared: Policy | None, reader: LedgerReader | None) -> Envir
     if reader is None:
         return EnvironmentPolicies(declared, None, None)
     with reader.frame():
-        in_force, waits = reader.policy_in_force(), reader.policy_that_waits()
-    return EnvironmentPolicies(declared, _recorded(in_force), _recorded(waits))
+        in_force, awaiting = reader.policy_in_force(), reader.policy_awaiting_approval()
+    return EnvironmentPolicies(declared, _recorded(in_force), _recorded(awaiting))
 
 
 def apply(

@@ -325,7 +325,9 @@ def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, Re
     if not has_ledger(operations.place):
         remedy = "name the commit of the old texts: headgate test --upgrade --since main"
         raise UsageError(f"nothing was ever deployed in {operations.place.title} on this machine", remedy=remedy)
-    return {name: seen.deployed for name, seen in operations.known().observed.items() if seen.deployed is not None}
+    return {
+        name: seen.deployed for name, seen in operations.planner_input().observed.items() if seen.deployed is not None
+    }
 
 
 def _change(project: Project, name: TableName, texts: RevisionTexts) -> Change:

@@ -150,10 +150,10 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
     records = data / RECORDS_FOLDER
     if _is_folder(records):
-        found += _with_parts(records, [path for path in _entries(records) if _is_of(path, ledger)])
+        found += _with_parts(records, [path for path in _entries(records) if _belongs_to_ledger(path, ledger)])
     if keeps_home(place) is None:
         found += _home_parts(Path(place.where.home))
-    if _is_of(data / WORLD_FILE, ledger):
+    if _belongs_to_ledger(data / WORLD_FILE, ledger):
         # The mark goes last, as it is the proof for home and lock: a killed purge can be repeated.
         found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
     return found + _demo_parts(place, {owned.path for owned in found})
@@ -166,7 +166,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
     mark deleted.
     """
     ledger = _ledger_id(place)
-    if not ledger or _is_of(Path(place.data, WORLD_FILE), ledger):
+    if not ledger or _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger):
         return None
     return f"{place.where.home} stays: its ledger does not match the mark in {place.data}, which was copied or deleted"
 
@@ -230,7 +230,7 @@ def is_owned(folder: Path, ledger: str) -> bool:
     A folder copied by hand contains the owner file and the note, but has another name. A link is never owned, and an
     unknown ledger owns nothing.
     """
-    if folder.is_symlink() or not _is_of(folder / OWNER_FILE, ledger):
+    if folder.is_symlink() or not _belongs_to_ledger(folder / OWNER_FILE, ledger):
         return False
     note = _object(folder / NOTE_FILE)
     version = re.escape(f"{note.get('table')}__v{note.get('version')}")
@@ -307,7 +307,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _is_of(file: Path, ledger: str) -> bool:
+def _belongs_to_ledger(file: Path, ledger: str) -> bool:
     return bool(ledger) and _object(file).get("ledger") == ledger
 
 

@@ -147,7 +147,7 @@ class PolicyEnforcement:
         return {"policy": digest, "state": status, "changed": True}
 
     def _approve(self, caller: Caller, wanted: str, confirm: str) -> dict[str, Any]:
-        waiting, here = self._agent.ledger.policy_that_waits(), self._agent.layout.environment
+        waiting, here = self._agent.ledger.policy_awaiting_approval(), self._agent.layout.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
         if caller.may_be(waiting.actor, waiting.actor_uid, waiting.actor_process_uid):

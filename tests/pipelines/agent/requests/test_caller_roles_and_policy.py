@@ -175,7 +175,7 @@ def test_a_policy_needs_its_confirmation(handler: Callable[[], CommandHandler], 
     assert record(commands, ALICE, texts(SHUT), confirm="prod")["state"] == IN_FORCE
     with pytest.raises(ConfirmationNeeded, match="'prod'"):
         record(commands, ALICE, texts())
-    assert prod.ledger.policy_that_waits() is None
+    assert prod.ledger.policy_awaiting_approval() is None
 
 
 def test_in_a_protected_environment_a_policy_waits_for_another_login(
@@ -209,7 +209,7 @@ def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
     commands, mine = handler(), texts()
     record(commands, ALICE, texts(SHUT), "prod")
     record(commands, ALICE, texts("", a="protect: true\n"), "prod")
-    look, recording = Ledger.policy_that_waits, list[threading.Thread]()
+    look, recording = Ledger.policy_awaiting_approval, list[threading.Thread]()
 
     def look_and_be_overtaken(ledger: Ledger) -> PolicyRow | None:
         found = look(ledger)
@@ -218,11 +218,11 @@ def test_nobody_approves_a_policy_of_his_own_that_he_records_at_the_same_time(
             recording[0].join(OVERTAKEN_S)
         return found
 
-    monkeypatch.setattr(Ledger, "policy_that_waits", look_and_be_overtaken)
+    monkeypatch.setattr(Ledger, "policy_awaiting_approval", look_and_be_overtaken)
     with pytest.raises(Refused):
         approve(commands, BOB, digest(mine))
     recording[0].join()
-    waiting = prod.ledger.policy_that_waits()
+    waiting = prod.ledger.policy_awaiting_approval()
     assert waiting is not None and waiting.actor == BOB.name
     assert prod.ledger.recorded_policy() == Policy(protected=True)
 
