@@ -152,7 +152,7 @@ def _collapsible(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, 
 
 
 def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """The fence is longer than any run of backticks in the lines."""
+    """Return the lines in a code block, whose fence is longer than any run of backticks in them."""
     inside = tuple(map(escape_control_characters, lines))
     longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)

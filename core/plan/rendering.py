@@ -209,7 +209,10 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def _reader(reader: Exposure, *, swapped: bool) -> str:
-    """A swap opens a ticket for the exposure, because it may read a version by its physical name."""
+    """Return a sentence on how the plan affects an exposure.
+
+    A swap opens a ticket for the exposure, because the exposure may read a version by its physical name.
+    """
     words = f"{reader.reader} (owner {reader.owner})" if reader.owner else reader.reader
     words += f" reads {reader.table}: {reader.before} now, "
     if not reader.after:

@@ -58,7 +58,7 @@ def strategies_of(
 ) -> dict[str, Fact[StrategyNote] | None]:
     """Return the strategies allowed for a table, each with an optional note for operators.
 
-    Empty if the table is external or undeclared, or if the plan neither starts, restarts nor rebuilds it.
+    Empty if the table is external or undeclared, or if the plan does not start, restart or rebuild it.
     """
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:
@@ -202,7 +202,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is impossible; None if it is possible, and for other strategies."""
+        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed, and for other strategies."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -223,7 +223,7 @@ class StrategyCase:
         return self._why_offsets_do_not_apply()
 
     def why_not_forked(self) -> Fact[StrategyRefusal] | None:
-        """Return why a new version cannot take over the old version's rows, offsets and state; None if it can."""
+        """Return why a new version cannot take over the rows, offsets and state of the old version; None if it can."""
         settings = self.table.settings
         if settings.upserts:
             remembers = settings.deletes and settings.sequence
@@ -243,7 +243,7 @@ class StrategyCase:
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
     def _why_offsets_do_not_apply(self) -> Fact[StrategyRefusal] | None:
-        """Return why the old version's offsets do not apply to a new version; None if they do."""
+        """Return why the old version's offsets do not apply to a new version; None if they apply."""
         context, name = self.context, self.table.name
         if lost := self._lost():
             return lost
@@ -265,11 +265,11 @@ class StrategyCase:
         return StrategyRefusal.LOST.of(what=lost) if lost is not None else None
 
     def why_not_keyed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot rewrite all rows of its existing table by key; None if it can."""
+        """Return why the statement cannot rewrite all rows of its current table by key; None if it can."""
         return why_not_rewritten_by_key(self.context, self.table, self.decision, self.decisions)
 
     def why_not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why the pointer cannot serve the union of the old version and a new one; None if it can."""
+        """Return why the pointer cannot serve the union of the old and a new version; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -300,7 +300,7 @@ class StrategyCase:
     def why_not_restarted(self) -> Refusal | None:
         """Return why a restart from the checkpoint cannot replace the rebuild; None if it can.
 
-        Parents that the plan re-creates are ignored.
+        Re-created parents are not considered.
         """
         pair, change = self.context.changes.compared(self.table.name), self.decision.change
         if self.decision.reason is Reason.UNPROVEN and change.evidence and pair is not None:
@@ -315,7 +315,7 @@ class StrategyCase:
         return refused.of() if refused is not None else None
 
     def why_not_seamed(self) -> Fact[StrategyRefusal] | None:
-        """Return why the statement cannot keep its table and continue with a re-created parent; None if it can."""
+        """Return why the statement cannot keep its table while a parent is re-created; None if it can."""
         if self.decision.reason is Reason.WITH_ITS_SET:
             return StrategyRefusal.SET_REBUILT.of()
         if self.decision.reason not in _MOVED:

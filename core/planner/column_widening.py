@@ -22,7 +22,7 @@ _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.I)
 
 @dataclass(frozen=True, slots=True)
 class WiderType:
-    """A column that is widened in place, with its old and new type."""
+    """A column that is widened in place, with its type before and after."""
 
     column: str
     was: str
@@ -95,7 +95,7 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Yield widened columns with the narrower columns that the reader computes from them without an explicit cast."""
+    """Yield each widened column with a narrower column that the reader computes from it without an explicit cast."""
     from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind
     from core.sql.lineage.statement_lineage import lineage_of

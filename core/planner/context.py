@@ -39,7 +39,7 @@ class DeclaredTables:
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of declared reads, shared with `like` if both projects have the same reads."""
+        """The graph of declared reads; the graph of `like` is reused if both projects have the same reads."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
@@ -90,7 +90,7 @@ class ObservedTables:
         return self.deployments.get(table, _ABSENT)
 
     def replaced_versions_kept_running(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return a table's replaced versions that are kept running, including failed ones, each with its bindings."""
+        """Return a table's replaced versions that are kept running, even if failed, with the bindings of each."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
@@ -100,7 +100,7 @@ class ObservedTables:
         return self.deployment(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """True if a table is RUNNING; degraded, pending and starting tables do not count."""
+        """True if the state of a table is RUNNING, rather than degraded, pending or starting."""
         return self.deployment(table).state == State.RUNNING
 
     def is_external(self, table: TableName) -> bool:
@@ -145,7 +145,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid parsing the same SQL twice."""
+    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid repeated parsing."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class TableRevisions:
         self._deployed: dict[TableName, Revision | None] = {}
 
     def declared(self, table: TableName) -> Revision:
-        """Return the declared revision of a table; KeyError if the table is not declared."""
+        """Return the declared revision of a table; raise KeyError if the table is not declared."""
         if table not in self._declared:
             declared = self._declared_tables.tables[table]
             known = self._like.declared(table) if self._like and self._like.is_declared_object(declared) else None
@@ -232,7 +232,7 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change for a table's first start, including Spark's verdict on its statement."""
+        """Return the change for a table's first start, with Spark's verdict on its statement."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
@@ -265,12 +265,12 @@ class TableChanges:
         )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return deployed columns that are no longer declared; empty if the deployed SQL is unknown."""
+        """Return the deployed columns that are no longer declared; empty if the deployed SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
-        """Return declared columns that the deployed table lacks; empty if its deployed SQL is unknown."""
+        """Return the declared columns that the deployed table lacks; empty if the deployed SQL is unknown."""
         old = self._changed_from(table)
         return removed_columns(self._revisions.declared(table), old) if old is not None else ()
 
@@ -353,7 +353,7 @@ class TableBindings:
     def bind(self, revision: Revision) -> tuple[Binding, ...]:
         """Return the bindings of a revision to the serving versions of its parents.
 
-        A parent that is not deployed is bound to the version that its first start will create.
+        A parent that is not deployed is bound to the version that its first start would create.
         """
         reads = revision.parsed.reads if revision.parsed is not None else ()
         found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
@@ -379,7 +379,7 @@ def by_parent(binding: Binding) -> tuple[str, int, bool]:
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """The declared project and the observed state of one environment, as input of the planner."""
+    """The declared project and the observed state of an environment, as input of the planner."""
 
     declared: DeclaredTables
     observed: ObservedTables

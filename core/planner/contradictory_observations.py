@@ -117,7 +117,7 @@ def _wrong_with_parents(
     observed: Mapping[TableName, ObservedDeployment],
     table: TableName,
 ) -> _Wrong:
-    """An undeclared input is not reported, because it may be external."""
+    """Yield a contradiction for each input that was never deployed, except external and undeclared inputs."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
         source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
@@ -138,7 +138,7 @@ def _list_parent(parent: TableName, version: int) -> str:
 
 
 def _existing(seen: ObservedDeployment) -> frozenset[int]:
-    """Version 1 is assumed if only a state was observed."""
+    """Return all existing versions of a table; version 1 is assumed if only a state was observed."""
     if seen.state == State.ABSENT:
         return frozenset()
     orphans = (orphan.version for orphan in seen.orphan_versions)

@@ -48,7 +48,7 @@ class DownstreamOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableDecision:
-    """The decision about one table: the action, its reason and the strategy."""
+    """The decision about a table: the action, its reason and the strategy."""
 
     action: Action
     reason: Reason
@@ -137,7 +137,7 @@ class DeployDecisions(WarningsAndRefusals):
     """For each table, the tables because of which it is in the plan, each with optional evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
-        """Record the decision about a table, replacing any earlier one."""
+        """Record the decision about a table, replacing any earlier decision."""
         self.by_table[table] = decision
 
     def add_cause(self, table: TableName, cause: TableName, evidence: Evidence | None = None) -> None:

@@ -250,7 +250,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Return two groups of orphans: unread ones, and those that a serving version reads directly or indirectly."""
+    """Return two groups of orphans: those that no serving version reads, and those that one reads, even indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside

@@ -222,7 +222,10 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """The new version arrives through the parents `by`; the readers `between` stay on old versions."""
+    """Return the warning about the versions that a table reads.
+
+    The new version arrives through the parents `by`; the readers `between` stay on old versions.
+    """
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
         return PlanWarningKind.WILL_NOT_SEE_NEW.of(parent=parent, between=between, old=old)

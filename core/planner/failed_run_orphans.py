@@ -32,7 +32,10 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the latest intact orphan with the declared SQL and YAML and exactly the bindings `reads`, or None."""
+    """Return the latest intact orphan that would equal a new version, or None.
+
+    It has the declared SQL and YAML and exactly the bindings `reads`, and it reads everything.
+    """
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
     fitting = (

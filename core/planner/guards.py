@@ -1,6 +1,6 @@
 """Guards: checks of a plan's checkpoints, lost rows, replay, disk space, pool load and required approvals.
 
-A denial becomes a refusal of the plan. An unknown measurement never counts as within a limit.
+A guard that denies a plan causes a refusal of the plan. An unknown measurement never counts as within a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,12 +61,12 @@ class GuardInput:
 
     @cached_property
     def queries(self) -> int:
-        """Number of queries in the pool: running statements plus older versions that are kept running."""
+        """Number of queries in the pool: running statements and older versions that are kept running."""
         observed = self.observed
         return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
 
     def protects(self, table: TableName) -> bool:
-        """True if the table or its environment is protected against changes in place."""
+        """True if the table or the whole environment is protected against changes in place."""
         return self.policy.protected or table in self.policy.protected_tables
 
 
@@ -87,7 +87,7 @@ class GuardVerdicts:
 
     @property
     def approvals(self) -> int:
-        """Number of approvals required from people other than the author: 0 or 1."""
+        """Number of approvals required from logins other than the author: 0 or 1."""
         return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
@@ -399,7 +399,10 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """`limit` is None if the policy sets no limit; `denial` is passed only if the value exceeds the limit."""
+    """Return the guard `name` for a value that is judged against a limit.
+
+    `limit` is None if the policy sets no limit; `denial` is passed only if the value exceeds the limit.
+    """
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))
     if unknown and limit is not None:

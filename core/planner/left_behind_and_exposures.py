@@ -38,7 +38,7 @@ def find_left_behind(walk: DeployWalk) -> None:
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
     """True if the plan moves a reader to its parent's new version.
 
-    A restart also moves a direct reader (`depth` 1) that joins the parent only as a static side.
+    A restart moves a direct reader (`depth` 1), too, if the reader joins the parent only as a static side.
     """
     known = walk.found.by_table.get(child)
     if known is None:

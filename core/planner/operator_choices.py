@@ -186,7 +186,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that is not allowed for its table, and list the allowed strategies."""
+    """Refuse every choice that is not allowed for its table; the refusal lists the allowed strategies."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -206,7 +206,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """A rewrite in place has no swap to hold: refuse it with `--hold`, but only warn if the policy sets the hold."""
+    """Refuse `--hold` for a rewrite in place, which has no swap; if only the policy sets the hold, warn instead."""
     if walk.scope.request.hold:
         walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
     else:

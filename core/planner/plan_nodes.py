@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Kept and forked versions retain their start conditions."""
+    """Return the start conditions of a version after the plan; kept and forked versions retain theirs."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 

@@ -1,4 +1,4 @@
-"""Builds the steps of a plan in execution order; each step waits only for the steps that it needs."""
+"""Builds the steps of a plan in execution order; each step waits only for the steps on which it depends."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -45,7 +45,7 @@ class StepBuilder:
         why: str | Sentence,
         tables: tuple[TableName, ...] = (),
     ) -> int:
-        """Append one step and return its number; numbers start at 1."""
+        """Append a step and return its number; numbers start at 1."""
         n = len(self.all) + 1
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why=Sentence(str(why)), tables=tables))
         return n
@@ -145,14 +145,14 @@ class StepBuilder:
                 self._point(node, n)
 
     def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
-        """Add a step that stops an old version once its readers have stopped or moved to another version."""
+        """Add a step that stops an old version once all its readers have stopped or moved to another version."""
         behind = [n for reader in readers for n in self._stopped.get(reader, ())]
         behind += [self._restarted[reader] for reader in readers if reader in self._restarted]
         n = self.add(StepKind.STOP, old.table, old.version, (*after, *behind), why=why)
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Add a step that keeps an old version running after the swap (soak); the agent stops it later."""
+        """Add a step that schedules the stop of an old version, which keeps running after the swap (soak)."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
@@ -175,8 +175,8 @@ class StepBuilder:
     ) -> None:
         """Add steps that stop statements sinks first, drop the pointers, and move every version to the trash.
 
-        `nodes` are ordered sinks first. `existing` lists versions latest first, because a clone must be removed before
-        the version from which it was cloned.
+        `nodes` are ordered sinks first. `existing` lists the latest versions first, because a clone must be removed
+        before the version from which it was cloned.
         """
         stops = self._stopped
         for node in nodes:

@@ -105,7 +105,7 @@ def questions_of(
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
-    """Neither the predicted duration nor the undo commands are part of the plan's hash."""
+    """Add predictions and undo commands to a plan; neither is part of the plan's hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)

@@ -62,7 +62,7 @@ def start_anew(
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """True if an operator stopped a table that the request does not name; only a reader can make it start."""
+    """True if an operator stopped a table that the request does not name; such a table starts only for a reader."""
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
@@ -108,14 +108,14 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Action) -> Change:
-    """Return a CHECKPOINT_LOST change; its evidence is a notice of the loss, then the evidence of `change`."""
+    """Return a CHECKPOINT_LOST change, whose evidence is a notice of the loss, followed by the evidence of `change`."""
     return Change(ChangeKind.CHECKPOINT_LOST, action, (Notice.LOST.of(what=seen.why_lost), *change.evidence))
 
 
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Return the decision to rebuild a deployed table on request, even if nothing changed."""
+    """Return the decision to rebuild a deployed table because the request says so, even if nothing changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -218,7 +218,10 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """The REGISTER step compares the declared columns with the transaction log before it registers the table."""
+    """True if an external table with a transaction log was declared anew, with the same format and location.
+
+    The REGISTER step compares the declared columns with the log before it registers the table.
+    """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is None or not table_format(new.format).transaction_log:

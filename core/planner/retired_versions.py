@@ -110,7 +110,7 @@ class _Retirement:
         return is_bound or bool(stays - {serving})
 
     def _loses_its_last_reader(self, old: Version, moved: Set[TableName]) -> bool:
-        """True if this plan, not an earlier one, removes the last reader of an old version."""
+        """True if this plan, rather than an earlier one, removes the last reader of an old version."""
         observed, bindings = self.context.observed, self.context.bindings
         return any(
             (reader in moved and reads_any(bindings.of(reader), {old}))
@@ -120,5 +120,5 @@ class _Retirement:
 
 
 def reads_any(bindings: Iterable[Binding], versions: Set[Version]) -> bool:
-    """True if any of the bindings refers to one of the versions."""
+    """True if any of the bindings is to any of the versions."""
     return any((binding.parent, binding.version) in versions for binding in bindings)

@@ -181,7 +181,7 @@ def _read_by_running_versions(
 
 
 def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
-    """Return the tables whose current version keeps running: those in `read` and their inputs, recursively."""
+    """Return the tables whose current version keeps running: those in `read`, and their inputs in the release."""
     waiting, kept = list(read), set(read)
     while waiting:
         for binding in context.bindings.of(waiting.pop()):

@@ -112,13 +112,13 @@ def is_time(at: str) -> bool:
 
 
 def epoch_of(at: str) -> float | None:
-    """Return an event time in epoch seconds; None for other start positions."""
+    """Return an event time in epoch seconds; None for any other start position."""
     moment = _moment(at)
     return moment.timestamp() if moment is not None else None
 
 
 def partition_of(at: str) -> tuple[str, str] | None:
-    """Return the column and value of a start position `column=value`; None for other start positions."""
+    """Return the column and value of a start position `column=value`; None for any other start position."""
     found = _PARTITION.match(at)
     return (found[1], found[2]) if found else None
 

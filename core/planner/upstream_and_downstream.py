@@ -101,7 +101,10 @@ def _of_child(
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
-    """The reader's own change is the reason if it requires a rebuild, too."""
+    """Return the decision about a reader whose parent is re-created.
+
+    If the reader's own change requires a rebuild, too, this change is the reason.
+    """
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)

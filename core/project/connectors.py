@@ -70,7 +70,7 @@ class ArtifactFault(FactKind):
 
 
 def coordinate_fault(coordinate: str) -> Fact[ArtifactFault] | None:
-    """Return why an artifact coordinate is malformed or does not fit the pools' Spark; None if it is valid."""
+    """Return why an artifact coordinate is malformed or does not match the pools' Spark; None if it is valid."""
     if not _COORDINATE.match(coordinate):
         return ArtifactFault.FORM.of()
     group, artifact, _ = coordinate.split(":")

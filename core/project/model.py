@@ -20,7 +20,7 @@ class Layer(StrEnum):
 
 
 def layer_place(layer: str) -> tuple[int, str]:
-    """Return a sort key that orders layers from sources to views; unknown layers come last, by name."""
+    """Return a sort key that orders layers from sources to views; unknown layers follow, by name."""
     places = [str(one) for one in Layer]
     return (places.index(layer) if layer in places else len(places)), layer
 
@@ -128,7 +128,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A declared Spark Connect server; without a `url`, the agent starts a local one as a child process."""
+    """A declared Spark Connect server; without a `url`, the agent starts a local server as a child process."""
 
     name: str = "local"
     url: str | None = None
@@ -162,7 +162,7 @@ class Environment:
     """The environment's rules as declared; if an agent has recorded rules, these take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Return the declared policy, including the protection of the environment and of the given tables."""
+        """Return the declared policy, with the protection of the environment and of the tables `protected`."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 

@@ -45,8 +45,8 @@ def compare_with_commit(
     """Compare the project's current files, `now`, with those at a commit.
 
     `then` maps each path that differs to its content at the commit, or to None if the commit lacks the path. Only the
-    folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table whose files at the
-    commit are invalid is treated as changed.
+    folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table with invalid files
+    at the commit counts as changed.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -90,7 +90,7 @@ def _with_texts_of(since: GitComparison, table: TableName, seen: ObservedDeploym
 
 
 def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
-    """Read headgate.yml as of the commit; None if it is unchanged or did not exist."""
+    """Read headgate.yml as of the commit; None if the file is unchanged or did not exist."""
     text = then.get(MANIFEST)
     return read_manifest(text, []) if text is not None else None
 

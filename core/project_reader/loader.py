@@ -259,5 +259,5 @@ def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: S
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:
-    """Return the path of a table's own yml, else of its folder's yml; empty if there is neither."""
+    """Return the path of a table's own yml or, if it has none, of its folder's yml; empty if there is neither."""
     return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

@@ -43,7 +43,7 @@ class Manifest:
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
-    """Parse the content of headgate.yml; `text` is None if the file is missing, which is reported as a Problem."""
+    """Parse the content of headgate.yml; a missing file (`text` is None) is reported as a Problem."""
     if text is None:
         problems.append(
             Problem(
@@ -111,7 +111,7 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
-    """Return the sections by environment name, in file order; an empty entry becomes an empty section."""
+    """Return the sections of headgate.yml by environment name, in file order; an empty entry is an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):

@@ -29,7 +29,7 @@ _BROKEN = (ValueError, TypeError, LookupError)
 
 
 class ParseCache:
-    """A cache of parsed SQL and settings, by content; callers share one so that no file is parsed twice.
+    """A cache of parsed SQL and settings, by content; callers share the cache so that no file is parsed twice.
 
     It is thread-safe: at worst, two threads parse the same file.
     """
@@ -156,9 +156,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Return a cached value; None if there is none, or if it has Problems located in another file with the same
-        content.
-        """
+        """Return a cached value; None if there is none, or if its Problems refer to another file of equal content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -268,7 +266,7 @@ def wrong_columns(
 def missing_in_inputs(
     table: Table, names: Sequence[str], tables: Mapping[TableName, Table], parse_cache: ParseCache
 ) -> list[Problem]:
-    """Return a Problem for each column in `names` that a table's statement uses but none of its input tables has."""
+    """Return a Problem for each column in `names` that a table's statement uses but none of its inputs has."""
     assert table.parsed is not None, f"{table.name} is external"
     declared = {name: each.parsed_ddl.columns for name, each in tables.items()}
     wrong = parse_cache.wrong_columns(table.parsed, declared)

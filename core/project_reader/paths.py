@@ -1,4 +1,4 @@
-"""Assignment of a project's files to tables by path; misplaced and misspelled files become Problems."""
+"""Assignment of a project's files to tables by path; a misplaced or misspelled file becomes a Problem."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 @dataclass(slots=True)
 class ScriptFolder:
-    """The folder `pipelines/<layer>/[<product>/]<unit>` of one or more tables, and the files in it."""
+    """The folder `pipelines/<layer>/[<product>/]<unit>` of one or more tables, with the files in it."""
 
     path: str
     layer: Layer
@@ -112,7 +112,7 @@ def _folder(
 
 
 def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
-    """Assign `<folder>/<table>.yml` to the folder's table of that name; files of test cases are ignored."""
+    """Assign `<folder>/<table>.yml` to the table of that name in the folder; files of test cases are ignored."""
     place, _, file = path.rpartition("/")
     folder = folders.get(place)
     if folder is None:

@@ -78,7 +78,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in an external table's location or format; None if there is none."""
+    """Return the summary and remedy of a mistake in an external table's location or format, or None."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -186,7 +186,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in how a statement reads a table; None if there is none."""
+    """Return the summary and remedy of a mistake in how a statement reads a table, or None."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -220,10 +220,10 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in a table's watermark; None if there is none.
+    """Return the summary and remedy of a mistake in a table's watermark; None if there is no mistake.
 
-    For such a mistake, Spark raises EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name
-    (tested on Spark 4.2.0).
+    Spark would raise EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, or UNRESOLVED_COLUMN for an unknown name (tested on Spark
+    4.2.0).
     """
     name = read.watermark.column if read.watermark is not None else ""
     if not name.replace("_", "a").isalnum():

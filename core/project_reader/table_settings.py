@@ -85,9 +85,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement; return the default if missing or
-    invalid.
-    """
+    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement; the default if missing or invalid."""
     below = section.section("objective")
     if below is None:
         return default
@@ -135,7 +133,7 @@ def _checks(section: "YamlSection") -> tuple[tuple[str, str], ...]:
 
 
 def check_entries(value: "YamlValue | None") -> Iterator[tuple[str, str, int]]:
-    """Yield the name, query and line of each entry in `checks:`; name and query are empty if the entry is malformed."""
+    """Yield the name, query and line of each entry in `checks:`; name and query are empty for a malformed entry."""
     if value is None or (value.text is None and value.items is None and value.pairs is None):
         return
     for item in value.items if value.items is not None else (value,):

@@ -103,7 +103,7 @@ class YamlSection:
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
     def entries(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Read the list under a key as (value, line) pairs; a single value is read as a list of one."""
+        """Read the list under a key as (value, line) pairs; a single value counts as a list."""
         node = self.nodes.get(key)
         if node is None or node.tag == f"{_TAG}null":
             return ()
@@ -114,9 +114,7 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read the list of strings under a key; return the default if it is missing; a single string is read as a list
-        of one.
-        """
+        """Read the list of strings under a key; the default if it is missing. A single string counts as a list."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
@@ -140,7 +138,7 @@ class YamlSection:
         return tuple(found)
 
     def value(self, key: str) -> YamlValue | None:
-        """Read the value under a key as written; None if it is missing, or too deeply nested or too large."""
+        """Read the value under a key as written; None if it is missing, too large or too deeply nested."""
         node = self.nodes.get(key)
         if node is None:
             return None
@@ -206,7 +204,7 @@ class YamlSection:
 
 
 def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
-    """Parse a YAML mapping; an empty string gives an empty section, and invalid YAML gives a Problem and None."""
+    """Parse a YAML mapping; an empty string gives an empty section. For invalid YAML, add a Problem and return None."""
     try:
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
@@ -237,7 +235,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
 
 
 def read_value(text: str) -> YamlValue | None:
-    """Parse a single YAML value, such as `[1, 2]`; None if it is empty, invalid, too deeply nested or too large."""
+    """Parse a single YAML value, such as `[1, 2]`; None if it is empty, invalid, too large or too deeply nested."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
         return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))

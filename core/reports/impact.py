@@ -96,7 +96,7 @@ class ReachedTable:
 
 @dataclass(frozen=True, slots=True)
 class ImpactAnswer:
-    """The effects of one hypothetical change."""
+    """The effects of a hypothetical change."""
 
     event: ImpactEvent
     request: PlanRequest | None
@@ -109,7 +109,7 @@ class ImpactAnswer:
 
     @property
     def refused(self) -> bool:
-        """True if a plan for the change would be refused."""
+        """True if the planner would refuse a plan for the change."""
         return bool(self.refusals) or any(one.effect is ImpactEffect.REFUSED for one in self.reached)
 
 
@@ -144,8 +144,8 @@ def impact_of(
     """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
     `children` is a value of `--children`; empty means product for a rebuild, and none for a delete. If the table is not
-    deployed, every declared table is treated as running. Time is linear in the reads, plus the time to parse each
-    statement that may use the column, unless `tracer` has parsed it before.
+    deployed, every declared table is treated as running. Time is linear in the reads, plus the time to parse the
+    statements that may use the column, unless `tracer` has parsed them already.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)
@@ -189,7 +189,7 @@ def _children(words: str, project: Project, part: Project) -> str:
 
 
 def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Return observations in which every declared table is running as version 1, or 0 if it is external."""
+    """Return observations in which every declared table runs as version 1, or as version 0 if it is external."""
     found = {}
     for name, table in project.tables.items():
         reads = table.parsed.reads if table.parsed is not None else ()

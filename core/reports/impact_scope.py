@@ -23,8 +23,8 @@ def affected_part(
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
     """Return the part of the project and of the observations that is needed to plan a change of `root`.
 
-    The whole project is returned if the bindings of a deployed statement are unknown. Time is one pass over the
-    project, plus time linear in the part.
+    If the bindings of any deployed statement are unknown, this is the whole project. Time is one pass over the project,
+    plus time linear in the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed
@@ -76,7 +76,7 @@ def _readings(
 
 @dataclass(frozen=True, slots=True)
 class DownstreamReach:
-    """All tables that a change may affect, with the reads that lead to them."""
+    """All tables that a change may affect, with the reads through which it reaches them."""
 
     depth: Mapping[TableName, int]
     """Number of reads from the changed table (depth 0) to each table; a step within a statement set adds none."""
@@ -91,7 +91,7 @@ def downstream_reach(
 ) -> DownstreamReach:
     """Return everything downstream of `root`, in time linear in the reads.
 
-    The first breadth-first pass follows only reads; the second also follows statement sets.
+    The first pass is breadth-first and follows only reads; the second pass also follows statement sets.
     """
     readers: dict[TableName, dict[TableName, bool]] = {}
 

@@ -1,7 +1,7 @@
 """Inventory of all tables with their upstream and downstream tables and serving version, as a list or hierarchy.
 
-The upstream tables of a declared table are those that its files read. Its downstream tables are all tables whose files
-or deployed SQL read it.
+The upstream tables of a declared table are the tables that its files read. Its downstream tables are all tables whose
+files or deployed SQL read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ SINKS = frozenset({Layer.FACT, Layer.VIEW})
 
 @dataclass(frozen=True, slots=True)
 class InventoryReading:
-    """A table that another table reads or is read by."""
+    """A table that another table reads, or that reads another table."""
 
     table: TableName
     streamed: bool
@@ -106,7 +106,7 @@ def inventory_of(project: Project, serving: Mapping[TableName, StatementLine]) -
 
 
 def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> tuple[InventoryEntry, ...]:
-    """Return the entries that pass the filter, in the given order."""
+    """Return the entries that pass the filter, in the order of `entries`."""
     return tuple(entry for entry in entries if selection.takes(entry))
 
 
@@ -199,7 +199,7 @@ class HierarchyRow:
 def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
-    """Return the rows for tables upstream or downstream of `root`, at most `depth` levels away; linear in the reads."""
+    """Return the rows for tables upstream or downstream of `root`, at most `depth` levels away, in linear time."""
     nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()

@@ -107,7 +107,7 @@ FINISHED = SATISFIED | {StepState.FAILED, StepState.BLOCKED, StepState.CANCELLED
 
 @dataclass(frozen=True, slots=True)
 class OperatorControl:
-    """Evidence: an operator's command to pause, resume, cancel or retry a run, skip step `n`, or swap (end a hold)."""
+    """Evidence: an operator's command to pause, resume, cancel, retry or swap (end a hold), or to skip step `n`."""
 
     act: str
     n: int = 0

@@ -1,4 +1,4 @@
-"""Runs, steps, check results and migration tickets as the ledger records them; times are epoch seconds or None."""
+"""Runs, steps, check results and migration tickets as the ledger records them. A time is in epoch seconds, or None."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +84,7 @@ class MigrationTicket:
 
 @dataclass(frozen=True, slots=True)
 class CheckResultRow:
-    """The result of one check of a table's rows in a release.
+    """The result of a check of a table's rows in a release.
 
     `verdict` is a value of `core.validation.verdicts.CheckVerdict`.
     """

@@ -1,4 +1,4 @@
-"""The state machine of a run, without I/O: turns evidence into the next run and intents for the executor."""
+"""The state machine of a run, without I/O: turns evidence into the run's next state and intents for the executor."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -275,7 +275,7 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """A reader may start as soon as its upstream query has started."""
+    """True if a step may begin after `before`; a reader may start as soon as its upstream query has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 

@@ -87,9 +87,7 @@ class ExtractedClauses:
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """Mistakes that do not prevent parsing, such as unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
-    """For each FROM, JOIN or comma in FROM, by offset: whether CROSS precedes it. sqlglot reads commas
-    as CROSS JOIN.
-    """
+    """Offset of each FROM, JOIN or comma in FROM, and whether CROSS precedes it; sqlglot reads commas as CROSS JOIN."""
     named: list[int] = field(default_factory=list)
     """Offsets of names where a table is expected, each of which must be resolved, however sqlglot parses it."""
     with_on: set[int] = field(default_factory=set)
