@@ -43,9 +43,9 @@ def why_not_from_checkpoint(old: Revision, new: Revision) -> CheckpointRefusal |
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
     """True if Spark is known to continue from the old statement's state with the new SQL (tested on Spark 4.2.0).
 
-    It does after a different length of a tumbling window, min instead of max or the reverse, and an inner join instead
-    of a left join (see `same_checkpoint.txt`). The result is False for a left join instead of an inner join, because it
-    depends on which columns may be null.
+    It continues if the length of a tumbling window changes, if min and max are exchanged, or if an inner join replaces
+    a left join (see `same_checkpoint.txt`). The result is False if a left join replaces an inner join, because Spark's
+    behaviour then depends on which columns may be null.
     """
     if len(old.operators) != len(new.operators):
         return False

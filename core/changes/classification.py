@@ -26,7 +26,7 @@ class Change:
 
 
 def unproven_change(why: Fact[Notice]) -> Change:
-    """Return the change to assume if two revisions cannot be compared, which requires a rebuild."""
+    """Return the change to assume if two revisions cannot be compared; its action is a rebuild."""
     return Change(ChangeKind.STATE_CHANGED, Action.REBUILD, (why,), classified=False)
 
 

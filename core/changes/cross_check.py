@@ -1,4 +1,4 @@
-"""Checks a change against Spark's analysis and upgrade tests, which can only make the change more severe."""
+"""Checks a change against Spark's analysis and upgrade tests; the result is never milder than the change."""
 
 import re
 from collections import Counter
@@ -189,7 +189,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the ledger key of an upgrade test's result, which is made of the hashes of both revisions."""
+    """Return the key of an upgrade test's result in the ledger, made of the hashes of both revisions."""
     return f"upgrade {old} {new}"
 
 

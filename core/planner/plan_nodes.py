@@ -40,7 +40,7 @@ def changed_node(
 ) -> PlanNode:
     """Return the node of a table in a deploy, with its new and its deployed SQL and YAML.
 
-    The first strategy in `costed` is the chosen one, whose costs the node has.
+    The costs are those of the chosen strategy, which is the first in `costed`.
     """
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action

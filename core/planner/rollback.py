@@ -1,7 +1,7 @@
 """Rollback and undelete, which resume former versions.
 
-A rollback reverses the whole release that created the table's current version, or is refused. An undelete takes a table
-out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
+A rollback reverses the whole release that created the table's current version, never a part of it. An undelete takes a
+table out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -185,7 +185,8 @@ class Tables(Protocol):
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references files of the source table, which must be kept. A table that has rows is left unchanged.
+        The clone references the files of the source table, so these must be kept. A table that has rows is left
+        unchanged.
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:

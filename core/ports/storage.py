@@ -36,7 +36,7 @@ class TableFault:
         return self.refused().sentence
 
     def refused(self) -> Refused:
-        """Convert the fault to a Refused error, which the caller raises."""
+        """Convert the fault to a Refused error, for the caller to raise."""
         return Refused(self.why, remedy=self.remedy)
 
 
@@ -225,7 +225,7 @@ class Checkpoints(Protocol):
     # Ownership of folders.
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Atomically create a folder that contains only an owner file and a note, which includes the run's id.
+        """Atomically create a folder that contains only an owner file and a note that includes the run's id.
 
         An existing folder of the same run is left unchanged; an unused folder of another run is taken over. Raises
         FolderTaken if another run has used the folder, Refused if the folder does not belong to this ledger.

@@ -26,7 +26,7 @@ _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError,
 
 
 def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of file contents by path, which depends on the order of the files."""
+    """Return a digest of file contents by path; it depends on the order of the files."""
     parts = [*texts, *texts.values()]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))

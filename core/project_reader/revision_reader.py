@@ -1,4 +1,4 @@
-"""Creation of a statement's revision from a declared table, or from deployed SQL and YAML, which it parses."""
+"""Creation of a statement's revision, from a declared table or by parsing deployed SQL and YAML."""
 
 from dataclasses import replace
 

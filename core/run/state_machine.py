@@ -93,7 +93,7 @@ class AbortVersions:
 RunIntent = PerformStep | PollGate | AbortVersions
 
 _FORWARD = "resumed after the agent stopped: the remaining pointers are moved"
-"""Note of an interrupted swap, which is always completed."""
+"""Note of an interrupted swap; a swap is always completed."""
 
 
 def recover_run(run: Run) -> Run:

@@ -100,7 +100,7 @@ def _qualified(table: str) -> str:
 def jdbc_options_of(uri: str) -> dict[str, str] | None:
     """Return the OPTIONS of the table at `postgresql://user@host:port/database/schema.table`; None for anything else.
 
-    A URI with a password is refused like any other malformed one.
+    A URI with a password counts as malformed.
     """
     found = _URI.match(uri)
     if found is None:

@@ -1,4 +1,7 @@
-"""The verdict of an upgrade test, which continues from the old checkpoint, and its comparison with the plan."""
+"""The verdict of an upgrade test, and its comparison with the plan.
+
+An upgrade test runs the new SQL from the checkpoint of the old SQL.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

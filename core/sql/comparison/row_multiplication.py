@@ -35,7 +35,7 @@ class RowMultiplier:
     detail: str
     """The join with its condition; for any other clause, the whole SQL of the clause."""
     table: str = ""
-    """The joined table, whose number of matches per row determines the number of output rows; empty for other edits."""
+    """The joined table; the number of its matches per row decides how many rows result. Empty for other edits."""
     equated: frozenset[str] = frozenset()
     """Columns of `table`, in lower case, that the join condition equates with expressions over other sources."""
     outcome: str = "each matching row adds a row"

@@ -59,7 +59,7 @@ _SYNTAX = "PARSE_SYNTAX_ERROR"
 def shape_from_clauses(tree: Any, *, nested: bool) -> None:
     """Normalise all FROM clauses of a parsed query, in place; raises SqlDiagnostic for anything that Spark rejects.
 
-    `nested` is False if the query contains no other query, which saves a walk through the tree.
+    `nested` is False if the query contains no other query; a walk through the tree is then skipped.
     """
     _check_query(tree, tree)
     if not nested and isinstance(tree, exp.Select):

@@ -205,7 +205,7 @@ def bare_call(column: Any) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`, and return the expression and its name, which is empty if not written.
+    """Parse `expression [[AS] name]`; return the expression and its name, which is empty if there is none.
 
     Raises SqlDiagnostic for anything else.
     """
