@@ -171,7 +171,7 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
-    It cannot be sent if the DDL of a table that it reads is unknown. Nor can it stream a table's changes, because the
+    It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
     temporary tables of the analysis have no change feed.
     """
     if any(read.takes_changes for read in parsed.reads):

@@ -129,8 +129,7 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return a column's change of type: COLUMN_WIDENED if it is possible in place, COLUMNS_CHANGED if it needs a
-    rebuild.
+    """Return a column's change of type: COLUMN_WIDENED if possible in place, else COLUMNS_CHANGED (a rebuild).
 
     Key, sequence and partition columns are never widened in place.
     """

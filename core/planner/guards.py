@@ -269,9 +269,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Check the duration of the longest replay against the limit; tables replay in parallel, but wait for their
-    parents.
-    """
+    """Check the longest replay against the limit for its duration; a table replays after its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)

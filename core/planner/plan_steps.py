@@ -157,9 +157,7 @@ class StepBuilder:
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Add a step that moves an orphan version to the trash, after the stops and starts of its table and after
-        `swap`.
-        """
+        """Add a step that moves an orphan version to the trash after the stops and starts of its table and `swap`."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"

@@ -66,7 +66,7 @@ class SecurityFault(FactKind):
 
 
 def reference(value: str) -> Reference | None:
-    """Parse a reference to a secret; None if a value is not one."""
+    """Parse a reference to a secret; None if the value is not a reference."""
     found = _REFERENCE.match(value)
     if found is None or (found["kind"] == "file" and not found["of"].startswith("/")):
         return None

@@ -106,8 +106,7 @@ def create_checkpoint_after(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return the files of a source as Spark records them: those in its log up to batch `upto`, or, without a log, all
-    files in its folder.
+    """Return the files of a source as Spark records them: in its log up to batch `upto` or, without a log, all.
 
     Raises Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
     """

@@ -207,7 +207,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Add a UNION branch's column `other` to the column that combines the earlier branches; return the latter."""
+    """Add UNION column `other` to the combined column of the earlier branches; return the combined column."""
     united = {
         name: united_column(replace(inner, branches=()), more)
         for (name, inner), more in zip(item.fields.items(), other.fields.values(), strict=False)

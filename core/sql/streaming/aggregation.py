@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """Return the grouping expressions of a SELECT, with the outputs to which ordinals and ALL refer in their place."""
+    """Return the grouping expressions of a SELECT; the outputs that ordinals and ALL denote replace these."""
     group = select.args.get("group")
     if group is None:
         return []

@@ -59,8 +59,7 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Compute the plan from the caller's files and the agent's observations, and store it if its hash is the
-        caller's.
+        """Compute the plan from the caller's files and the agent's observations; store it if its hash is the caller's.
 
         Raises Stale if the two hashes differ, and Refused if the plan cannot be executed.
         """
