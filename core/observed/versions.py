@@ -184,7 +184,7 @@ _FIGURES = (
 
 
 class StatementLine(NamedTuple):
-    """One line of the list of statements: a version, with selected fields of its latest measurement."""
+    """One line of the list of statements: a version with selected fields of its deployment and latest measurement."""
 
     table: TableName
     version: int

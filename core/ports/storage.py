@@ -232,8 +232,7 @@ class Checkpoints(Protocol):
         """
 
     def take_over(self, folder: str, former: str = "") -> None:
-        """Claim a folder of this or the `former` ledger: write this ledger, the epoch and the machine to its owner
-        file.
+        """Claim a folder of this or the `former` ledger: write ledger, epoch and machine to its owner file.
 
         The run in the owner file stays the same. Raises Refused if the folder belongs to any other ledger.
         """

@@ -366,9 +366,7 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the lower-case names of the catalog's tables and views: only a hint, as other clients
-        change it too.
-        """
+        """Return the lower-case names of the catalog's tables and views; a hint, as other clients change it, too."""
         with self._listing:
             if self._known is None:
                 with spark_errors():
