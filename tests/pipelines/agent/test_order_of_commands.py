@@ -443,7 +443,7 @@ def test_a_line_edited_by_hand_is_reported_once_and_set_aside(garbage: Any, depl
     reconciler = Reconciler(deployed, lane._emergency)
     for _ in range(2):
         reconciler.apply_emergencies()
-    assert not lane._emergency.waits() and version(deployed, A, 1).wanted == "running"
+    assert not lane._emergency.has_pending() and version(deployed, A, 1).wanted == "running"
     (said,) = [event for event in deployed.ledger.events() if "emergency journal" in event.summary]
     assert said.count == 1
     assert json.loads(Path(deployed.folder, "emergency.jsonl.unreadable").read_text()) == garbage
@@ -466,7 +466,7 @@ def test_a_stop_of_a_missing_statement_changes_nothing_else(name: str, deployed:
     path.write_text(json.dumps({**WHOLE, "tables": [name, "b"], "serial": 9}) + "\n")
     lane = fast_lane(deployed)
     Reconciler(deployed, lane._emergency).apply_emergencies()
-    assert not lane._emergency.waits()
+    assert not lane._emergency.has_pending()
     assert {str(d.table): d.wanted for d in deployed.ledger.deployments() if not d.external} == {
         "a": "running", "b": "stopped", "c": "running",
     }  # fmt: skip
@@ -480,4 +480,4 @@ def test_a_repeated_line_is_one_stop(deployed: AgentContext, monkeypatch: pytest
     start(lane, "a")
     path.write_bytes(written * 2)
     Reconciler(deployed, lane._emergency).apply_emergencies()
-    assert version(deployed, A, 1).wanted == "running" and not lane._emergency.waits()
+    assert version(deployed, A, 1).wanted == "running" and not lane._emergency.has_pending()

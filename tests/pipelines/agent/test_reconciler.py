@@ -263,7 +263,7 @@ def test_journalled_stops_are_reported_once_however_often_the_ledger_is_locked(
     for _ in range(5):
         with suppress(LedgerUnavailable):
             reconciler.apply_emergencies()
-    assert not reconciler.emergency.waits()
+    assert not reconciler.emergency.has_pending()
     assert [event.table for event in agent.ledger.events() if "recorded late" in event.summary] == ["b", "a"]
     assert [row.subject for row in agent.ledger.audits()] == ["b", "a"]
 
@@ -274,7 +274,7 @@ def test_a_stop_of_an_unknown_statement_does_not_block_others(agent: AgentContex
     journal_stop(agent, reconciler, "a")
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
-    assert not reconciler.emergency.waits()
+    assert not reconciler.emergency.has_pending()
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert/2"])

@@ -299,7 +299,7 @@ def test_a_version_that_read_all_of_an_ended_input_is_not_waited_for(
 
 def test_input_that_is_gone_is_not_waited_for(served: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation_step, "GONE_EVERY_S", 0.0)
-    monkeypatch.setattr(type(served.files), "gone", lambda *_: 4)
+    monkeypatch.setattr(type(served.files), "count_missing_inputs", lambda *_: 4)
     has_read(served, 1, "9:x")
     has_read(served, 2, "5:y")
     run = submit(served, plan(served, UPPER, REBUILD_A))
