@@ -124,7 +124,7 @@ def connect(place: TopicPlace) -> KafkaClients:
     except ImportError as error:
         raise Refused(
             "the lag behind Kafka topics is unknown: the package confluent-kafka is not installed",
-            remedy="pip install 'headgate[kafka]', then headgate restart-agent",
+            remedy="pip install 'headgate[kafka]', then headgate down --keep-pool and headgate up",
         ) from error
     clients = KafkaClients(place)
     settings = library_settings(dict(place.settings), _resolved)

@@ -76,24 +76,37 @@ def _spark_type(kind: str) -> str:
     return "" if plain.startswith("time ") else _TYPES.get(plain, "STRING")
 
 
+def rows_in_database(ddl: TableDdl, limit: int) -> list[tuple[Any, ...]]:
+    """Return at most `limit` rows of a table, in the order of its declared columns. Raises like `database_fault`."""
+    from psycopg.sql import SQL, Identifier
+
+    names = SQL(", ").join(Identifier(column.name.lower()) for column in ddl.columns)
+    table = SQL(".").join(Identifier(part) for part in qualified_table(ddl).split("."))
+    return _query(ddl, SQL("SELECT {} FROM {} LIMIT {}").format(names, table, limit))
+
+
 def _columns(ddl: TableDdl) -> list[tuple[str, str, bool]]:
     """Return each column's name, PostgreSQL type and whether the user may read it; empty for an unknown table."""
+    found = _query(ddl, _COLUMNS, qualified_table(ddl))
+    return [(str(name), str(kind), bool(may_read)) for name, kind, may_read in found]
+
+
+def _query(ddl: TableDdl, text: Any, *values: str) -> list[tuple[Any, ...]]:
     try:
         import psycopg
     except ImportError as error:
         raise Refused(
             f"{ddl.table} cannot be checked: the package psycopg is not installed",
-            remedy="pip install 'headgate[postgres]', then headgate restart-agent",
+            remedy="pip install 'headgate[postgres]', then headgate down --keep-pool and headgate up",
         ) from error
     given: dict[str, Any] = {**connection_parameters(ddl), "connect_timeout": ANSWER_S}
     given["options"] = f"-c statement_timeout={ANSWER_S}s -c default_transaction_read_only=on"
     try:
         with psycopg.connect(**given) as connection:
-            rows = connection.execute(_COLUMNS, (qualified_table(ddl),)).fetchall()
+            return connection.execute(text, values or None).fetchall()
     except psycopg.Error as error:
         why = str(error).strip().partition("\n")[0] or "it gave no reason"
         raise TryAgain(
             f"{ddl.table}: the database does not answer: {why}",
             remedy="check that it runs, its address, user and dbname, and ~/.pgpass",
         ) from error
-    return [(str(name), str(kind), bool(may_read)) for name, kind, may_read in rows]

@@ -68,6 +68,9 @@ def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: 
     assert "120 rows" in shown and "files" not in shown.split("behind", 1)[1].splitlines()[0]
     tiny.done("start", "kept", "--confirm", "yes")
     until(lambda: all_arrived(tiny), 60, "they are rows")
+    found = json.loads(tiny.done("peek", "landed", "-n", "3", "--json"))
+    assert found["newest_first"] and len(found["rows"]) == 3
+    assert json.loads(found["rows"][0][found["columns"].index("_value")])["id"] in (tiny.landed, tiny.landed - 1)
     until(lambda: lag(tiny) == ("running", 0, True), 30, "nothing waits")
 
 

@@ -60,6 +60,8 @@ def test_each_batch_reads_the_table_as_it_is_then(tiny: Tiny, server: PostgresSe
     tiny.land(2)
     until(lambda: len(names(tiny)) == 6, 60, "the next rows are written")
     assert names(tiny) == {1: "p1", 2: "p2", 3: "p3", 4: "p4", 5: "new", 6: "new"}
+    peeked = tiny.done("peek", "products", "-n", "3")
+    assert [line.split() for line in peeked.splitlines()][:2] == [["id", "name", "price"], ["1", "p1", "1.50"]]
 
 
 def test_a_statement_survives_a_restart_of_the_database_and_of_the_pool(tiny: Tiny, server: PostgresServer) -> None:

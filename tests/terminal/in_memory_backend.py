@@ -19,6 +19,7 @@ from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, SampleRow, StagedRow
 from tests.support.ledger_rows import environment_row, state_event, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.agent_client.agent_commands import PeekedRows
 from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
@@ -189,8 +190,8 @@ class FakeBackend:
     def sql_file(self, table: str) -> str:
         return os.environ.get("EDITED_FILE", f"/nowhere/{table}.sql")
 
-    def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
-        return ("order_id", "pizza"), [[n, "margherita"] for n in range(3)]
+    def peek(self, table: str, *, version: int | None, limit: int) -> PeekedRows:
+        return PeekedRows(("order_id", "pizza"), [[n, "margherita"] for n in range(3)])
 
     def log_lines(self, table: str) -> Sequence[str]:
         return ("2026-11-21T14:00:00.000Z ERROR MicroBatchExecution: Query till@v1 terminated", "\tat x.Y(Z.scala:1)")

@@ -2,10 +2,12 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.model.act_outcomes import ActOutcome
 from core.model.errors import UsageError
+from core.text.wording import counted
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
 
@@ -14,6 +16,22 @@ if TYPE_CHECKING:
     from core.plan.request import PlanRequest
     from core.run.records import RunRow
     from state.ledger import LedgerReader
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedRows:
+    """Some rows of a table."""
+
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+    """One plain JSON value per column."""
+    newest_first: bool = False
+    """Whether the rows are the newest messages of topics; the rows of other tables have no order."""
+
+    @property
+    def counted(self) -> str:
+        """The number of rows and their order, in words."""
+        return f"{counted(len(self.rows), 'row')} {'from the newest on' if self.newest_first else 'in no order'}"
 
 
 class AgentCommands:
@@ -95,16 +113,14 @@ class AgentCommands:
         line = equivalent_command(self._place, "release", "close", run_id, reader)
         self._client.call("close_ticket", {"id": run_id, "reader": reader}, line=line)
 
-    def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
-        """Return column names and at most `limit` rows of a table, with plain JSON values.
-
-        `version` is None for the serving version.
-        """
+    def peek(self, table: str, *, version: int | None, limit: int) -> PeekedRows:
+        """Read at most `limit` rows of a table; `version` is None for the serving version."""
         args: dict[str, Any] = {"table": table, "limit": limit}
         if version is not None:
             args["version"] = version
         answer = self._client.call("peek", args)
-        return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
+        columns = tuple(str(name) for name in answer.get("columns", ()))
+        return PeekedRows(columns, [list(row) for row in answer.get("rows", ())], bool(answer.get("newest_first")))
 
     def actor(self) -> str:
         """Return the name under which the agent knows this user."""

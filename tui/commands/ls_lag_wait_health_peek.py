@@ -163,14 +163,16 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 
 def peek(context: CommandContext) -> int:
-    """Print some rows of a table, in no particular order, as read by the agent."""
+    """Print some rows of a table, or the newest messages of its topics, as read by the agent."""
     args = context.args
-    columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
-    cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
+    found = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
+    cells = [
+        tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in found.rows
+    ]
     context.output.answer(
-        {"table": args.table, "columns": list(columns), "rows": rows},
-        f"{counted(len(rows), 'row')} of {args.table}, in no order",
-        lines=format_table(columns, cells) if columns else (),
+        {"table": args.table, "columns": list(found.columns), "rows": found.rows, "newest_first": found.newest_first},
+        f"{args.table}: {found.counted}",
+        lines=format_table(found.columns, cells) if found.columns else (),
     )
     return 0
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from textual.widget import Widget
 
 from core.text.wording import counted
+from tui.agent_client.agent_commands import PeekedRows
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.help_text import help_lines, topic_lines
 from tui.presentation.screen_content.statement_detail import row_lines
@@ -67,7 +68,7 @@ class RowsScreen(TextScreen):
     def __init__(self, state: ConsoleState, *, table: str) -> None:
         super().__init__(state)
         self.table_name = table
-        self.rows: tuple[tuple[str, ...], list[list[object]]] | None = None
+        self.rows: PeekedRows | None = None
         self._asked = False
 
     def fetch(self) -> object:
@@ -78,7 +79,7 @@ class RowsScreen(TextScreen):
         return self.state.backend.agent.peek(self.table_name, version=None, limit=ROWS)
 
     def receive(self, fetched: object) -> None:
-        if isinstance(fetched, tuple):
+        if isinstance(fetched, PeekedRows):
             self.rows = fetched
 
     def do_refresh(self, key: str) -> None:
@@ -87,8 +88,8 @@ class RowsScreen(TextScreen):
 
     def content(self, width: int) -> Sequence[Line]:
         if self.rows is None:
-            return (line((" reading rows from the pool", Tone.DIM)),)
-        return row_lines(*self.rows)
+            return (line((" reading rows", Tone.DIM)),)
+        return row_lines(self.rows.columns, self.rows.rows)
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)
@@ -97,7 +98,7 @@ class RowsScreen(TextScreen):
         if self.rows is None:
             return ("rows", self.table_name), ""
         below = f", {self.pane.below} more below" if self.pane.below else ""
-        return ("rows", self.table_name), f"{counted(len(self.rows[1]), 'row')} in no order{below}"
+        return ("rows", self.table_name), f"{self.rows.counted}{below}"
 
     def copy_line(self) -> str:
         return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"

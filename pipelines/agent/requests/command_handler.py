@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from core.model.act_outcomes import ActOutcome, CommandOutcome
 from core.model.errors import EngineRefused, HeadgateError, Refused, UsageError
 from core.model.events import EventKind
 from core.model.names import parse_statement_name, parse_table_name
+from core.model.table_formats import table_format
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import OperatorControl
 from core.run.records import RunRow
@@ -28,6 +29,7 @@ from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.agent.tables.external_inputs import read_from_outside
 from pipelines.agent.tables.table_identities import refuse_gone
 from state.row_types import StagedRow
 from state.runs import refuse_impossible_action
@@ -265,13 +267,16 @@ class CommandHandler:
         whole = deployment.active and deployment.before_ddl and not args.get("version")
         name = self._agent.layout.pointer_name(table) if whole else self._agent.layout.catalog_name(table, version)
         limit = max(1, min(_whole(args, "limit", 20), PEEK_ROWS))
-        pool = self._agent.pool.connection()
         looked_at = self._agent.ledger.deployment(table, version)
         if looked_at is None:
             raise UsageError(
                 f"{table} has no version {version}", remedy=f"headgate show {table} lists the versions it has"
             )
+        if not table_format(looked_at.format).has_files:
+            found = _rows_as_json(name, *read_from_outside(looked_at, limit))
+            return {**found, "newest_first": table_format(looked_at.format).topics}
         try:
+            pool = self._agent.pool.connection()
             columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
         except EngineRefused as error:
             refuse_gone(self._agent, looked_at, error)
@@ -279,7 +284,7 @@ class CommandHandler:
         if not rows:
             # Spark reads missing files of a table without a log as no rows (4.2.0).
             refuse_gone(self._agent, looked_at)
-        return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
+        return _rows_as_json(name, columns, rows)
 
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         questions = [question_from_json(each) for each in args.get("questions") or ()]
@@ -323,6 +328,10 @@ def _whole(args: dict[str, Any], name: str, default: int) -> int:
     if not isinstance(number, int):
         raise UsageError(f"{name} {cut(repr(number), 40)} is not a whole number", remedy=f"give {name} as a number")
     return number
+
+
+def _rows_as_json(name: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> dict[str, Any]:
+    return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
 
 def _plain(cell: object) -> object:

@@ -6,6 +6,7 @@ Headgate compares them with their declarations, and never creates or changes the
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
@@ -19,7 +20,8 @@ from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
-from pipelines.storage.postgres_tables import database_fault
+from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
+from pipelines.storage.postgres_tables import database_fault, rows_in_database
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
@@ -105,6 +107,17 @@ def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:
 
 def _file(deployment: Deployment) -> str:
     return f"ddl.{deployment.table}.sql"
+
+
+def read_from_outside(deployment: Deployment, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Return columns and rows of a table without files: the newest messages of its topics, or rows of its database.
+
+    They are read without the pool, whose views exist only in the session that runs the statements.
+    """
+    if table_format(deployment.format).topics:
+        return MESSAGE_COLUMNS, newest_messages(deployment.folder, limit)
+    ddl = parsed_ddl(deployment)
+    return tuple(column.name for column in ddl.columns), rows_in_database(ddl, limit)
 
 
 def _refuse(fault: TableFault | None) -> None:

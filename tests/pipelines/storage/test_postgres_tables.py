@@ -10,7 +10,7 @@ from core.model.errors import TryAgain
 from core.model.states import TableFaultKind
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
-from pipelines.storage.postgres_tables import columns_in_database, database_fault
+from pipelines.storage.postgres_tables import columns_in_database, database_fault, rows_in_database
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,13 @@ def test_columns_have_the_types_in_which_spark_reads_them(server: PostgresServer
     )  # fmt: skip
     assert columns_in_database(declared(server)) == (("id", "INT"), ("name", "STRING"))
     assert columns_in_database(declared(server, "absent")) == ()
+
+
+def test_rows_are_read_by_declared_columns(server: PostgresServer) -> None:
+    server.run("TRUNCATE products", "INSERT INTO products VALUES (1, 'a', 2.5), (2, NULL, 3)")
+    ddl = declared(server, columns="NAME STRING, id BIGINT")
+    assert sorted(rows_in_database(ddl, 10), key=str) == [("a", 1), (None, 2)]
+    assert len(rows_in_database(ddl, 1)) == 1
 
 
 def test_a_missing_table_and_a_missing_column_are_named(server: PostgresServer) -> None:

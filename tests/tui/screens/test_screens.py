@@ -11,6 +11,7 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
+from tui.agent_client.agent_commands import PeekedRows
 from tui.presentation.interaction.input_line import names
 from tui.presentation.interaction.keymap import (
     ALL_SCREENS,
@@ -750,8 +751,8 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
 
 def test_rows_that_do_not_fit_are_counted_as_more_below() -> None:
     class Full(FakeBackend):
-        def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
-            return ("order_id",), [[n] for n in range(30)]
+        def peek(self, table: str, *, version: int | None, limit: int) -> PeekedRows:
+            return PeekedRows(("order_id",), [[n] for n in range(30)])
 
     async def scenario(console: Console) -> None:
         await find(console, "till")

@@ -1,0 +1,45 @@
+"""The newest messages of topics on a real broker."""
+
+import pytest
+from confluent_kafka import Producer
+from kafka_broker import Broker
+from live_project import until
+
+from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
+
+pytestmark = pytest.mark.spark
+
+
+def place(broker: Broker, *topics: str) -> str:
+    return f"kafka://{broker.servers}/{','.join(topics)}"
+
+
+def test_the_newest_messages_of_all_partitions_come_first(broker: Broker) -> None:
+    broker.create("peeked")
+    broker.create("peeked-too")
+    assert newest_messages(place(broker, "peeked", "peeked-too"), 5) == []
+    producer = Producer({"bootstrap.servers": broker.servers})
+    for n in range(20):
+        topic = "peeked-too" if n == 17 else "peeked"
+        producer.produce(topic, key=str(n), value=f"v{n}", partition=n % 2, timestamp=1_000 + n, headers={"a": b"\xff"})
+    producer.produce("peeked", value=b"\xfe", partition=0, timestamp=2_000)
+    producer.produce("peeked", key="gone", value=None, partition=0, timestamp=2_001)
+    assert producer.flush(30) == 0
+    until(lambda: len(newest_messages(place(broker, "peeked", "peeked-too"), 100)) == 22, 30, "all are there")
+    found = [dict(zip(MESSAGE_COLUMNS, row, strict=True)) for row in newest_messages(place(broker, "peeked"), 4)]
+    assert [(row["_key"], row["_value"], row["_timestamp"]) for row in found] == [
+        ("gone", None, 2_001),
+        (None, "0xfe", 2_000),
+        ("19", "v19", 1_019),
+        ("18", "v18", 1_018),
+    ]
+    assert found[2] == {
+        "_topic": "peeked", "_partition": 1, "_offset": 8, "_timestamp": 1_019, "_key": "19",
+        "_headers": {"a": "0xff"}, "_value": "v19",
+    }  # fmt: skip
+    newest = newest_messages(place(broker, "peeked", "peeked-too"), 22)
+    assert [row[0] for row in newest].count("peeked-too") == 1
+
+
+def test_a_topic_that_does_not_exist_has_no_messages(broker: Broker) -> None:
+    assert newest_messages(place(broker, "never"), 5) == []
