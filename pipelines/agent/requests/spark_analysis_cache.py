@@ -48,6 +48,9 @@ class SparkAnalysisCache:
         answers of any engine version are used.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
+        with self._lock:
+            # An answer that arrives after the ledger was read is found here, so that nothing is asked twice.
+            self._pending = {key: answer for key, answer in self._pending.items() if not answer.done()}
         known = self._agent.ledger.spark_analyses()
         found = {question.key: find_answer(known, question) for question in questions}
         why = ""
@@ -94,12 +97,11 @@ class SparkAnalysisCache:
             packed = json.dumps(found.as_json(), sort_keys=True)
             self._agent.ledger.put_spark_analysis(question.key, packed, at=self._agent.clock())
         except BaseException as error:
+            with self._lock:
+                self._pending.pop(question.key, None)
             answer.set_exception(error)
         else:
             answer.set_result(found)
-        finally:
-            with self._lock:
-                del self._pending[question.key]
 
     def _clear_when_idle(self) -> None:
         with self._lock:
