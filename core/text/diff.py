@@ -3,7 +3,7 @@
 import difflib
 import re
 
-from core.text.secrets import mask_literals
+from core.text.secret_masking import mask_literals
 from core.text.wording import clipped
 
 _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")

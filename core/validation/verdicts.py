@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from core.sql.comparison.row_effects import RowEffect, RowSide
-from core.text.secrets import mask_secrets
+from core.text.secret_masking import mask_secrets
 from core.text.sentence import Sentence
 from core.text.wording import counted
 from core.validation.comparison_queries import ComparedRows, is_float, summed

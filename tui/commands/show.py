@@ -6,7 +6,7 @@ from typing import Any
 from core.model.states import State
 from core.observed.table_statistics import history_of
 from core.observed.versions import Deployment, StatementLine
-from core.text.secrets import mask_literals
+from core.text.secret_masking import mask_literals
 from state.ledger_snapshot import StatementDetails
 from tui.command_line.context import CommandContext
 from tui.command_line.statement_output import check_fail_on, parse_conditions, statement_as_json

@@ -7,7 +7,7 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.kafka_security import Reference, SecurityFault, library_settings, reference, shared_settings
 from core.sql.kafka_topics import source_options, topic_fault, topic_place
 from core.sql.statement import TableDdl
-from core.text.secrets import mask_literals
+from core.text.secret_masking import mask_literals
 
 LOGIN = {
     "kafka.security.protocol": "SASL_SSL",

@@ -6,7 +6,7 @@ from core.model.names import query_name, trigger_s
 from core.model.states import Fault, State, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
-from core.text.secrets import mask_secrets
+from core.text.secret_masking import mask_secrets
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import long_duration, long_number, short_duration, short_number

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.text.secrets import mask_secrets
+from core.text.secret_masking import mask_secrets
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from core.text.diff import lines_of
 from core.text.escaping import has_control_characters
-from core.text.secrets import mask_literals
+from core.text.secret_masking import mask_literals
 
 
 class Tone(StrEnum):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.text.secrets import mask_literals, mask_secrets
+from core.text.secret_masking import mask_literals, mask_secrets
 
 
 @pytest.mark.parametrize(
