@@ -1,8 +1,8 @@
 """The audit log as a hash chain, and the archive files next to the ledger that contain its old entries.
 
-Each entry contains the hash of the previous entry, and its own hash, which covers both. This module cannot detect an
-attacker who rewrites all hashes up to the recorded head: `headgate audit --verify` therefore prints the head, to be
-compared with a copy kept elsewhere.
+Each entry contains the hash of the previous entry, and its own hash, which covers the previous hash and the columns in
+`HASHED`. This module cannot detect an attacker who rewrites all hashes up to the recorded head: `headgate audit
+--verify` therefore prints the head, to be compared with a copy kept elsewhere.
 
 An archive is a file of JSON lines to which entries are only appended. Entries are synced to the archive before the
 transaction that removes them from the ledger and records the new end of the archive. If the agent is killed before that

@@ -169,8 +169,8 @@ class PlanWrites(PlanReads, LedgerWrites):
         """Mark an open plan as applied and write its run, in one transaction.
 
         `tables` and the tables of the run's steps are changed by the run, and those in `reads` are only read. Raises
-        Refused or Stale if the plan is unknown or no longer open, Refused if an open run has a conflicting lease on one
-        of these tables, and RunIdTaken if the run's id is in use.
+        Stale if the plan is superseded, Refused if it is unknown or not open for another reason, Refused if an open run
+        has a conflicting lease on one of these tables, and RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
             _refuse_not_open(connection, plan_hash, now)

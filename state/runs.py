@@ -81,7 +81,7 @@ def refuse_impossible_action(run_id: str, state: str, act: str) -> None:
 
 
 def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise UsageError if a cancel of the run is pending, after which no other action is accepted."""
+    """Raise UsageError if cancellation of the run is pending, because no further action is accepted then."""
     sql = "SELECT actor FROM run_word WHERE run_id = ? AND act = 'cancel'"
     if (found := connection.execute(sql, (run_id,)).fetchone()) is not None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")

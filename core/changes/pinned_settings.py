@@ -1,4 +1,4 @@
-"""Spark settings by their effect on a checkpoint: pinned at its first start, changeable, or unknown."""
+"""Spark settings by their effect on a checkpoint: pinned by the query's first start, changeable, or unknown."""
 
 import re
 from dataclasses import replace

@@ -76,7 +76,10 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return a table's lag objective in seconds: as declared, or the longer of a minute and six triggers."""
+    """Return a table's lag objective in seconds: the declared one, or else one minute or six trigger intervals.
+
+    Of these two defaults, the longer applies.
+    """
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 

@@ -173,7 +173,7 @@ def _counters(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the cumulative input and the cumulative processed input at each sample.
 
-    Without counters, a rise of the lag counts as input and a fall as processed input.
+    Without counters, an increase in lag counts as input, and a decrease as processed input.
     """
     arrived, processed = [0.0], [0.0]
     for n in range(1, len(row)):

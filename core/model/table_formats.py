@@ -96,7 +96,7 @@ class TableFormat:
         return f"{folder}/{self.subfolder}" if self.subfolder else folder
 
     def kept_h(self, properties: Mapping[str, str]) -> float | None:
-        """Return for how many hours a table with these properties keeps unreferenced files; None if not parsable."""
+        """Return how many hours a table keeps unreferenced files; None if its retention property cannot be parsed."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
 

@@ -101,8 +101,9 @@ def plan_hash(plan: Plan) -> str:
     """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
 
     Excluded are measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
-    pool's load, the exact state of an existing table, indirect readers that are left behind, and whether Spark was
-    asked, because an answer never makes a change milder. The kind of a change is included as its code (`row`).
+    pool's load, the exact state of an existing table, and indirect readers that are left behind. A change confirmed by
+    Spark's analysis has the same hash as one that Spark has not analysed, because the analysis can only make a change
+    more severe. A change's kind is represented by its code (field `row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))

@@ -36,7 +36,7 @@ class RetentionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Whether the input that a statement would read again still exists."""
+    """Whether the input that a replay of a statement would read still exists."""
 
     kind: RetentionKind
     files_gone: int = 0

@@ -227,7 +227,7 @@ def _reader(reader: Exposure, *, swapped: bool) -> str:
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence for each table that loses something."""
+    """Return a sentence for each table that would lose rows or other data, listing the losses."""
     return tuple(f"{node.table}: {', '.join(node.loses)}" for node in plan.nodes if node.loses)
 
 

@@ -171,10 +171,10 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
-    """Return the decision to bind a table to the serving versions of its parents.
+    """Return the decision about a table that reads parent versions which do not serve.
 
-    The table is rebuilt if it has lost its checkpoint or streams a parent version that does not serve; else it is
-    restarted.
+    The table is rebuilt if it streams from such a version or has lost its checkpoint. Otherwise, it is restarted.
+    Either binds the table to the serving versions.
     """
     serving = walk.context.observed.serving_version
     evidence = tuple(

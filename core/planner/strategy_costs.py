@@ -41,7 +41,10 @@ _BEGINS_LATER = frozenset({Strategy.CARRY_OVER, Strategy.PARTIAL, Strategy.SEEDE
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Return the changes that no agent can execute yet, as sorted pairs of table and strategy or `another pool`."""
+    """Return the changes that no agent can execute yet, as sorted (table, strategy) pairs.
+
+    For a move to another pool, the strategy is replaced by the string `another pool`.
+    """
     return _not_executable(plan.nodes)
 
 

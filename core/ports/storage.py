@@ -18,7 +18,7 @@ Sources = tuple[tuple[int, TableName, str, str], ...]
 
 
 class FolderTaken(Refused):
-    """Raised if nothing may be added to a folder of this ledger, because another run has used the folder."""
+    """Raised if a folder of this ledger cannot be prepared, because another run or query has already used it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Cache of parse results: each content is parsed once, and parsers are imported only for contents not in the cache.
+"""Cache of parse results: each distinct file content is parsed once, and only a cache miss imports the parsers.
 
 A file is identified by its content alone, not by path or date. Views, which cannot be streamed, are recognized without
 parsing.

@@ -238,7 +238,10 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
 
 
 def _take_source(clauses: _Clauses, first: Token) -> None:
-    """Derive the location of a table without files from its options; raise SqlDiagnostic for any other location."""
+    """Set the location of a table without files, which is derived from its OPTIONS.
+
+    Raises SqlDiagnostic if the table has a LOCATION that differs from it.
+    """
     format, options = table_format(clauses.format), dict(clauses.options)
     if format.has_files:
         return

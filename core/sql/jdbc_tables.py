@@ -98,9 +98,9 @@ def _qualified(table: str) -> str:
 
 
 def jdbc_options_of(uri: str) -> dict[str, str] | None:
-    """Return the OPTIONS of the table at `postgresql://user@host:port/database/schema.table`; None for anything else.
+    """Return the OPTIONS of the table at `postgresql://user@host:port/database/schema.table`.
 
-    A URI with a password counts as malformed.
+    None if the URI has another form or contains a password.
     """
     found = _URI.match(uri)
     if found is None:

@@ -161,7 +161,10 @@ def _key(rows: ComparedRows) -> str:
 
 
 def _json(rows: ComparedRows, names: Collection[str]) -> str:
-    """Return SQL for columns as JSON; two rows have the same JSON if and only if these columns are equal."""
+    """Return an SQL expression that encodes columns as JSON.
+
+    Two rows have the same JSON if and only if these columns are equal.
+    """
     return _fields(((name, kind) for name, kind in rows.columns if name.lower() in names), rows.sorted)
 
 

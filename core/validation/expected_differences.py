@@ -36,7 +36,7 @@ _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDifferences:
-    """The differences between two versions of a table that an edit explains."""
+    """The differences that an edit is expected to cause between two versions of a table."""
 
     added: tuple[str, ...] = ()
     """Columns that only the new version has, in lower case; they are not compared."""
@@ -166,10 +166,10 @@ def excluded_rows_predicate(
 
 
 def with_rows_of_earlier_sql(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:
-    """Return the expected differences for an old version with rows from before its SQL was edited in place.
+    """Return `expected`, extended for an old version that still has rows from before an in-place edit of its SQL.
 
-    `earlier` are the differences between that earlier SQL and the new version. Rows from before the edit have NULL in
-    columns that the edit added.
+    `earlier` are the expected differences between the SQL before that edit and the new version. Rows from before the
+    edit have NULL in columns that the edit added.
     """
     lead = "edited in place before: "
     added = {name: f"column {name} was added in place" for name in earlier.added if name not in expected.added}

@@ -271,7 +271,9 @@ def _nulls(
 ) -> CheckResult:
     """Evaluate the number of NULLs in each column.
 
-    An increase is expected only if an edited expression explains it, or rows that only the new version has.
+    An increase is unexpected unless the column may become NULL, rows cannot be paired, or rows that only the new
+    version has account for it. In a column whose values must be equal, any change is unexpected unless the row-by-row
+    differences are `explained`.
     """
     worse: list[str] = []
     other: list[str] = []

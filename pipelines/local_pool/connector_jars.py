@@ -87,7 +87,8 @@ class ConnectorJars:
     def given(self) -> tuple[str, ...]:
         """Return the paths of the jars that headgate.yml specifies by path.
 
-        Raises PoolUnreachable for a path without a jar, a damaged jar, or jars that do not belong together.
+        Raises PoolUnreachable if a path has no jar, if a jar is damaged, or if Delta's jars are incomplete, unsuitable
+        or of different versions.
         """
         return tuple(jar for connector in self.connectors for jar in self._given(connector))
 

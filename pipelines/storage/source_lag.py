@@ -210,7 +210,10 @@ class SourceBacklog:
         """Files consumed before the source reported them, with the source's number of refreshes at that time."""
 
     def continues(self, upto: int) -> bool:
-        """True if the checkpoint still has the same source log, and `upto` is not an earlier position in it."""
+        """True if this backlog can advance to the position `upto` in the checkpoint's source log.
+
+        It cannot if the log was replaced, or if the backlog has already passed this position.
+        """
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:

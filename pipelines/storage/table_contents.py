@@ -37,7 +37,7 @@ class _FolderScan:
 
 
 class TableFolders:
-    """Measures table folders. Keeps a few numbers for each folder, never a list of files."""
+    """Measures the contents of table folders. Keeps only totals for each folder, never a list of files."""
 
     def __init__(self, *, count_s: float = COUNT_S) -> None:
         self._count_s = count_s

@@ -1,4 +1,4 @@
-"""Starts, finds and ends processes. Child processes are isolated from terminal, folder and PYTHONPATH.
+"""Starts, finds and ends processes, with children isolated from terminal, working directory and PYTHONPATH.
 
 A process is signalled only if both its pid and its start time match the recorded ones, because pids are reused.
 """

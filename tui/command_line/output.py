@@ -76,7 +76,10 @@ class CommandOutput:
         return None
 
     def progress(self, wait: "WaitProgress") -> None:
-        """Show what the command waits for, with elapsed and typical time. A terminal's progress line is overwritten."""
+        """Show what the command is waiting for, with elapsed and typical time.
+
+        On a terminal, the progress line is updated in place; otherwise, a line is printed from time to time.
+        """
         usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
         text = escape_control_characters(
             f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")

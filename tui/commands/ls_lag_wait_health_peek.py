@@ -178,7 +178,7 @@ def peek(context: CommandContext) -> int:
 
 
 def wait(context: CommandContext) -> int:
-    """Wait until all selected statements reach a state or lag. Returns 1 if one fails or the time is up."""
+    """Wait until all selected statements reach a given state or lag. Returns 1 on failure or timeout."""
     args, output = context.args, context.output
     state = args.state or (None if args.lag is not None else str(State.RUNNING))
     if state is not None and state not in set(State):

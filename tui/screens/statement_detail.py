@@ -132,7 +132,10 @@ class DetailScreen(TextScreen):
             self.choose(TABS[index])
 
     def do_column(self, key: str) -> None:
-        """Switch to the next or previous column and scroll to its lineage. On other panes, `h` goes back."""
+        """On the lineage pane, select the next or previous column and scroll to its lineage.
+
+        On all other panes, `h` goes back.
+        """
         known = self.declared.columns
         if self.tab != "lineage" and key in ("h", "left"):
             self.do_back(key)

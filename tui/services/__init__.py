@@ -1,1 +1,1 @@
-"""Operations shared by console and command line, for one environment; nothing here prints, asks or imports a screen."""
+"""Operations on one environment, shared by console and command line; they do not print, prompt or import screens."""

@@ -67,9 +67,10 @@ def statement_details(reader: "LedgerReader", table: TableName, *, since: float 
 def statement_among_all(
     reader: "LedgerReader", table: TableName, version: int | None
 ) -> "tuple[StatementDetails, LedgerSnapshot]":
-    """Return the details of a statement or one of its versions, and a snapshot with the lines of all statements.
+    """Return the details of a statement or one of its versions, and a snapshot of all statements.
 
-    Raises UsageError if the table was never deployed or has no such version.
+    Both describe the same state of the ledger. Raises UsageError if the table was never deployed or has no such
+    version.
     """
     from state.ledger_snapshot import LedgerSnapshot
 

@@ -365,11 +365,11 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 def select_named(
     words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
-    """Resolve names and selectors to tables. Files and ledger are read only for selectors.
+    """Resolve names and selectors to tables. Files and ledger are read only if there is a selector.
 
-    Deployed tables are connected by the versions that they read, other tables by the project's statements. Raises
-    BadName for an invalid name, UsageError for an invalid selector, and InvalidProject if a tag is used and the files
-    are invalid.
+    A selector's levels follow the versions that deployed tables read and, for all other tables, the project's
+    statements. Raises BadName for an invalid name, UsageError for an invalid selector, and InvalidProject if a tag is
+    used and the files are invalid.
     """
     from core.lineage.selectors import is_selector, select_tables
 

@@ -169,9 +169,9 @@ def find_edits(plan: Plan, run: "RunRow", project: "Project") -> tuple[EditedTab
 
 
 def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
-    """Return a request that continues a run.
+    """Return the request of a run's plan, changed so that it continues the run.
 
-    The request contains the run's id, which makes the plan unique.
+    It contains the run's id, so that the new plan's hash is unique.
     """
     return replace(plan.request, nonce="", continues=run.id)
 

@@ -1,6 +1,6 @@
 """Computes plans from files and ledger, submits them to the agent, and finds submitted plans.
 
-The agent computes every submitted plan again.
+The agent recomputes every submitted plan.
 """
 
 import json

@@ -231,7 +231,7 @@ class _Pen:
 
 
 def _change(old: CellStyle, new: CellStyle) -> str:
-    """Return the SGR sequence from one style to another. Removing an attribute requires a reset of all."""
+    """Return the SGR sequence that changes one style into another. Removing any attribute requires resetting all."""
     if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
         codes = ["", *new.attributes]
         old = PLAIN

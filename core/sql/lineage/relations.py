@@ -178,7 +178,7 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "")
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Label a column with its query's name, so that it appears as a lineage step; returns the same column."""
+    """Set a column's label to `query.column`, so that lineage shows the query as a step; return the same object."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 

@@ -30,7 +30,7 @@ _UNTRACED = (exp.Query, exp.Lambda, exp.Lateral, exp.Values, exp.Pivot, exp.Alia
 
 
 class _Untraced(Exception):
-    """Raised for syntax whose required columns can only be determined by the full lineage."""
+    """Raised for syntax whose required columns only a full lineage analysis can determine."""
 
 
 @dataclass(frozen=True, slots=True)

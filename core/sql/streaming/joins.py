@@ -94,10 +94,11 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Map each column that USING or NATURAL merges to whether it is watermarked (tested on Spark 4.2.0).
+    """Map each column merged by USING or NATURAL to True if it is watermarked (tested on Spark 4.2.0).
 
-    The merged column is the left column, in a RIGHT JOIN the right column, and in a FULL JOIN a new column. NATURAL
-    merges the columns that both sides have; a side with unknown columns is assumed to have every event-time column.
+    The merged column is the left column, in a RIGHT JOIN the right column, and in a FULL JOIN a new column. Of the
+    columns that NATURAL merges, only event-time columns are included. A side whose columns are unknown is assumed to
+    have all event-time columns of the other side.
     """
     kept, other = (right, left) if "RIGHT" in words else (left, right)
     names = list(using)

@@ -39,7 +39,10 @@ _REMEDY = "use another function, or prepare the data before it is landed"
 
 
 def forbidden_calls(tokens: Sequence[Token]) -> Iterator[SqlDiagnostic]:
-    """Yield a diagnostic for each call of a forbidden function, whatever its case, backticks and qualifiers."""
+    """Yield a diagnostic for each call of a forbidden function, regardless of case, backticks and qualifiers.
+
+    `USING '…'`, which runs a program, is reported as well.
+    """
     for index, (token, after) in enumerate(pairwise(tokens)):
         if after.token_type is TokenType.STRING and is_word(token, "USING"):
             # TRANSFORM (…), MAP and REDUCE (SqlBaseParser.g4 of 4.2.0, `transformClause`).

@@ -53,9 +53,9 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
 
 
 def move_back(agent: AgentContext, targets: list[tuple[TableName, int]]) -> str:
-    """Move pointers back to the versions that serve according to the ledger.
+    """Move pointers back to the versions that the ledger records as serving.
 
-    Return a description of the result, for an error message.
+    Returns a description of the result, for an error message.
     """
     try:
         put_back(agent, (table for table, _ in targets))

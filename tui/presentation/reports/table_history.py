@@ -191,7 +191,7 @@ def _upstream(event: EventRow) -> HistoryEntry | None:
 
 
 def _matters(event: EventRow) -> bool:
-    """True if a state change is a fault, or is explained and does not merely restore the desired state."""
+    """True if a state change is a fault, or has details and does more than restore the desired state."""
     return event.state in FAULTY or (bool(event.detail) and event.cause != EventCause.WANTED)
 
 

@@ -98,7 +98,7 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Return the logins that have validly approved a plan, without its author and without repeated user ids."""
+    """Return the logins whose approvals of a plan count: at most one per user id, and not the author's."""
     return tuple(one.login for one in approvals_of_others(row, approvals))
 
 
