@@ -19,7 +19,7 @@ from core.project_reader.settings_checks import (
     with_schema_tracking,
 )
 from core.project_reader.table_consistency_checks import check_tables
-from core.project_reader.table_settings import read_settings, settings_as_text
+from core.project_reader.table_yml import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean

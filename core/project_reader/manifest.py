@@ -14,7 +14,7 @@ from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project_reader.paths import ScriptFolder, read_script_folders
-from core.project_reader.table_settings import read_objective, read_settings, read_settings_section
+from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 

@@ -144,7 +144,7 @@ class ParseCache:
         if found is None:
             found = self._unpacked(key, _settings)
         if found is None:
-            from core.project_reader.table_settings import read_settings
+            from core.project_reader.table_yml import read_settings
 
             wrong: list[Problem] = []
             found = read_settings(text, path, defaults, wrong)

@@ -7,7 +7,7 @@ from core.model.problems import Problem, Severity
 from core.project.model import Settings, Table
 from core.project.revision import Revision, RevisionTexts
 from core.project_reader.parse_cache import ParseCache
-from core.project_reader.table_settings import settings_as_text
+from core.project_reader.table_yml import settings_as_text
 from core.sql.statement import with_change_feeds
 
 

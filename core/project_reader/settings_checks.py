@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import TABLE_FORMATS, table_format
 from core.project.model import Table
-from core.project_reader.table_settings import check_entries
+from core.project_reader.table_yml import check_entries
 from core.project_reader.yaml_reader import read_yaml
 from core.sql.statement import TableRead, line_of, selects_star, with_change_feeds
 from core.text.wording import did_you_mean

@@ -14,7 +14,7 @@ from core.plan.model import PlanNode
 from core.ports.spark import NEWEST_WRITER, Upsert
 from core.project.model import APPEND, UPSERT, Environment, Settings
 from core.project.revision import RevisionTexts
-from core.project_reader.table_settings import read_settings
+from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds

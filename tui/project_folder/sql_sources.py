@@ -14,7 +14,7 @@ from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Pool, Settings
 from core.project.revision import Revision, RevisionTexts
 from core.project_reader.manifest import Manifest, read_manifest
-from core.project_reader.table_settings import read_settings
+from core.project_reader.table_yml import read_settings
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements

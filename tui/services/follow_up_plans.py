@@ -14,7 +14,7 @@ from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, parse_children
 from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, revision_hash
-from core.project_reader.table_settings import settings_as_text
+from core.project_reader.table_yml import settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
 from tui.project_folder.project_folder_reader import ProjectDeclaration

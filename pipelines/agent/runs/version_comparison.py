@@ -18,7 +18,7 @@ from core.observed.aligned_positions import BatchHistory, Version, VersionHistor
 from core.observed.versions import Deployment
 from core.ports.spark import FileView
 from core.project.model import Settings
-from core.project_reader.table_settings import read_settings
+from core.project_reader.table_yml import read_settings
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.compiler import compile_select

@@ -12,7 +12,7 @@ from core.plan.descriptions import act_words
 from core.plan.request import parse_choices
 from core.planner.rewrite_in_place import COMPATIBLE, TOLERANT
 from core.project.model import Settings
-from core.project_reader.table_settings import read_settings
+from core.project_reader.table_yml import read_settings
 from core.run.model import StepState, step_word
 from core.sql.statement import CHANGE_COLUMNS
 from tui.command_line import exit_codes
