@@ -18,7 +18,7 @@ from core.observed.aligned_positions import AlignedPair
 from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from core.validation.verdicts import BLOCKING, CheckResult
-from pipelines.agent.runs.expected_release_differences import VersionPair
+from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.spark_connect.catalog import SparkTables
 from pipelines.spark_connect.session import Session

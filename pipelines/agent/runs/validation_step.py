@@ -32,7 +32,7 @@ from core.text.wording import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, row_count_lead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
-from pipelines.agent.runs.expected_release_differences import VersionPair
+from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.run_context import OpenValidation, RunContext
 from pipelines.agent.runs.version_comparison import VersionComparison, version_histories, why_never_equal
 from pipelines.agent.statements.deployment_lifecycle import written_batch

@@ -47,7 +47,7 @@ from core.validation.verdicts import (
 )
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types, streamed_reads
-from pipelines.agent.runs.expected_release_differences import VersionPair, begins_alone, expected_of
+from pipelines.agent.runs.differences_explained_by_release import VersionPair, begins_alone, expected_of
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 COMPARED_S = 300.0

@@ -15,7 +15,7 @@ from core.validation.comparison_queries import ComparedRows
 from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import differences_result
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.expected_release_differences import VersionPair, expected_of, of_release
+from pipelines.agent.runs.differences_explained_by_release import VersionPair, expected_of, of_release
 from pipelines.agent.runs.version_comparison import VersionComparison
 
 TEXTS = RevisionTexts(ddl="CREATE TABLE a (id INT) USING parquet", dml="INSERT INTO a SELECT id FROM STREAM raw")
