@@ -17,9 +17,9 @@ from core.plan.model import PlanNode, Step
 from core.planner.context import ObservedTables, PlanningContext, TableBindings, by_parent
 from core.planner.decision_model import DeployDecisions, DeployWalk, TableDecision
 from core.planner.deploy_warnings import add_warnings, warn_of_old_inputs
-from core.planner.failed_run_orphans import unused_orphans, upstream_first, usable_orphan
 from core.planner.left_behind_and_exposures import find_left_behind
 from core.planner.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
+from core.planner.orphans_to_reuse_or_trash import unused_orphans, upstream_first, usable_orphan
 from core.planner.plan_nodes import PlanBody, changed_node, plan_levels
 from core.planner.plan_steps import StepBuilder
 from core.planner.requested_tables import decide_table

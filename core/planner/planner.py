@@ -17,9 +17,9 @@ from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context
 from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
-from core.planner.failed_run_orphans import without_orphans
 from core.planner.guards import judge_plan
 from core.planner.left_behind_and_exposures import exposures
+from core.planner.orphans_to_reuse_or_trash import without_orphans
 from core.planner.plan_nodes import PlanBody
 from core.planner.rollback import rollback_body, undelete_body
 from core.planner.scope import PlanScope, normal_request, resolve_scope
