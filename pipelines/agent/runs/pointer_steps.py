@@ -15,8 +15,8 @@ from pipelines.agent.checked_clock import checked_now
 from pipelines.agent.context import WRITE_CALL_S
 from pipelines.agent.identity.registry_records import keep_record, record_serving
 from pipelines.agent.pool.pointers import move_back, move_forward, put_back
+from pipelines.agent.runs.cancelled_run_cleanup import point_to_serving_versions
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.runs.failed_run_cleanup import point_to_serving_versions
 from pipelines.agent.runs.run_context import RunContext, overtaken
 
 log = logging.getLogger(__name__)

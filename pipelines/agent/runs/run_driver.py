@@ -36,7 +36,7 @@ from core.run.state_machine import (
 from core.run.stopped_statement_sentences import staying_words
 from core.text.wording import without_numbers
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, stop_failed, undo_cancelled
+from pipelines.agent.runs.cancelled_run_cleanup import abort, call_off_starts, give_up, stop_failed, undo_cancelled
 from pipelines.agent.runs.run_ends import end_of, end_unexecutable, late_command_events
 from pipelines.agent.runs.step_executor import StepExecutor
 from state.row_types import AuditRow, EventRow

@@ -17,7 +17,7 @@ from core.run.records import RunRow, StepRow
 from core.run.state_machine import AbortVersions, advance_run, recover_run
 from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext, event_row
-from pipelines.agent.runs.failed_run_cleanup import abort, call_off_starts, give_up, undo_cancelled
+from pipelines.agent.runs.cancelled_run_cleanup import abort, call_off_starts, give_up, undo_cancelled
 from state.row_types import AuditRow, EventRow
 from state.runs import RunCommandRow, control_of
 

@@ -23,7 +23,7 @@ from core.run.records import StepRow
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.run_controls import journal_retry
-from pipelines.agent.runs import failed_run_cleanup
+from pipelines.agent.runs import cancelled_run_cleanup
 from pipelines.agent.statements.statement_control import StatementControl
 from tests.pipelines.agent.runs.test_run_driver import (
     deploy,
@@ -277,16 +277,16 @@ def test_a_cancel_leaves_running_what_an_operator_starts_before_it_stops(
     made = {"version": 2, "checkpoint": "/c/a__v2", "checkpoint_id": "", "made_by": ""}
     rests = {"active": False, "wanted": "stopped", "state": "stopped", "query_id": "", "run_id": ""}
     put_made(deployed, replace(version(deployed, A, 1), **made, **rests))
-    given_up = failed_run_cleanup.give_up
+    given_up = cancelled_run_cleanup.give_up
 
     def started_between(agent: AgentContext, versions: Any, since: int) -> Any:
         found = given_up(agent, versions, since=since)
         start(fast_lane(agent), "a@v2")
         return found
 
-    monkeypatch.setattr(failed_run_cleanup, "give_up", started_between)
+    monkeypatch.setattr(cancelled_run_cleanup, "give_up", started_between)
     since = deployed.ledger.newest_serial()
-    failed_run_cleanup.abort(deployed, "7f3a", failed_run_cleanup.give_up(deployed, (("a", 2),), since=since))
+    cancelled_run_cleanup.abort(deployed, "7f3a", cancelled_run_cleanup.give_up(deployed, (("a", 2),), since=since))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 
@@ -296,7 +296,7 @@ def test_a_retry_leaves_running_what_an_operator_has_started_meanwhile(deployed:
     failed = replace(version(deployed, A, 1), **made, state="failed", query_id="", run_id="")
     put_made(deployed, failed)
     while_retried = read_before(deployed, "deployment", lambda: start(fast_lane(deployed), "a@v2"))
-    failed_run_cleanup.stop_failed(while_retried, run_row(steps=(step,)))
+    cancelled_run_cleanup.stop_failed(while_retried, run_row(steps=(step,)))
     assert (version(deployed, A, 2).wanted, "a@v2" in pool.running) == ("running", True)
 
 

@@ -18,7 +18,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import stop_soaked
 from pipelines.agent.identity import registry_records
 from pipelines.agent.identity.registry_records import RegistryRecords
-from pipelines.agent.runs import failed_run_cleanup, stop_and_trash_steps
+from pipelines.agent.runs import cancelled_run_cleanup, stop_and_trash_steps
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.storage.data_folder_records import SERVING_FILE, read_record
 from state.ledger import Ledger
@@ -226,7 +226,7 @@ def test_the_serving_version_after_a_cancel_is_recorded_later_if_the_data_folder
         raise TryAgain("no space left on the device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(failed_run_cleanup, "record_serving", full)
+        patched.setattr(cancelled_run_cleanup, "record_serving", full)
         assert drive(agent, run_id, CANCEL) == "cancelled"
     assert serving(agent) == {"a": 2, "b": 2, "c": 2} and pool.views == SERVING
     with monkeypatch.context() as patched, pytest.raises(TryAgain):

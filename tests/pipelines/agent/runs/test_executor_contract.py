@@ -24,7 +24,7 @@ from core.run.model import OperatorControl
 from core.run.state_machine import RunEvidence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
-from pipelines.agent.runs.failed_run_cleanup import abort, give_up
+from pipelines.agent.runs.cancelled_run_cleanup import abort, give_up
 from pipelines.agent.runs.step_executor import StepExecutor
 from pipelines.agent.statements.statement_control import StatementControl
 from state.emergency_journal import EmergencyJournal

@@ -1,7 +1,7 @@
-"""Cleans up after a cancelled or failed run: its new versions, pointers, and files moved to or from the trash.
+"""Cleans up after a cancelled run: its new versions, pointers, and files moved to or from the trash.
 
 New versions that do not serve are stopped. Effects that the ledger does not record, because the agent was killed after
-them, are undone.
+them, are undone. Before a failed run is retried, its failed versions are stopped.
 """
 
 import logging
