@@ -25,9 +25,9 @@ from core.model.names import TableName
 from core.sql.lineage.statement_lineage import lineage_of
 from core.sql.statement import Column
 from core.sql.statement_reader import read_statements
+from pipelines.spark_connect.analysis_over_empty_tables import ScratchDatabases
 from pipelines.spark_connect.error_translation import error_class
 from pipelines.spark_connect.session import Session
-from pipelines.spark_connect.statement_analysis import ScratchDatabases
 
 AGREE, REFUSED, STRICTER, UNSAFE, UNTYPED = "agree", "both refuse", "stricter", "unsafe", "refused for names or types"
 

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 
 from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
+from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.session import UNTIMED_S, Session
-from pipelines.spark_connect.statement_analysis import SparkAnalysis
 from pipelines.spark_connect.streaming_queries import SparkQueries
 
 

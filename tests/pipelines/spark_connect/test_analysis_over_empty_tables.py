@@ -19,8 +19,8 @@ from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.sql.comparison.builtin_functions import BUILTINS
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.session import Session
-from pipelines.spark_connect.statement_analysis import SparkAnalysis
 
 pytestmark = pytest.mark.spark
 
