@@ -1,8 +1,8 @@
 """The results of an upgrade test make a plan more careful, never less."""
 
 from core.changes.classification import Change
-from core.changes.cross_check import proof_key, with_upgrade_proof
 from core.changes.kinds import ChangeKind
+from core.changes.spark_cross_check import proof_key, with_upgrade_proof
 from core.model.actions import Action
 from core.model.evidence import Edit, EditKind
 from core.project.revision import Revision

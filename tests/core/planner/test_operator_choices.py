@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.changes.cross_check import proof_key
+from core.changes.spark_cross_check import proof_key
 from core.model.names import TableName as T
 from core.observed.planner_input import ObservedDeployment
 from core.observed.versions import Binding

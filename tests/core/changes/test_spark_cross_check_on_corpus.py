@@ -3,7 +3,6 @@
 import corpus_agreement
 from sql_corpus import Case, Verdict, cases, load
 
-from core.changes.cross_check import disagreements
 from core.changes.spark_analysis import (
     AnalysedColumn,
     AnalysedOperator,
@@ -11,6 +10,7 @@ from core.changes.spark_analysis import (
     AnalysedStatement,
     AnalysisRefusal,
 )
+from core.changes.spark_cross_check import disagreements
 from core.sql.statement import ParsedStatement
 from core.sql.statement_reader import read_any
 
