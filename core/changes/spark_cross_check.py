@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
-from core.changes.spark_analysis import (
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedRevision,
     AnalysedStatement,

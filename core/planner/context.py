@@ -11,8 +11,8 @@ from types import MappingProxyType
 from core.changes.classification import Change, classify, unproven_change
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
-from core.changes.spark_analysis import AnalysisQuestion, find_answer
 from core.changes.spark_cross_check import cross_checked, question_of, with_upgrade_proof
+from core.changes.spark_questions_and_answers import AnalysisQuestion, find_answer
 from core.lineage.table_graph import TableGraph, edges_of, table_graph
 from core.model.actions import Action
 from core.model.evidence import Notice

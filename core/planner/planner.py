@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from core.changes.spark_analysis import AnalysisQuestion
+from core.changes.spark_questions_and_answers import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.observed.planner_input import ObservedDeployment, StepDurations

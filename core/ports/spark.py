@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, SparkFailure
 from core.text.sentence import Sentence
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException
 
-from core.changes.spark_analysis import (
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedRevision,
     AnalysedStatement,

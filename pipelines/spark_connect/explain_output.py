@@ -14,7 +14,7 @@ node belongs to the Save above it.
 import re
 from collections.abc import Iterator
 
-from core.changes.spark_analysis import AnalysedOperator, AnalysedRead, AnalysisRefusal
+from core.changes.spark_questions_and_answers import AnalysedOperator, AnalysedRead, AnalysisRefusal
 
 _PART = re.compile(r"^== (\w+) (?:Logical |Physical )?Plan ==$", re.MULTILINE)
 _NODE = re.compile(r"^(?P<tree>[ :|]*(?:[:+]- )?)(?:~|\*\(\d+\) |\* )?(?P<node>\w.*)$")

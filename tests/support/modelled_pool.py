@@ -7,7 +7,7 @@ from typing import Any
 
 from modelled_server import Handle, Server, progress_of
 
-from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import TryAgain
 from core.ports.spark import CatalogTable, FileView, Pointer, QueryStart, ignore_view
 from pipelines.spark_connect import call_deadlines

@@ -13,14 +13,14 @@ from typing import Any
 from pyspark.errors import PySparkException
 from random_values import COLUMNS, DDL_TYPES, FIXED, GROWING, SHAPE
 
-from core.changes.spark_analysis import (
+from core.changes.spark_cross_check import KIND_IN_SPARK, disagreements
+from core.changes.spark_questions_and_answers import (
     AnalysedRevision,
     AnalysedStatement,
     AnalysisAnswer,
     AnalysisQuestion,
     answer_from_json,
 )
-from core.changes.spark_cross_check import KIND_IN_SPARK, disagreements
 from core.model.names import TableName
 from core.sql.lineage.statement_lineage import lineage_of
 from core.sql.statement import Column

@@ -36,7 +36,7 @@ from tui.project_folder.request_scope import refuse_unknown
 from tui.services.planner_input_reader import observe, planner_input, wait_until_statements_observed
 
 if TYPE_CHECKING:
-    from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+    from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
     from core.project.model import Project
     from core.project_reader.parse_cache import ParseCache
     from state.ledger import LedgerReader
@@ -226,7 +226,7 @@ def ask_spark(
     Returns an answer or None for each statement, and why answers are missing; the reason is empty if all statements are
     answered.
     """
-    from core.changes.spark_analysis import answer_from_json
+    from core.changes.spark_questions_and_answers import answer_from_json
 
     args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
     said = client.call("opinion", args)

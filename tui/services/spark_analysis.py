@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.changes.classification import Change
-from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.changes.spark_cross_check import cross_checked, disagreements, question_of
+from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import TryAgain
 from core.model.evidence import Notice
 from core.model.names import TableName

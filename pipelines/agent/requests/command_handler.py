@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from core.changes.spark_analysis import question_from_json
 from core.changes.spark_cross_check import proof_key
+from core.changes.spark_questions_and_answers import question_from_json
 from core.model.act_outcomes import ActOutcome, CommandOutcome
 from core.model.errors import EngineRefused, HeadgateError, Refused, UsageError
 from core.model.events import EventKind

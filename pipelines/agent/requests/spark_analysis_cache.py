@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 
-from core.changes.spark_analysis import AnalysedRevision, AnalysisAnswer, AnalysisQuestion, find_answer
+from core.changes.spark_questions_and_answers import AnalysedRevision, AnalysisAnswer, AnalysisQuestion, find_answer
 from core.model.errors import EngineRefused, HeadgateError, TryAgain
 from core.model.table_formats import TABLE_FORMATS
 from core.sql.analysis_safety import unsafe_for_analysis

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import small_project as texts_of
 
-from core.changes.spark_analysis import (
+from core.changes.spark_cross_check import disagreements
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedOperator,
     AnalysedRead,
@@ -17,7 +18,6 @@ from core.changes.spark_analysis import (
     answer_from_json,
     question_from_json,
 )
-from core.changes.spark_cross_check import disagreements
 from core.model.errors import UsageError
 from core.model.names import TableName as T
 from core.observed.planner_input import ObservedDeployment

@@ -3,14 +3,14 @@
 import corpus_agreement
 from sql_corpus import Case, Verdict, cases, load
 
-from core.changes.spark_analysis import (
+from core.changes.spark_cross_check import disagreements
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedOperator,
     AnalysedRead,
     AnalysedStatement,
     AnalysisRefusal,
 )
-from core.changes.spark_cross_check import disagreements
 from core.sql.statement import ParsedStatement
 from core.sql.statement_reader import read_any
 

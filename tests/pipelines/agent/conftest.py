@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 from ledger_rows import environment_row
 
-from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name

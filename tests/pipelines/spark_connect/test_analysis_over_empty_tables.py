@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.changes.spark_analysis import (
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedOperator,
     AnalysedRead,

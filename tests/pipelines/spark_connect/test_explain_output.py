@@ -1,6 +1,6 @@
 """Facts parsed from EXPLAIN; the texts come from Spark 4.2.0 over Connect."""
 
-from core.changes.spark_analysis import AnalysedOperator, AnalysedRead
+from core.changes.spark_questions_and_answers import AnalysedOperator, AnalysedRead
 from pipelines.spark_connect.explain_output import (
     exception_in,
     normalized_plan,

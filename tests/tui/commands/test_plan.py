@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from command_line import written
 
-from core.changes.spark_analysis import (
+from core.changes.spark_questions_and_answers import (
     AnalysedColumn,
     AnalysedRead,
     AnalysedStatement,

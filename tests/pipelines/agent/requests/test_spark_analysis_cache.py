@@ -10,8 +10,13 @@ import pytest
 import small_project
 from ledger_rows import create_run, plan_row, run_row
 
-from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
 from core.changes.spark_cross_check import proof_key
+from core.changes.spark_questions_and_answers import (
+    AnalysedRevision,
+    AnalysedStatement,
+    AnalysisAnswer,
+    AnalysisQuestion,
+)
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS
