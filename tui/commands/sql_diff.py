@@ -15,7 +15,7 @@ from tui.command_line.context import CommandContext
 from tui.command_line.output import problem_line
 from tui.presentation.styling.table_layout import format_table
 from tui.project_folder import sql_sources
-from tui.services import spark_analysis
+from tui.services.spark_cross_check_of_sql_files import analyse_statements, cross_check_changes
 
 INVALID = 2
 
@@ -29,7 +29,7 @@ def sql(context: CommandContext) -> int:
     source = sql_sources.open_source(args.file, context.cwd)
     found, problems = sql_sources.parse_statements(source, args.reads)
     prints = sql_sources.fingerprints(source, found, getattr(args, "env", None))
-    answers = spark_analysis.analyse_statements(context.operations, source, found) if args.spark else ()
+    answers = analyse_statements(context.operations, source, found) if args.spark else ()
     if output.as_json:
         body = _as_json(found, prints, problems)
         output.data(body | {"spark": [each.as_json() for each in answers]} if args.spark else body)
@@ -63,7 +63,7 @@ def diff(context: CommandContext) -> int:
         old, new = sql_sources.with_comparable_columns(old, new, declared=alone is None)
         changes = classify_set(old, new)
         if args.spark:
-            changes = spark_analysis.cross_check_changes(context.operations, changes, old=old, new=new)
+            changes = cross_check_changes(context.operations, changes, old=old, new=new)
         change = most_severe(changes)
     lines = _edits(old, new) or list(unified_diff(before.text, after.text))
     facts = change.kind.definition

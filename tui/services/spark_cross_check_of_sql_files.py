@@ -1,4 +1,4 @@
-"""Spark's analysis of SQL that need not be deployed, requested through the agent of a project."""
+"""Cross-check of SQL files with Spark's analysis, requested through the agent; the SQL need not be deployed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
