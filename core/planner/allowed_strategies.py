@@ -1,4 +1,4 @@
-"""Strategies by which a statement may start, restart or be rebuilt, and why all others are ruled out."""
+"""The strategies by which a statement may start, restart or be rebuilt, and why the remaining ones are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -84,7 +84,7 @@ def why_not(
 
 
 def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a new version would start without the latest sequence of each key, and accept outdated rows.
+    """Return why a new version would accept outdated rows, because it would not know each key's latest sequence.
 
     None if the table does not upsert by sequence or is not deployed.
     """
@@ -110,7 +110,7 @@ class StrategyCase:
     decision: TableDecision
 
     def offers(self) -> Iterator[Offer]:
-        """Yield the candidate strategies for the decision's action, the default first, each with an optional note.
+        """Yield the candidate strategies for the decision's action, default first, each with an optional note.
 
         Callers must filter out strategies that `why_not_seeded` rules out.
         """
@@ -202,7 +202,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed, and for other strategies."""
+        """Return why a SEEDED start (new rows only) is not allowed; None if it is, or if `strategy` is not SEEDED."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -269,7 +269,7 @@ class StrategyCase:
         return why_not_rewritten_by_key(self.context, self.table, self.decision, self.decisions)
 
     def why_not_chained(self) -> Fact[StrategyRefusal] | None:
-        """Return why the pointer cannot serve the union of the old and a new version; None if it can."""
+        """Return why the pointer cannot serve the union of the old and the new version; None if it can."""
         context, name = self.context, self.table.name
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
@@ -294,7 +294,7 @@ class StrategyCase:
         return self._why_offsets_do_not_apply()
 
     def why_not_in_place(self) -> Refusal | None:
-        """Return why the statement cannot continue from its checkpoint instead of being rebuilt; None if it can."""
+        """Return why the statement cannot continue from its checkpoint and must be rebuilt; None if it can continue."""
         return StrategyRefusal.PARENT_RECREATED.of() if self._recreated else self.why_not_restarted()
 
     def why_not_restarted(self) -> Refusal | None:

@@ -42,13 +42,13 @@ def wider_types(context: PlanningContext, table: TableName) -> tuple[WiderType, 
 
 
 def notice_of_ended_readers(context: PlanningContext, table: TableName) -> Fact[Notice]:
-    """Return the notice that altering a table makes Spark end the queries that read it."""
+    """Return the notice that Spark ends the queries that read a table when the table is altered."""
     widened = context.changes.of(table).kind is ChangeKind.COLUMN_WIDENED
     return Notice.ENDS_AT_TYPE.of(parent=table) if widened else Notice.ENDS_AT_COLUMN.of(parent=table)
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of where a reader uses a widened column of its parent; None if it uses no such column.
+    """Return a notice of where a reader uses a widened column of its parent; None if it does not use one.
 
     A stateful reader counts as using a column if its SQL mentions the column's name or selects a star.
     """
@@ -70,7 +70,7 @@ def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) ->
 def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -> None:
     """Refuse to widen a column if the state, files or column types of a reader cannot hold the wider type.
 
-    If the reader would fail only on values that are too large for its own column, warn instead.
+    If the reader would fail only on values too large for its output column, record a warning instead.
     """
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.REBUILD)
@@ -95,7 +95,10 @@ def refuse_unfit_reader(walk: DeployWalk, reader: TableName, table: TableName) -
 
 
 def _narrower_columns(walk: DeployWalk, reader: Table, parent: TableName) -> Iterator[tuple[WiderType, Column]]:
-    """Yield each widened column with a narrower column that the reader computes from it without an explicit cast."""
+    """Yield each widened column together with a narrower column that the reader derives from it.
+
+    Columns with an explicit cast are skipped.
+    """
     from core.sql.expression_properties import expression_type
     from core.sql.lineage.model import InputKind
     from core.sql.lineage.statement_lineage import lineage_of

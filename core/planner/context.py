@@ -65,7 +65,7 @@ def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName,
 
 
 class ObservedTables:
-    """The observed deployments of an environment; defaults fill in what an observation omits."""
+    """The observed deployments of an environment, with defaults for values that an observation omits."""
 
     def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
         self._declared = declared
@@ -90,7 +90,7 @@ class ObservedTables:
         return self.deployments.get(table, _ABSENT)
 
     def replaced_versions_kept_running(self, table: TableName) -> tuple[tuple[int, tuple[Binding, ...]], ...]:
-        """Return a table's replaced versions that are kept running, even if failed, with the bindings of each."""
+        """Return a table's replaced versions that keep running, including failed ones, with the bindings of each."""
         seen = self.deployment(table)
         former = (seen.former,) if seen.former is not None and seen.former.version in seen.retained else ()
         return tuple((version.version, version.bindings) for version in (*former, *seen.runs_on))
@@ -114,11 +114,11 @@ class ObservedTables:
         return self.is_deployed(table) and self.deployment(table).version == 0
 
     def next_version(self, table: TableName) -> int:
-        """Return the number that a start or rebuild would give to the new version; 0 for an external table."""
+        """Return the version number that the table's next start or rebuild would create; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
 
     def serving_version(self, table: TableName) -> int:
-        """Return the serving version of a table; if it is not deployed, the version that a start would create."""
+        """Return the serving version of a table or, if it is not deployed, the version that a start would create."""
         seen = self.deployment(table)
         return seen.version if seen.state != State.ABSENT else self.next_version(table)
 
@@ -145,7 +145,7 @@ _NOT_MEASURED = TableStatistics()
 
 
 class TableRevisions:
-    """The declared and deployed revisions of tables; `parse_cache` and `like` only avoid repeated parsing."""
+    """The declared and deployed revisions of tables. `parse_cache` and `like` only avoid parsing the same SQL again."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class TableRevisions:
         return self._declared[table]
 
     def is_declared_object(self, declared: Table) -> bool:
-        """True if `declared` is the project's own object for its table, rather than an equal copy."""
+        """True if `declared` is the very object in the project, rather than an equal copy."""
         return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -180,7 +180,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return the declared or deployed revision of a table that has exactly these SQL and YAML texts, or None."""
+        """Return a table's declared or deployed revision if it has exactly these SQL and YAML texts, else None."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
@@ -232,11 +232,11 @@ class TableChanges:
         return self._changes[table]
 
     def first_start(self, table: TableName) -> Change:
-        """Return the change for a table's first start, with Spark's verdict on its statement."""
+        """Return the change for a table's first start, including the result of Spark's analysis of its statement."""
         return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Return the analysis request for a table's declared and deployed SQL; None if there is nothing to ask."""
+        """Return the analysis request for a table's declared and deployed SQL; None if there is nothing to analyse."""
         return question_of(
             self._revisions.declared(table),
             self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
@@ -290,7 +290,7 @@ class TableChanges:
         return classify(*compared) if compared is not None else unproven_change(Notice.TEXTS_UNREADABLE.of())
 
     def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
-        """Return the change caused by another pool or Spark version alone; unknown values count as unchanged."""
+        """Return the change caused only by a different pool or Spark version. Unknown values count as unchanged."""
         moved = (seen.pool is not None and seen.pool != self._pool) or (
             seen.engine and self._engine and seen.engine != self._engine
         )
@@ -326,7 +326,10 @@ class TableChanges:
 
 
 class TableBindings:
-    """The bindings of deployed tables, by reader and by parent; construction is linear in tables and bindings."""
+    """The bindings of deployed tables, by reader and by parent.
+
+    Construction takes time linear in tables and bindings.
+    """
 
     def __init__(
         self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
@@ -373,7 +376,7 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the sort key of a binding: parent, then version, then streamed before static."""
+    """Return the sort key of a binding, which sorts by parent, then version, with streamed before static bindings."""
     return (binding.parent, binding.version, not binding.streamed)
 
 
@@ -400,7 +403,7 @@ def planning_context(
 ) -> PlanningContext:
     """Return the planning context of a project and its deployments, in time linear in tables and bindings.
 
-    `like` is a context with mostly the same SQL, whose parsed revisions are reused.
+    Parsed revisions are reused from `like`, another context with mostly the same SQL.
     """
     declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)

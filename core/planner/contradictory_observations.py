@@ -1,4 +1,4 @@
-"""Checks a document of observations for contradictions within the document and with the project."""
+"""Checks an `--observed` document for contradictions within itself and with the project."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -28,8 +28,8 @@ def impossible_observations(
 ) -> tuple[Problem, ...]:
     """Return a Problem for each observation that no sequence of deploys, stops and deletes can produce.
 
-    Problems are sorted by table; `detail` is the document key of the wrong value. A table that the document omits
-    counts as absent. A document exported by an agent never has such problems.
+    Problems are sorted by table. The `detail` of a Problem is the document key of the wrong value. A table that the
+    document omits counts as absent. A document that an agent exported never has such Problems.
     """
     context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
@@ -40,7 +40,7 @@ def impossible_observations(
 
 
 def with_places(problems: tuple[Problem, ...], places: Mapping[tuple[TableName, str], Where]) -> tuple[Problem, ...]:
-    """Return the problems with the document positions of their keys, sorted by position."""
+    """Return the Problems with the document positions of the keys that they name, sorted by position."""
     found = []
     for problem in problems:
         table = TableName(problem.subject)

@@ -76,7 +76,7 @@ class TableDecision:
 
     @property
     def lowered(self) -> bool:
-        """True if the operator chose less than a rebuild: a strategy that keeps the table or some old rows."""
+        """True if the operator chose a strategy that, unlike a rebuild, keeps the table or some of its old rows."""
         return self.keeps_rows or (self.action is Action.RESTART and self.default.action is Action.REBUILD)
 
     @property
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the plan re-creates, so that the table's offsets in them become invalid."""
+    """Return the streamed parents that the plan re-creates, which makes the table's offsets in them invalid."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -119,7 +119,7 @@ class WarningsAndRefusals:
     warnings: list[PlanWarning] = field(default_factory=list)
 
     def refuse(self, table: TableName, why: Fact[PlanRefusalKind]) -> None:
-        """Record a refusal of the request; `table` is empty if no single table is the reason."""
+        """Record a refusal of the request; `table` is empty if the refusal does not concern a single table."""
         self.refusals.append(PlanRefusal.of(table, why))
 
     def warn(self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False) -> None:
@@ -145,7 +145,7 @@ class DeployDecisions(WarningsAndRefusals):
         self.causes.setdefault(table, {})[cause] = evidence
 
     def settle(self) -> None:
-        """Copy all recorded causes, sorted by name, and their evidence into the decisions; to be called last."""
+        """Copy all recorded causes, sorted by name, and their evidence into the decisions. Call this last."""
         for table, causes in self.causes.items():
             known = self.by_table[table]
             seen = (causes[cause] for cause in sorted(causes))
@@ -160,7 +160,7 @@ class DeployDecisions(WarningsAndRefusals):
 
 @dataclass(slots=True)
 class DeployWalk:
-    """The state of a walk over the tables of a deploy: its input, and the decisions made so far."""
+    """The state of a walk over the tables of a deploy: the planner's input, and the decisions made so far."""
 
     context: PlanningContext
     scope: PlanScope

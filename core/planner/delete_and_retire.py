@@ -1,4 +1,4 @@
-"""Plans that delete tables or retire replaced versions; no version is removed while something reads it."""
+"""Plans that delete tables or retire replaced versions; a version is never removed while anything reads it."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
@@ -25,7 +25,7 @@ from core.sql.statement import describe_log_start, read_log_start
 
 @dataclass(slots=True)
 class DeleteDecisions(WarningsAndRefusals):
-    """The tables that a delete includes, with the refusals and warnings so far."""
+    """The tables that a delete includes, with the refusals and warnings recorded so far."""
 
     tables: set[TableName] = field(default_factory=set)
 
@@ -64,8 +64,8 @@ def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[i
 def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions:
     """Decide which tables a delete includes.
 
-    A table that the request names and that has active readers is a reason to refuse the request. Any other table with
-    readers is kept.
+    If a table that the request names has active readers, the request is refused. A table that the request includes
+    without naming it is kept if it has readers.
     """
     found = DeleteDecisions()
     named = scope.named
@@ -106,7 +106,7 @@ def _deployed_set(context: PlanningContext, table: TableName) -> tuple[TableName
 
 
 def _keep_what_others_need(context: PlanningContext, named: Set[TableName], found: DeleteDecisions) -> None:
-    """Keep unnamed tables that a kept or remaining table reads, or with which it shares a statement set."""
+    """Keep an unnamed table if a table that is not deleted reads it, or shares a statement set with it."""
     waiting = deque(sorted(table for table in found.tables if table not in named))
     while waiting:
         table = waiting.popleft()
@@ -190,18 +190,18 @@ def _with_products(declared: DeclaredTables, readers: Iterable[TableName]) -> tu
 
 @dataclass(slots=True)
 class ReplacedVersions(WarningsAndRefusals):
-    """The replaced versions to retire, with the refusals and warnings so far."""
+    """The replaced versions to retire, with the refusals and warnings recorded so far."""
 
     by_table: dict[TableName, tuple[int, ...]] = field(default_factory=dict)
     """Versions to retire by table, latest first."""
 
 
 def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a plan that retires every version that has been replaced, readers first.
+    """Draft a plan that retires every replaced version, each after the versions that read it.
 
-    Versions that still run are stopped, then files and checkpoints move to the trash until they are purged. The plan is
-    refused while anything reads such a version. Clones that never served are retired as well, because the files of
-    their origin cannot be removed while a clone exists.
+    Versions that still run are stopped. Then files and checkpoints move to the trash, where they remain until they are
+    purged. The plan is refused while anything reads one of the versions. Clones that never served are retired as well,
+    because the files of a clone's origin cannot be removed while the clone exists.
     """
     found = ReplacedVersions()
     for table in scope.requested:
@@ -274,7 +274,7 @@ def _refuse_retiring_under_readers(context: PlanningContext, table: TableName, f
 
 
 def _refuse_under_clones(observed: ObservedTables, table: TableName, found: ReplacedVersions) -> None:
-    """Refuse to retire a version whose files are still used by a clone that remains."""
+    """Refuse to retire a version while a clone that the plan does not retire still uses its files."""
     going = found.by_table[table]
     for clone, base in observed.deployment(table).clones:
         if base in going and clone not in going:

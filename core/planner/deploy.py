@@ -1,4 +1,4 @@
-"""Draft of a deploy before guards: decisions about all affected tables, and the resulting steps."""
+"""Drafts a deploy before guards are applied: decisions about all affected tables, and the resulting steps."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -85,9 +85,9 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
 def _refuse_missing_columns(
     context: PlanningContext, found: DeployDecisions, bindings: Mapping[TableName, tuple[Binding, ...]]
 ) -> None:
-    """Refuse statements that read a declared column which the parent version that they read does not have.
+    """Refuse statements that read a declared column missing from the parent version that they read.
 
-    If the plan does not deploy the parent's declaration, such a statement could not start.
+    Unless the plan deploys the parent's declaration, such a statement could not start.
     """
     tables = context.declared.tables
     for table, decision in found.by_table.items():
@@ -116,7 +116,7 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return which of `names` a statement cannot resolve if `parent` has only `columns`; a star refers to no name."""
+    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; a star needs no name."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -132,7 +132,7 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """Reuse an orphan of the failed run for each rebuild that would create an identical version.
+    """Reuse an orphan of the failed run for each rebuild from the earliest row that would create the same version.
 
     Updates `decisions` and `versions`, and returns the reused orphans by table.
     """
@@ -162,7 +162,7 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; an orphan with readers is kept, with the versions that it reads."""
+    """Return the orphans to move to the trash, without those that have readers and the versions that these read."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -200,7 +200,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a kept table to the plan, which stops an old version or trashes an orphan of the table."""
+    """Add a table that is kept, because the plan stops an old version of it or moves an orphan of it to the trash."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -250,7 +250,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Return two groups of orphans: those that no serving version reads, and those that one reads, even indirectly."""
+    """Return orphans in two groups: those that no serving version reads, and those that one reads, even indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside
@@ -274,8 +274,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A start, rebuild or seam binds all parents to their latest versions. A restart rebinds only static sides. Any other
-    action leaves the bindings unchanged.
+    A start, rebuild or seam binds the table to the latest versions of all parents, and a restart only to those of
+    static sides. All remaining actions leave the bindings unchanged.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()

@@ -24,7 +24,7 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
-    """Warn about a table's state and decision; refuse a decision that readers or earlier rows rule out."""
+    """Warn about a table's state and decision; refuse a decision that its readers or earlier rows rule out."""
     found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
@@ -81,7 +81,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents with earlier rows that only the pointer serves, because statements do not read pointers."""
+    """Warn about parents with earlier rows that only their pointers serve, because statements do not read pointers."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -93,9 +93,9 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
-    """Warn that a stream of an upserted table reads all changes, or only the first row of each key.
+    """Warn that a stream of an upserted table reads either all changes or only the first row of each key.
 
-    The SQL alone may not show which of the two it reads.
+    The SQL alone may not show which it reads.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)
@@ -191,9 +191,9 @@ _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 
 
 def warn_of_old_inputs(walk: DeployWalk) -> None:
-    """Warn about requested or moved tables that still read old versions through a reader left behind.
+    """Warn about requested or rebound tables that still read old versions indirectly, through a reader left behind.
 
-    For each reader left behind, time is linear in the reads upstream of the tables.
+    For each reader left behind, this takes time linear in the reads upstream of these tables.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:
@@ -222,9 +222,10 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _versions_seen(
     parent: TableName, by: Sequence[TableName], between: tuple[TableName, ...], versions: Mapping[TableName, str]
 ) -> Fact[PlanWarningKind]:
-    """Return the warning about the versions that a table reads.
+    """Return the warning about the versions of `parent` that a table reads, directly or indirectly.
 
-    The new version arrives through the parents `by`; the readers `between` stay on old versions.
+    The table reads the new version through those of its parents that are in `by`; the readers in `between` still read
+    old versions.
     """
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:
@@ -285,7 +286,7 @@ _NO_DUPLICATES = re.compile(
 
 
 def warn_of_multiplied_rows(walk: DeployWalk, table: TableName) -> None:
-    """Warn about each edit that may produce more rows per input row, unless a declared key rules it out."""
+    """Warn about each edit that may produce more rows per input row, unless a declared key makes that impossible."""
     compared = walk.context.changes.compared(table)
     if compared is None or compared[0].parsed is None or compared[1].parsed is None:
         return

@@ -1,6 +1,6 @@
 """Guards: checks of a plan's checkpoints, lost rows, replay, disk space, pool load and required approvals.
 
-A guard that denies a plan causes a refusal of the plan. An unknown measurement never counts as within a limit.
+A guard that denies a plan causes a refusal of the plan. An unknown measurement never satisfies a limit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ class GuardInput:
 
 @dataclass(frozen=True, slots=True)
 class GuardVerdicts:
-    """The guards of a plan, with the resulting refusals and the number of approvals required."""
+    """The guards of a plan, the refusals that result from them, and the number of approvals required."""
 
     guards: tuple[Guard, ...]
 
@@ -168,9 +168,9 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny the rebuild of a statement with a rate limit and a watermark: history read in small batches drops rows.
+    """Deny the rebuild of a statement with a rate limit and a watermark: reading history in small batches drops rows.
 
-    A start or resume only gets a warning, because it drops rows only if its backlog is large.
+    A start or resume only gets a warning, because rows are dropped only if the backlog is large.
     """
     limited = [
         node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
@@ -210,7 +210,7 @@ def _is_in_place(node: PlanNode) -> bool:
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
     """Return the guards that depend on measurements or the policy, in a fixed order.
 
-    There is no guard for a rule that the policy does not set.
+    A rule that the policy does not set has no guard.
     """
     found = (
         _history(case),
@@ -269,7 +269,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Check the longest replay against the limit for its duration; a table replays after its parents."""
+    """Check the longest replay against the policy's time limit; a table is replayed after its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
@@ -397,9 +397,9 @@ def _freeze(case: GuardInput) -> Guard | None:
 def _bounded(
     name: str, found: Finding, *, unknown: bool, limit: Finding | None, denial: GuardFinding | None = None
 ) -> Guard:
-    """Return the guard `name` for a value that is judged against a limit.
+    """Return the guard `name`, which compares a value with a limit.
 
-    `limit` is None if the policy sets no limit; `denial` is passed only if the value exceeds the limit.
+    `limit` is None if the policy sets no limit, and `denial` is given only if the value exceeds the limit.
     """
     if denial is not None:
         return Guard.of(name, DENY, denial.of(found=found, limit=limit))

@@ -38,7 +38,7 @@ def find_left_behind(walk: DeployWalk) -> None:
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
     """True if the plan moves a reader to its parent's new version.
 
-    A restart moves a direct reader (`depth` 1), too, if the reader joins the parent only as a static side.
+    A restart also moves a direct reader (`depth` 1) that reads the parent only as a static side.
     """
     known = walk.found.by_table.get(child)
     if known is None:
@@ -92,7 +92,10 @@ def exposures_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Return the physical name that serves after the plan: empty after a delete, None if exposures are unaffected."""
+    """Return the physical name that serves a node's table after the plan.
+
+    Empty after a delete; None if the plan does not affect the table's exposures.
+    """
     if node.action is Action.DELETE:
         return ""
     if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (

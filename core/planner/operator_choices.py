@@ -1,6 +1,6 @@
 """Applies the operator's `--strategy`, `--from` and `--keep-table` to the decisions of a deploy.
 
-If a chosen strategy is not allowed for a table, the plan is refused, and the refusal lists the allowed strategies.
+If the chosen strategy is not allowed for a table, the plan is refused, and the refusal lists those that are.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ from core.text.sentence import Fact
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return the decision with the strategy that the operator chose for the table.
 
-    The decision is unchanged if the operator chose no strategy, or if the chosen strategy is not allowed.
+    The decision is returned unchanged if the operator chose no strategy, or one that is not allowed.
     """
     choice = walk.choices.get(table)
     if choice is None:
@@ -89,9 +89,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """True if a strategy is allowed; only CHAIN and KEYED are checked, because these affect readers.
+    """True if a strategy is allowed. Only CHAIN and KEYED are checked here, because they affect the table's readers.
 
-    `refuse_unmet_choices` checks all other strategies once every decision is made.
+    `refuse_unmet_choices` checks all remaining strategies once every decision has been made.
     """
     declared = walk.context.declared.tables.get(table)
     if declared is None:
@@ -186,7 +186,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that is not allowed for its table; the refusal lists the allowed strategies."""
+    """Refuse every choice that is not allowed for its table, and list the strategies that are."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -239,7 +239,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or needs one; None if neither applies."""
+    """Return why a strategy cannot start at the chosen position, or requires one; None if the choice is valid."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = why_not_partial(walk.context.declared.tables, declared, at)

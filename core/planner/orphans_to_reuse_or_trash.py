@@ -1,7 +1,7 @@
 """Orphans (unfinished versions of a failed run): which of them a plan reuses, and which it moves to the trash.
 
-Only orphans of tables in the plan, and orphans that read them, are considered: a plan cannot be applied while another
-open run holds any of its tables.
+Only orphans of tables in the plan, and orphans that read those, are considered, because a plan cannot be applied while
+an open run holds any of its tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from core.planner.retired_versions import RetiredVersion, reads_any
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Return the observations without orphans among the retained versions, for planning the continuation of a run."""
+    """Return the observations with orphans removed from the retained versions, for planning how a run continues."""
     return {
         table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
@@ -32,9 +32,9 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the latest intact orphan that would equal a new version, or None.
+    """Return the latest intact orphan that equals the version a rebuild would create, or None.
 
-    It has the declared SQL and YAML and exactly the bindings `reads`, and it reads everything.
+    Such an orphan has the declared SQL and YAML, has exactly the bindings `reads`, and reads from the earliest row.
     """
     wanted = sorted(reads, key=by_parent)
     revision = revisions.declared(table).hash
@@ -67,10 +67,10 @@ def unused_orphans(
     fresh: Iterable[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans of `tables` that the plan does not use, sinks first, each with its readers.
+    """Return the orphans of `tables` that the plan does not reuse, sinks first, each with its readers.
 
-    If a table is in `fresh` because it starts anew, its version that never ran counts as an orphan, too. Orphans that
-    read a returned orphan are included.
+    A table in `fresh` gets a new version because its only version never ran; that version counts as an orphan, too.
+    Orphans that read a returned orphan are included.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()

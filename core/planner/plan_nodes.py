@@ -19,7 +19,7 @@ from core.project.revision import RevisionTexts
 
 @dataclass(slots=True)
 class PlanBody:
-    """The content of a plan before guards, preconditions and hash are added."""
+    """The contents of a plan before guards, preconditions and hash are added."""
 
     nodes: tuple[PlanNode, ...]
     steps: Sequence[Step]
@@ -89,7 +89,7 @@ def changed_node(
 
 
 def _begins_where(seen: ObservedDeployment, decision: TableDecision) -> tuple[str, ...]:
-    """Return the start conditions of a version after the plan; kept and forked versions retain theirs."""
+    """Return the start conditions of a version after the plan; kept and forked versions retain their conditions."""
     anew = decision.action in (Action.START, Action.REBUILD) and decision.strategy not in FORKS
     return decision.begins_where if anew else seen.begins_where
 
@@ -162,7 +162,7 @@ def plan_levels(
     *,
     every_version: bool,
 ) -> dict[TableName, int]:
-    """Return the level of each table in the plan: 0 without parents, otherwise one more than its highest parent.
+    """Return the level of each table in the plan: 0 without parents, otherwise one above its highest parent.
 
     Only bindings to versions in `versions` count, unless `every_version` is set, as for a delete. If the bindings form
     a cycle, the declared reads are used instead, because they have no cycles.

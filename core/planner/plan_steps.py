@@ -1,4 +1,4 @@
-"""Builds the steps of a plan in execution order; each step waits only for the steps on which it depends."""
+"""Builds the steps of a plan in execution order; each step waits only for those on which it depends."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -61,7 +61,7 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
     ) -> None:
-        """Add the steps of a node that precede the swap; to be called in topological order of the nodes.
+        """Add the steps of a node that precede the swap. Call this for the nodes in topological order.
 
         `existing` is the version to continue with: an orphan of a failed run, or a former version. With
         `pauses_readers`, queries that read the table are stopped while it is altered.
@@ -97,7 +97,7 @@ class StepBuilder:
     def validate(self, nodes: Sequence[PlanNode]) -> None:
         """Add a step for each rebuilt version that compares it with the serving version after catch-up.
 
-        A version whose strategy leaves out rows is not compared, nor is any version that reads it.
+        If a version's strategy leaves out rows, neither this version nor any version that reads it is compared.
         """
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
@@ -111,10 +111,10 @@ class StepBuilder:
             self._validated[key] = self.add(StepKind.VALIDATE, *key, (self._caught_up[key],), why=why)
 
     def swap(self, nodes: Sequence[PlanNode], *, hold: bool = False) -> int | None:
-        """Add a single swap of all nodes that change their version, sinks first; return its number.
+        """Add one swap step for all nodes that change their version, sinks first; return the step's number.
 
-        Returns None if no node changes its version. With `hold`, the swap waits for an operator after catch-up and
-        validation.
+        Returns None if no node changes its version. With `hold`, the swap waits for an operator once catch-up and
+        validation are done.
         """
         moves = (Action.REBUILD, Action.ROLLBACK)
         rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
@@ -134,7 +134,7 @@ class StepBuilder:
         return (self._caught_up[table, version], *((validated,) if validated else ()))
 
     def seams(self, swap: int | None) -> None:
-        """Add the steps that move readers to a new version of a streamed parent (seams), after the swap."""
+        """Add, after the swap, the steps (seams) that move readers to a new version of a streamed parent."""
         for node, needs_pointer in self._seams:
             read = ((b.parent, b.version) for b in node.bindings)
             caught_up = (self._caught_up[key] for key in read if key in self._caught_up)
@@ -152,12 +152,12 @@ class StepBuilder:
         self._stopped.setdefault(old.table, []).append(n)
 
     def soak(self, old: RetiredVersion, swap: int) -> None:
-        """Add a step that schedules the stop of an old version, which keeps running after the swap (soak)."""
+        """Add a step that schedules the stop of an old version, which runs on for a while after the swap (soak)."""
         why = "a rollback takes seconds while it runs"
         self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
 
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
-        """Add a step that moves an orphan version to the trash after the stops and starts of its table and `swap`."""
+        """Add a step that trashes an orphan version after `swap` and after the stops and starts of its table."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         after = (*self._stopped.get(table, ()), *started, *((swap,) if swap else ()))
         why = f"{physical_name(table, version)} is an orphan version, and nothing reads it"
@@ -173,8 +173,8 @@ class StepBuilder:
     ) -> None:
         """Add steps that stop statements sinks first, drop the pointers, and move every version to the trash.
 
-        `nodes` are ordered sinks first. `existing` lists the latest versions first, because a clone must be removed
-        before the version from which it was cloned.
+        `nodes` must be ordered sinks first. `existing` must list the latest versions first, because a clone must be
+        removed before the version from which it was cloned.
         """
         stops = self._stopped
         for node in nodes:
@@ -200,7 +200,7 @@ class StepBuilder:
         return self.add(StepKind.TOMBSTONE, table, version, after, why=why)
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Return the steps for which a node waits: streamed parents must be readable, and static sides complete.
+        """Return the steps after which a node's streamed parents are readable and its static sides complete.
 
         A node that merely resumes after a parent is altered waits only for that ALTER step.
         """
@@ -214,10 +214,10 @@ class StepBuilder:
         return tuple(found)
 
     def _complete(self, key: tuple[TableName, int]) -> int | None:
-        """Return the step after which a static side is complete; None if it is complete already.
+        """Return the step after which a static side is complete; None if it is already complete.
 
         Adds the missing catch-up steps of the static side and of its upstream tables. External tables, and tables that
-        the plan does not change, are complete.
+        the plan does not change, count as complete.
         """
         ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
         if ready is None or node is None or not node.version or key in self._caught_up:

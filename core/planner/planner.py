@@ -48,8 +48,8 @@ def make_plan(
 
     Raises UsageError if the project does not declare the environment. `answers` maps question keys to Spark's answers
     as JSON; an answer can only make a change more severe. `policy` is the recorded policy; without it, the declared
-    policy applies. `headroom` has measurements of disk and pool, `durations` has those of earlier steps. `parse_cache`
-    only saves time. Time is linear in tables and reads.
+    policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured durations of steps
+    in earlier runs. `parse_cache` only saves time. Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -105,7 +105,7 @@ def questions_of(
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
-    """Add predictions and undo commands to a plan; neither is part of the plan's hash."""
+    """Add predicted durations and undo commands to a plan; the plan's hash covers neither."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = undos_of(context, plan.request, plan.nodes, engine=engine, durations=durations)
     nodes = with_undo_words(found.nodes, ways)

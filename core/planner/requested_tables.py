@@ -39,9 +39,9 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
 
 
 def may_start_anew(context: PlanningContext, table: TableName) -> bool:
-    """True if the plan may create a new version of a declared table instead of changing its only version.
+    """True if the plan may replace the only version of a declared table with a new one instead of changing it.
 
-    That version must differ in SQL or YAML, must never have run, and must have no readers.
+    The existing version must differ in SQL or YAML, must never have run, and must have no readers.
     """
     if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
         return False
@@ -62,7 +62,10 @@ def start_anew(
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """True if an operator stopped a table that the request does not name; such a table starts only for a reader."""
+    """True if an operator stopped a table and the request does not name it.
+
+    Such a table is started only if a reader needs it.
+    """
     seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
@@ -82,7 +85,7 @@ def alter_ends_query_of(walk: DeployWalk, child: TableName, parent: TableName) -
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Return the decision if the statement can continue from its checkpoint; otherwise refuse, and keep the table.
+    """Return `decision` if the statement can continue from its checkpoint; otherwise refuse, and keep the table.
 
     The checkpoint must be intact, and all parents to which it is bound must still be deployed.
     """
@@ -115,7 +118,7 @@ def checkpoint_lost_change(seen: ObservedDeployment, change: Change, action: Act
 def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
-    """Return the decision to rebuild a deployed table because the request says so, even if nothing changed."""
+    """Return the decision to rebuild a deployed table because the request demands it, even if nothing has changed."""
     seen = walk.context.observed.deployment(table)
     if seen.checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
@@ -130,7 +133,7 @@ def rebuild_reason(change: Change) -> Reason:
 
 
 def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
-    """Return the bindings of a table to versions that do not serve."""
+    """Return a table's bindings to parent versions that do not serve."""
     return tuple(
         binding
         for binding in bindings.of(table)
@@ -193,9 +196,9 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Return the decision about an external table; a plan can only register its declaration or its added columns.
+    """Return the decision about an external table, of which a plan can only register the declaration or added columns.
 
-    Any other change is refused if the table was requested, and otherwise causes a warning.
+    All further changes are refused if the table was requested; if it was not, they cause a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):
@@ -218,9 +221,9 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """True if an external table with a transaction log was declared anew, with the same format and location.
+    """True if an external table with a log was declared again, with the same format and location.
 
-    The REGISTER step compares the declared columns with the log before it registers the table.
+    Before it registers the table, the REGISTER step compares the declared columns with the log.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

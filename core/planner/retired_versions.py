@@ -1,4 +1,4 @@
-"""Versions that a plan replaces: which of them it stops, and which keep running for their readers."""
+"""Versions that a plan replaces: which of them the plan stops, and which keep running for their readers."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -29,8 +29,9 @@ def retired_versions(
 ) -> tuple[RetiredVersion, ...]:
     """Return the old versions that the plan stops or keeps for their readers, sinks first.
 
-    `bindings_then` has the bindings that the plan's tables will have; all other tables keep their current bindings. The
-    bindings of older versions are unknown, so an older version counts as a reader of every old version of its parents.
+    `bindings_then` contains the bindings of the plan's tables after the plan; tables outside the plan keep their
+    bindings. The bindings of older versions are unknown, so an older version counts as a reader of every old version of
+    its parents.
     """
     return _Retirement(context, rebuilt, deleted, bindings_then).judged()
 
@@ -79,9 +80,9 @@ class _Retirement:
         return candidates
 
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
-        """Return tables and everything downstream of them, each reader before the tables that it reads.
+        """Return tables and everything downstream of them; a reader comes before the tables that it reads.
 
-        The walk starts with the plan's own tables, so that tables outside the plan do not affect their order.
+        The walk starts with the plan's own tables, so that tables outside the plan do not affect the order of these.
         """
         inside = {*self.rebuilt, *self.deleted, *self.bindings_then}
         done: list[TableName] = []

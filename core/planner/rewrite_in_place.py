@@ -1,8 +1,8 @@
 """Rewrite of a keyed table in place: whether it is allowed, and which old rows would remain.
 
-A written row replaces the row with the same key and the same or an earlier sequence. If the old and the new SQL produce
-the same keys and sequences, the result equals that of a rebuild. Any other edit may leave rows that would be missing
-after a rebuild.
+A written row replaces an existing row that has the same key and the same or a lower sequence. If the old and the new
+SQL produce the same keys and sequences, the result equals that of a rebuild. All remaining edits may leave rows that a
+rebuild would not produce.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ COMPATIBLE, TOLERANT = "compatible", "tolerant"
 def why_not_rewritten_by_key(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Fact[StrategyRefusal] | None:
-    """Return why a table cannot be rewritten in place by upserting all of its rows again; None if it can."""
+    """Return why a table cannot be rewritten in place by upserting all its rows; None if it can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return StrategyRefusal.NOT_UPSERTED.of()
     old = context.revisions.deployed(table.name)
@@ -42,7 +42,7 @@ def why_not_rewritten_by_key(
 
 
 def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
-    """Return the notice about old rows and recorded deletions that a rewrite in place leaves in the table."""
+    """Return the notice about the old rows and recorded deletions that remain after a rewrite in place."""
     old = context.revisions.deployed(table.name)
     remembers = old is None or bool(old.settings.deletes and old.settings.sequence)
     rows = (Notice.KEYS_STAY if keys_stay(context, table) else Notice.KEYS_KEPT).of()
@@ -52,7 +52,7 @@ def rows_that_stay(context: PlanningContext, table: Table) -> Fact[Notice]:
 def keys_stay(context: PlanningContext, table: Table) -> bool:
     """True if a rewrite in place may leave rows whose keys the new SQL does not produce.
 
-    It leaves none if the edit changes only values, and each output row is made from a single input row.
+    No such row remains if the edit changes only values, and each output row is made from a single input row.
     """
     old = context.revisions.deployed(table.name)
     parsed = table.parsed
@@ -130,7 +130,7 @@ def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """True if the edited statement still produces output for every input row for which it produced output before."""
+    """True if the edited statement still produces a row for each input row for which the old statement did."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both

@@ -1,7 +1,7 @@
 """Rollback and undelete, which resume former versions.
 
-A rollback reverses the whole release that created the table's current version, never a part of it. An undelete takes a
-table out of the trash and resumes it from its checkpoint, provided that its inputs still exist.
+A rollback reverses the whole release that created a table's current version, never a part of the release. An undelete
+takes a table out of the trash and resumes it from its checkpoint, provided that the table's inputs still exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from core.text.sentence import Fact
 
 @dataclass(slots=True)
 class FormerVersions(WarningsAndRefusals):
-    """The former versions that a rollback or undelete resumes, with refusals and warnings so far."""
+    """The former versions that a rollback or undelete resumes, with the refusals and warnings recorded so far."""
 
     by_table: dict[TableName, OtherVersion] = field(default_factory=dict)
     because_of: dict[TableName, TableName] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class FormerVersions(WarningsAndRefusals):
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     """Draft a rollback: former versions resume and catch up, pointers move back, and current versions stop.
 
-    If tables outside the release read a current version, this version and its inputs keep running.
+    If a table outside the release reads a current version, this version and its inputs keep running.
     """
     found = FormerVersions()
     for table in scope.requested:
@@ -87,9 +87,9 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
 def blocked_former_versions(
     former: Mapping[TableName, Iterable[Binding]], then: Callable[[TableName, int], bool]
 ) -> dict[TableName, tuple[Binding, ...]]:
-    """Return the tables whose former version cannot resume, each with its bindings to versions that get no more rows.
+    """Return the tables whose former version cannot resume, with their bindings to versions that get no more rows.
 
-    `former` has the bindings of each table's former version; `then` returns True for a version that will get rows.
+    `former` maps each table to the bindings of its former version; `then` is True for a version that will get rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -233,14 +233,14 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that the trash only has an older version, because the versions that served after it are gone."""
+    """Warn that the trash contains only an older version, because the versions that later served are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))
 
 
 def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
-    """Warn about project files that differ from the former SQL, because the next deploy would apply the files again."""
+    """Warn about project files that differ from the former SQL, because the next deploy would apply these files."""
     other = tuple(
         table
         for table, former in sorted(found.by_table.items())
@@ -263,7 +263,10 @@ TO_FORMER = ("rollback", "undelete", "delete")
 
 
 def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Undo | None:
-    """Return the rollback that undoes a plan's swap; None without a swap, or if a replaced version cannot resume."""
+    """Return the rollback that undoes a plan's swap.
+
+    None if the plan has no swap, or if a version that it replaces cannot resume.
+    """
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
     if not moved or not all(map(_serves, now.values())):
@@ -278,7 +281,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
 
 
 def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[Undo, ...]:
-    """Return the commands that undo a plan other than a deploy; if a table has none, its entry states the reason."""
+    """Return the commands that undo a plan other than a deploy; an entry without a command states the reason."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
     seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "retire":
@@ -311,7 +314,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
 
 def _serves(seen: ObservedDeployment) -> bool:
-    """True if a version serves and can resume from its checkpoint; a failed version would just fail again."""
+    """True if a version serves and can resume from its checkpoint. A failed version cannot: it would fail again."""
     return bool(seen.version and seen.pointer and seen.checkpoint_ok and seen.state != State.FAILED)
 
 

@@ -1,4 +1,4 @@
-"""The scope of a request: which tables it selects, and which readers the plan may change."""
+"""The scope of a request: the tables that it selects, and the readers that the plan may change."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class PlanScope:
-    """A request resolved to tables of the project, with the readers that the plan may change."""
+    """A request resolved to tables of the project, and the readers that the plan may change."""
 
     request: PlanRequest
     requested: Mapping[TableName, None]
@@ -48,7 +48,7 @@ class PlanScope:
     """True if the swap waits for an operator, as requested or as the policy requires."""
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """True if a reader may be changed: it is requested or in an accepted product, and it is not excluded."""
+        """True if a reader may be changed: it is requested or belongs to an accepted product, and is not excluded."""
         if table in self.excluded:
             return False
         return table in self.requested or self.request.children == "all" or product in self.products
@@ -73,7 +73,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
-    """Resolve a request in normal form; an unknown name becomes a refusal that suggests the most similar name."""
+    """Resolve a request in normal form. An unknown name becomes a refusal that suggests a similar name."""
     tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
@@ -170,7 +170,7 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 
 
 def _is_below(table: Table, folder: str) -> bool:
-    """True if a table's folder equals `folder`, contains it or is contained in it.
+    """True if a table's folder equals `folder`, contains `folder` or is contained in it.
 
     The folder `sql-scripts` inside a table's folder therefore selects the table.
     """

@@ -1,7 +1,7 @@
 """Start positions of a statement: an event time, a partition, or a version or commit time of a transaction log.
 
-A start at a version or commit time skips all earlier commits, regardless of the event times of their rows, and needs
-neither a filter nor a window.
+A start at a version or commit time skips all earlier commits, whatever event times their rows have. It needs neither a
+filter nor a window.
 """
 
 import re
@@ -43,7 +43,7 @@ class EventTime:
     """Parents whose event-time column has no time zone; Spark would compare it in the session's time zone."""
 
     def aligned(self, at: str) -> str:
-        """Return the start of the first window at or after a time, because an earlier window would lack some rows."""
+        """Return the first window start at or after a time, because the window before that would lack some rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -51,7 +51,7 @@ class EventTime:
         return _written(moment + self.slide - behind if behind else moment)
 
     def conditions(self, at: str) -> dict[TableName, str]:
-        """Return, for each streamed parent, the SQL condition that excludes rows before a time."""
+        """Return, for each streamed parent, the SQL condition that selects the rows at or after a time."""
         return {
             table: f"{column} >= TIMESTAMP_NTZ '{at.removesuffix('Z')}'"
             if table in self.zoneless
@@ -61,10 +61,9 @@ class EventTime:
 
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
-    """Return the event time of a statement; None if unknown.
+    """Return the event-time columns and windows of a statement; None if unknown.
 
-    The event time is taken from watermarks, from a window, or from the only timestamp column of the only streamed
-    parent.
+    A column is known from a watermark, from a window, or as the only timestamp column of the only streamed parent.
     """
     statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
@@ -197,9 +196,9 @@ def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -
 
 
 def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
-    """Return why a log does not cover a start position: later commits are missing, or the log ends before it.
+    """Return why a log does not cover a start position: commits from there on are missing, or the log ends before it.
 
-    None if neither is the case, or if the log is unknown.
+    None if the log covers the position, or if the log is unknown.
     """
     version = whole_number(at)
     known = ((name, histories(name)) for name in _streamed(table))
@@ -212,7 +211,7 @@ def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[Stra
 
 
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
-    """Return how many rows a statement reads from a start position on; None if a log does not record the number."""
+    """Return how many rows a statement reads if it starts at a position; None if a log does not record the number."""
     total = 0
     for name in _streamed(table):
         history = histories(name)
@@ -262,7 +261,7 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield the strategy PARTIAL with a note on its supported start positions; nothing if no position is supported."""
+    """Yield the strategy PARTIAL with a note on the start positions that it supports; nothing if it supports none."""
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:
@@ -285,7 +284,7 @@ def _kind_by_time(event: EventTime, *, stateful: bool) -> StrategyNote:
 
 
 def begins_by_rows(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """True if a statement can start at an event time or a partition, rather than only at a log position."""
+    """True if a statement can start at an event time or a partition, and not only at a log position."""
     return event_time_of(table, tables) is not None or bool(partitions_of(tables, table))
 
 

@@ -1,6 +1,6 @@
-"""The cost of each strategy: rows to read again, time, disk space and losses.
+"""The cost of each strategy: rows to reread, time, disk space and losses.
 
-Costs are based on measurements. A cost is None if a measurement on which it depends is unknown.
+Costs are based on measurements. A cost is None if a measurement that it requires is unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,7 +78,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
 
 @dataclass(frozen=True, slots=True)
 class CostedOffers:
-    """The costs of the strategies allowed for a statement, the chosen one first, and whether its input still exists."""
+    """The costs of a statement's allowed strategies, chosen one first, and whether its input still exists."""
 
     offers: tuple[StrategyOffer, ...]
     retention: Retention | None
@@ -170,15 +170,15 @@ class StrategyCosts:
         return _REWRITTEN if strategy == Strategy.KEYED else self._lost_changes(statement, strategy)
 
     def _is_cut(self, bindings: tuple[Binding, ...], strategy: str) -> bool:
-        """True if a strategy omits the earliest rows, because it starts later or because a parent lacks those rows."""
+        """True if a strategy omits the earliest rows, because it starts later or a parent lacks its earliest rows."""
         if strategy in _BEGINS_LATER:
             return True
         return strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in bindings)
 
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
-        """Return the changes that a rebuild cannot read again, because its first batch is a snapshot of the source.
+        """Return the changes that a rebuild cannot reread, because its first batch reads a snapshot of the source.
 
-        Empty for a table with one row per key, because it will have the same rows again.
+        Empty for a table with one row per key, because the rebuild produces the same rows.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:

@@ -1,4 +1,4 @@
-"""The closed lists of reasons to refuse a strategy or start position, and of notes on strategies."""
+"""The closed lists of reasons to refuse a strategy or start position, and of notes about strategies."""
 
 from core.text.sentence import Fact, FactKind
 

@@ -1,4 +1,4 @@
-"""The undo of a plan: deploys the old SQL and YAML onto the state in which the plan leaves the environment."""
+"""The undo of a plan: a deploy of the old SQL and YAML in the environment as the plan leaves it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -44,7 +44,10 @@ def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
 def undo_request(
     request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
 ) -> PlanRequest:
-    """Return the request to deploy the old SQL and YAML of edited tables, with the children that `request` includes."""
+    """Return the request to deploy the old SQL and YAML of edited tables.
+
+    It includes and excludes the same further tables as `request`.
+    """
     return normal_request(
         PlanRequest(
             tables=tuple(tables),
@@ -64,9 +67,9 @@ def undos_of(
     engine: str,
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[Undo, ...]:
-    """Return the ways to undo an executed plan; for a table that cannot be undone, the entry has no command.
+    """Return the ways to undo an executed plan; an entry without a command lists tables that cannot be undone.
 
-    A reader that the plan merely pauses has no entry.
+    A reader that the plan merely pauses is in no entry.
     """
     if request.verb != "deploy":
         return undos_by_former_versions(context, request.verb, nodes)
@@ -135,7 +138,7 @@ def _back(
     engine: str,
     durations: StepDurations,
 ) -> tuple[Undo, ...]:
-    """Return the undos that deploy the old SQL and YAML; if planning them would be refused, they have no command."""
+    """Return the undos that deploy the old SQL and YAML; they have no command if planning them would be refused."""
     edited = edited_nodes(nodes)
     if not edited:
         return ()
@@ -160,7 +163,7 @@ def _way(words: str, nodes: Sequence[PlanNode]) -> Undo:
 
 
 def _with_costs(way: Undo, nodes: Sequence[PlanNode]) -> Undo:
-    """Add the rows that all nodes read again, and the time until the last node ends; an unknown figure is None."""
+    """Add the rows that all nodes reread, and the time until the last node ends; an unknown figure is None."""
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
     acted = [node for node in nodes if node.action is not Action.KEEP]

@@ -1,8 +1,8 @@
-"""Decisions about the readers and parents of tables that already have a decision.
+"""Decisions about the readers and parents of tables for which a decision exists.
 
 The downstream walk is breadth-first. If several parents of a reader change, the most severe outcome decides. A reader
-is visited again only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first,
-and ends at running tables.
+is revisited only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first, and
+ends at running tables.
 """
 
 import re
@@ -57,7 +57,7 @@ def decide_downstream(walk: DeployWalk) -> None:
 
 
 def _decide_reader(walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome) -> bool:
-    """Decide about a reader, given a parent's outcome; return True if the outcome of the reader becomes more severe."""
+    """Decide about a reader, given a parent's outcome; return True if the reader's outcome becomes more severe."""
     known = walk.found.by_table.get(child)
     if not walk.may_touch(child) or (known is not None and known.action is Action.START):
         return False
@@ -83,7 +83,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome requires for a reader, with evidence; None if it requires none."""
+    """Return the decision that a parent's outcome requires for a reader, or None, and the evidence for it."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -103,7 +103,7 @@ def _of_child(
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
     """Return the decision about a reader whose parent is re-created.
 
-    If the reader's own change requires a rebuild, too, this change is the reason.
+    If the reader's own change also requires a rebuild, this change is the reason for the decision.
     """
     change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
@@ -162,7 +162,7 @@ def _decide_user_of_changed_column(walk: DeployWalk, child: TableName, *, statef
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader after its parent is altered, for a reader that does not use the change.
+    """Return the decision to resume a reader that does not use its parent's change, once the parent is altered.
 
     The reader's own new SQL is included only if it was requested and only has to be recorded.
     """
@@ -190,7 +190,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of added parent columns that a star of the reader includes at any level, or None."""
+    """Return a notice of the parent's added columns, if a star in the reader includes them at any level, else None."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
@@ -198,7 +198,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild the other tables in a rebuilt table's statement set, because the set swaps together; return them."""
+    """Rebuild a rebuilt table's whole statement set, because it swaps together; return the tables added."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -256,7 +256,7 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
 
 
 def _resume_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Resume a stopped parent for a starting reader; return True if the upstream walk continues at the parent."""
+    """Resume a stopped parent for a starting reader; return True if the walk continues upstream of the parent."""
     known = walk.found.by_table[parent]
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
@@ -275,7 +275,7 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 
 def _decide_parent(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
-    """Decide about a parent that was not requested; return True if the walk continues at the parent's own parents."""
+    """Decide about a parent that was not requested; return True if the walk continues upstream of the parent."""
     context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _decide_excluded_parent(walk, parent, child)

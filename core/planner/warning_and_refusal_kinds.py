@@ -287,7 +287,7 @@ class PlanRefusalKind(FactKind):
 
 
 class WayForward(FactKind):
-    """A suggested remedy for a table that has no former version that can resume."""
+    """A suggested remedy for a table without a former version that can resume."""
 
     OLD_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
     ANEW = "start it anew: headgate plan {table}"

@@ -1,7 +1,7 @@
-"""Spark SQL queries that compare two versions of a table through two views; each query returns only a few rows.
+"""Spark SQL queries that compare two versions of a table through two views; every query returns only a few rows.
 
-Rows are compared as JSON of the columns that must be equal: NULLs are equal, and floating-point numbers are compared to
-nine digits, because a sum depends on the order of addition.
+For a comparison, the columns of a row that must be equal are encoded as JSON. NULL equals NULL, and floating-point
+numbers are compared to nine digits, because a sum depends on the order of addition.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -57,9 +57,9 @@ def profile_query(rows: ComparedRows) -> str:
 def duplicates_query(rows: ComparedRows) -> str:
     """Return a query that counts duplicates, with one row for each version that has duplicates.
 
-    Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and two of the keys as JSON,
-    `least` and `most`. Without a key, rows of the new version are duplicates only if their `own` columns are equal,
-    too; rows of the old version are compared by the columns that both versions have.
+    Its columns are `side`, the number of duplicate `keys`, the number of `excess` rows, and, as JSON, the first and
+    last duplicate key (`least`, `most`). Without a key, rows are compared by the columns that both versions have. In
+    the new version, such rows are duplicates only if their `own` columns are equal as well.
     """
     own = "''" if rows.key else f"md5({_fields(rows.own)})"
     sides = _sides(rows, f"{_key(rows)} AS k", {RowSide.OLD: ", '' AS w", RowSide.NEW: f", {own} AS w"})
@@ -71,9 +71,9 @@ SELECT side, k, count(*) AS n, count(DISTINCT w) AS d FROM ({sides}) GROUP BY si
 def differences_query(rows: ComparedRows, effects: Sequence[RowEffect]) -> str:
     """Return a query with one row per kind of difference between the two versions.
 
-    Its columns are `side`, the index of the effect that explains the difference (-1 if none does), the row counts of
-    both versions, and three examples `old_1`, `new_1`, …, each a row as JSON or NULL. The key pairs the old and new
-    values of a changed row; without a key, no rows are paired.
+    Its columns are `side`, the index of the `effect` that explains the difference (-1 if none does), the numbers of
+    differing rows (`old_rows`, `new_rows`), and three examples (`old_1`, `new_1`, …), each a row as JSON or NULL. An
+    old and a new row with the same key are paired as one changed row; without a key, no rows are paired.
     """
     inner = (
         f"md5({_json(rows, rows.equal)}) AS h, {_key(rows)} AS k, {_json(rows, rows.equal)} AS r, "
@@ -102,10 +102,10 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 
 
 def kept_rows_query(rows: ComparedRows) -> str:
-    """Return a query that counts rows of the old version, and how many of these the new version lacks.
+    """Return a query that counts the old version's rows, and how many of them the new version lacks.
 
-    Its single row has `rows`, the number of distinct rows of the old version, and `gone`, the number of these that the
-    new version lacks. If `one_in` is above 1, both are numbers of sampled rows.
+    It returns one row with `rows`, the number of distinct rows of the old version, and `gone`, the number of these that
+    the new version lacks. If `one_in` is above 1, both numbers refer to a sample of the rows.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -114,7 +114,7 @@ def kept_rows_query(rows: ComparedRows) -> str:
 
 
 def sampling(old_rows: int, new_rows: int) -> int:
-    """Return the sampling rate for two row counts: with a rate of n, one in n keys is compared."""
+    """Return the sampling rate n for two row counts; one in n keys is compared."""
     most = max(old_rows, new_rows)
     return 1 if most <= SAMPLED_ABOVE else -(-most // SAMPLED_ABOVE)
 
@@ -125,7 +125,7 @@ def summed(kind: str) -> bool:
 
 
 def is_float(kind: str) -> bool:
-    """True if a type is floating-point, so that a sum depends on the order of addition."""
+    """True if a type is floating-point; the sum of such values depends on the order of addition."""
     return _plain(kind) in _FLOATS
 
 
@@ -184,7 +184,10 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 
 
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
-    """Return SQL for the index of the first effect that explains a row; one without a predicate explains all rows."""
+    """Return an SQL expression for the index of the effect that explains a row.
+
+    It is the first effect whose predicate matches the row, or else the first without a predicate; -1 if there is none.
+    """
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
         for n, effect in enumerate(effects)

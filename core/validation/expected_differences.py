@@ -1,7 +1,7 @@
 """Derives the expected differences between two versions of a table from edits of its statement and its inputs.
 
-An edit determines which columns may change, and which rows only one version contains. Both are propagated along the
-lineage. Any other difference is unexpected.
+An edit determines which columns may change, and which rows only one version contains. These effects are propagated
+along the lineage. All differences without such a cause are unexpected.
 """
 
 import re
@@ -96,8 +96,8 @@ def expected_differences(
 ) -> ExpectedDifferences:
     """Return the expected differences between two versions of a table.
 
-    `ddls` are the DDLs of the new version's inputs; `parents` are the expected differences of inputs that were rebuilt
-    together with the table.
+    `ddls` contains the DDLs of the new version's inputs, and `parents` the expected differences of those inputs that
+    were rebuilt together with the table.
     """
     effects = row_effects(old.parsed.canonical, new.parsed.canonical, aliases_of_both(old.parsed, new.parsed))
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -153,7 +153,7 @@ def excluded_rows_predicate(
 ) -> str:
     """Return a predicate for the output rows that start conditions of streams exclude.
 
-    A condition has the form `table.column >= …`. The predicate is empty if the output does not contain the columns, or
+    A condition has the form `table.column >= …`. The predicate is empty if the output lacks a column of a condition, or
     if the statement groups rows or has several streams.
     """
     lineage = lineage_of(new.parsed, lambda table: _columns(ddls.get(table)))
@@ -212,7 +212,7 @@ class _Reached:
     """Columns that change for reasons other than an edit of the expression that computes them."""
 
     def edited(self, effects: StatementEffects) -> None:
-        """Add the effects of an edit of the statement itself."""
+        """Add the effects of an edit to the statement itself."""
         self.changed.update({name: str(why) for name, why in effects.changed.items()})
         self.nulls |= effects.nulls
         edits = (effects.unpairable_because, effects.merged_by, effects.multiplicity_change)
@@ -225,7 +225,7 @@ class _Reached:
             self.through(name, str(why))
 
     def take(self, table: TableName, parent: ExpectedDifferences) -> None:
-        """Add the output differences that follow from the expected differences of an input."""
+        """Add the differences in the output that an input's expected differences cause."""
         for output in self.lineage.outputs:
             if any(one.origin.table == table and one.origin.column.lower() in parent.volatile for one in output.inputs):
                 self.volatile.add(output.name.lower())
@@ -253,14 +253,14 @@ class _Reached:
             self._rows(table, row, joined=joined)
 
     def add_volatile(self, column: str, why: str) -> None:
-        """Add a column whose values differ on every run, and which is therefore not compared."""
+        """Add a column whose values differ from run to run, and which is therefore not compared."""
         self.touched.add(column)
         self.changed.setdefault(column, why)
         self.nulls.add(column)
         self.volatile.add(column.lower())
 
     def through(self, column: str, why: str) -> None:
-        """Add the effects that an edit to a column of a CTE or subquery has on the output."""
+        """Add the effects on the output of an edit to a column of a CTE or subquery."""
         for output in self.lineage.outputs:
             steps = [step.name.rpartition(".")[2].lower() for one in output.inputs for step in one.through]
             if column in steps:
@@ -291,9 +291,9 @@ class _Reached:
             self._groups_differ(why)
 
     def _rows(self, table: TableName, row: RowEffect, *, joined: bool) -> None:
-        """Add the effects of input rows that only one version has, or whose values have changed.
+        """Add the effects of input rows that exist in only one version or whose values have changed.
 
-        The predicate of the rows is kept if the output contains all columns that the predicate uses.
+        The predicate that selects the rows is kept if the output contains every column that the predicate uses.
         """
         why = f"{table}: {row.why}"
         if row.side is RowSide.CHANGED:
@@ -337,7 +337,7 @@ def _pass_through(outputs: tuple[LineageOutput, ...], table: TableName) -> dict[
 
 
 def _passed(output: LineageOutput, table: TableName) -> str:
-    """Return the input column, in lower case, that an output passes through unchanged; empty if there is none."""
+    """Return the input column, in lower case, that an output column copies unchanged; empty if there is none."""
     values = [one for one in output.inputs if one.kind is InputKind.VALUE]
     if len(values) != 1 or len(output.inputs) != 1 or values[0].origin.table != table or values[0].fields:
         return ""
@@ -346,9 +346,9 @@ def _passed(output: LineageOutput, table: TableName) -> str:
 
 
 def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
-    """Add columns that depend on row order: lists are compared after sorting, other values are not compared.
+    """Add columns that depend on row order. Lists are compared after sorting; all other values are not compared.
 
-    A list that contains maps is not compared either, because Spark cannot sort maps.
+    A list that contains maps is not compared, because Spark cannot sort maps.
     """
     for output in reached.lineage.outputs:
         texts = (output.expression, *(step.expression for one in output.inputs for step in one.through))
@@ -363,9 +363,10 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the version that withholds rows and the column of its watermark, empty unless that column is compared.
+    """Return the version that withholds rows, and its watermark's column.
 
-    The result is empty if no version withholds rows, or if there is no watermark.
+    The column is empty if it is not compared. The result is empty if no version withholds rows, or if there is no
+    watermark.
     """
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()

@@ -1,4 +1,4 @@
-"""Compares two versions that group rows differently, by their totals for each value of the common keys."""
+"""Compares two versions that group rows differently, by totals for each value of their common keys."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ def totals_query(rows: ComparedRows, totals: CommonTotals) -> str:
     """Return a query that compares the totals of both versions group by group, and returns a single row.
 
     Its columns are `groups`, the number of groups; `only_old` and `only_new`, the numbers of groups in one version
-    only; `apart_i`, the number of groups in which total i differs; and `example`, a group that differs: its key and
-    both versions' totals as JSON.
+    only; `apart_i`, the number of groups in which total i differs; and `example`, the key of a differing group with its
+    old and new totals as JSON.
     """
     types = {name.lower(): kind for name, kind in rows.columns}
     key = ", ".join(quoted_name(name) for name in totals.keys)
@@ -38,7 +38,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: ExpectedDifferences, columns: Sequence[str]
 ) -> CheckResult:
-    """Evaluate the result of `totals_query`; regrouping alone does not explain a difference.
+    """Evaluate the result of `totals_query`; a difference needs an explanation besides the regrouping.
 
     `columns` are the columns that both versions have, in lower case.
     """
@@ -72,7 +72,7 @@ def _side(view: str, key: str, totals: CommonTotals, types: Mapping[str, str], s
 
 
 def _figure(total: CommonTotal, side: RowSide, types: Mapping[str, str]) -> str:
-    """Return SQL for a total as a string; equal numbers have equal strings, whatever their types."""
+    """Return an SQL expression for a total as a string; equal numbers have equal strings, whatever their types."""
     sql = total.old if side is RowSide.OLD else total.new
     kinds = [types[name] for name in total.columns if name in types]
     if any(map(is_float, kinds)):

@@ -1,4 +1,4 @@
-"""Results of a comparison of two versions: each check with its verdict, counts and examples."""
+"""Results of comparing two versions: checks with their verdicts, counts and examples."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check of a table."""
+    """The result of one check on a table."""
 
     check: str
     verdict: CheckVerdict
@@ -57,7 +57,7 @@ class CheckResult:
 def schema_result(
     old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], expected: ExpectedDifferences
 ) -> CheckResult:
-    """Compare the columns (name, type) of both versions; every difference is expected."""
+    """Compare the columns (name, type) of both versions; all differences are expected."""
     before, after = ({name.lower(): kind for name, kind in columns} for columns in (old, new))
     words = [f"+ {name}" for name in after if name not in before]
     words += [f"- {name}" for name in before if name not in after]
@@ -78,9 +78,8 @@ def profile_results(
 ) -> tuple[CheckResult, ...]:
     """Evaluate row counts, NULLs, sums and column profiles; `differences` is the result of the row comparison.
 
-    `doubled` means that there are unexpected duplicates, so that differences are unexplained if rows cannot be paired.
-    An empty new version is always unexpected, except with `empties`, which means that all rows may be missing for a
-    known reason.
+    If rows cannot be paired and there are unexpected duplicates (`doubled`), the differences count as unexplained. An
+    empty new version is unexpected unless there is a known reason for all rows to be missing (`empties`).
     """
     by_side = {side["side"]: side for side in sides}
     old, new = by_side.get(RowSide.OLD, {}), by_side.get(RowSide.NEW, {})
@@ -107,8 +106,8 @@ def duplicates_result(
     """Evaluate duplicate rows; more duplicates of a declared key are always unexpected.
 
     Without a declared key, whole rows are compared. An increase is then expected if distinct rows may have become
-    equal, or if new rows explain so much growth; the new version has `grown` times as many rows. If rows cannot be
-    paired, a clear increase is unexpected nevertheless.
+    equal, or if the new version's additional rows are enough to explain it (it has `grown` times as many rows). If rows
+    cannot be paired, a clear increase is unexpected nevertheless.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))
@@ -135,9 +134,9 @@ def duplicates_result(
 
 
 def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) -> Sentence | None:
-    """Return why there may be more duplicates of whole rows than before; None if nothing explains them.
+    """Return why a version may have more duplicates of whole rows than before; None if there is no explanation.
 
-    New rows that cannot equal other rows explain an increase to at most `times` the old number.
+    New rows that cannot equal existing rows explain an increase to at most `times` the old number.
     """
     if expected.merged_by:
         return Sentence(expected.merged_by)
@@ -148,7 +147,7 @@ def _why_alike(expected: ExpectedDifferences, old: int, new: int, times: float) 
 
 
 def row_count_lead(results: Iterable[CheckResult]) -> str:
-    """Return the row counts of both versions, as the first words of a summary; empty if the counts are equal."""
+    """Return the row counts of both versions as the beginning of a summary; empty if they are equal."""
     rows = next((result for result in results if result.check == "rows"), None)
     return f"rows {rows.summary}; " if rows is not None and rows.verdict is not CheckVerdict.OK else ""
 
@@ -156,9 +155,10 @@ def row_count_lead(results: Iterable[CheckResult]) -> str:
 def differences_result(
     rows: ComparedRows, groups: Iterable[Row], effects: Sequence[RowEffect], expected: ExpectedDifferences
 ) -> CheckResult:
-    """Evaluate the row-by-row differences; a difference is expected if an effect explains it.
+    """Evaluate the row-by-row differences.
 
-    `effects` must be the effects to which the indexes from `differences_query` refer.
+    A difference is expected if an effect explains all of its rows, or if no effect applies and rows cannot be paired.
+    `effects` must be the list to which the indexes from `differences_query` refer.
     """
     unexpected: list[str] = []
     explained: list[str] = []
@@ -192,7 +192,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Evaluate how many old rows the new version still has; it is unexpected that more than half are missing.
+    """Evaluate how many of the old rows the new version still has; it is unexpected that more than half are missing.
 
     `why` is the reason why rows cannot be paired.
     """
@@ -207,7 +207,7 @@ def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
 
 
 def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> CheckResult:
-    """Evaluate the result of a check that the project declares; it fails if the check returns any row."""
+    """Evaluate a check that the project declares; the check fails if its query returns any row."""
     if not rows:
         return CheckResult(f"check {name}", CheckVerdict.OK, "no row")
     found = mask_secrets(json.dumps(dict(zip(columns, rows[0], strict=False)), default=str, ensure_ascii=False))
@@ -216,7 +216,7 @@ def project_check_result(name: str, columns: Sequence[str], rows: Sequence[Seque
 
 
 def blocking_words(results: Sequence[CheckResult]) -> str:
-    """Return the findings that block a release, on one line and with one example; empty if none blocks it."""
+    """Return the findings that block a release, on one line with one example; empty if no finding blocks it."""
     found = [result for result in results if result.verdict in BLOCKING]
     if not found:
         return ""
