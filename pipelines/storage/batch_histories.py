@@ -1,7 +1,7 @@
 """Finds out what every batch of a version read and wrote, from the logs of its checkpoint and table.
 
-A set of files is identified by a mark: the number of files and the sum of the hashes of their paths, so that the order
-of the files does not matter. Only the last hundred batches are known, or fewer if Spark has deleted their logs.
+A set of files is identified by a mark, which consists of the number of files and the sum of their path hashes, so that
+the order of the files is irrelevant. Only the last hundred batches are known, or fewer if Spark has deleted their logs.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """The number of files in a set and the sum of the hashes of their paths, so that their order does not matter."""
+    """The number of files in a set and the sum of their path hashes, so that the order of the files is irrelevant."""
 
     files: int = 0
     hashes: int = 0
@@ -63,10 +63,10 @@ class _Log:
 
 
 class BatchHistories:
-    """Reads the batch histories of versions. A repeated call reads only what was added to the logs."""
+    """Reads the batch histories of versions. A repeated call reads only what was since added to the logs."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """Start with no log read. `other_mark` converts the offset of a source without a file log to a mark."""
+        """Start without having read a log. `other_mark` converts the offset of a source without file log to a mark."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
@@ -74,7 +74,7 @@ class BatchHistories:
         """Known positions by checkpoint and batch. A position never changes once its batch is planned."""
 
     def history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
-        """Return what each known batch of a version read and wrote. Empty before the first batch.
+        """Return what each known batch of a version read and wrote; empty before the version's first batch.
 
         `sources` is the number of sources that the version streams. Raises ValueError if a log cannot be read.
         """
@@ -95,7 +95,7 @@ class BatchHistories:
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
         """Return the files that a table's batches up to and including `upto` wrote, oldest first.
 
-        Raises ValueError if the log no longer separates these files from later files.
+        Raises ValueError if the log no longer separates these files from those of later batches.
         """
         place = folder.rstrip("/")
         with self._lock:

@@ -1,8 +1,8 @@
 """Creates checkpoints that continue another version's checkpoint, or that mark source contents as read.
 
-A checkpoint is built in a sibling folder, which is then renamed. Neither Spark nor Headgate changes a written file in
-place. If the file system supports hard links, two versions therefore share files, and either version remains complete
-when the other is deleted.
+A checkpoint is built in a sibling folder, which is then renamed. Neither Spark nor Headgate changes an existing file in
+place. If the file system supports hard links, two versions can therefore share files, and deleting one version leaves
+the other complete.
 """
 
 import errno
@@ -50,7 +50,7 @@ def fork(
 ) -> StartPosition:
     """Create a checkpoint that continues another version; see `core.ports.storage.Checkpoints.fork`.
 
-    If the table `has_transaction_log`, Spark writes its rows and batch records, not this function.
+    If the table `has_transaction_log`, its rows and batch records are written by Spark, not by this function.
     """
     place = Path(copy.checkpoint)
     if (made := _existing_start(prepare, place, note)) is not None:
@@ -84,7 +84,8 @@ def create_checkpoint_after(
 ) -> StartPosition:
     """Create a checkpoint that marks source contents as read; see `Checkpoints.create_checkpoint_after`.
 
-    `query` is the query id in the table's batch records, which the new checkpoint reuses; empty if the table has none.
+    The new checkpoint reuses `query`, the query id in the table's batch records; it is empty if the table has no
+    records.
     """
     if batch is None and any(isinstance(files, SeenLog) for files in seen):
         raise Refused(
@@ -106,9 +107,10 @@ def create_checkpoint_after(
 
 
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
-    """Return the files of a source as Spark records them: in its log up to batch `upto` or, without a log, all.
+    """Return the files of a source, in the form in which Spark records them.
 
-    Raises Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
+    If the source has a log, these are its files up to batch `upto`; without a log, all files in the folder. Raises
+    Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -122,12 +124,12 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Encode a path as a file URI like Hadoop, which leaves non-ASCII and URI-safe characters unescaped."""
+    """Encode a path as a file URI like Hadoop, which escapes neither non-ASCII nor URI-safe characters."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 
 def pinned(checkpoint: str) -> Mapping[str, str]:
-    """Return the Spark settings pinned by a checkpoint's latest batch. Empty before its first batch."""
+    """Return the Spark settings pinned in a checkpoint, from its latest batch; empty before its first batch."""
     newest = newest_batch(f"{checkpoint}/offsets") if checkpoint else None
     if newest is None:
         return {}
@@ -137,7 +139,7 @@ def pinned(checkpoint: str) -> Mapping[str, str]:
 
 
 def _existing_start(prepare: Prepare, place: Path, note: Mapping[str, Any]) -> StartPosition | None:
-    """Return the starting point if this run has already created the checkpoint; None if the folder is unused.
+    """Return the start position if this run has already created the checkpoint; None if the folder is unused.
 
     Raises FolderTaken if a query was already started on the checkpoint.
     """
@@ -194,7 +196,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
 
 
 def _copy_tree(origin: Path, copy: Path, *, upto: int | None = None) -> None:
-    """Copy a folder recursively, except files whose batch number exceeds `upto`.
+    """Copy a folder recursively, without files whose batch number exceeds `upto`.
 
     Files that disappear during the copy are omitted, because Spark deletes only outdated files.
     """
@@ -218,9 +220,9 @@ def _lacks_state(state: Path, version: int) -> bool:
 
 
 def _fork_log(origin: str, table: str, batch: int, *, rows_into: str) -> None:
-    """Copy a table's batch records up to `batch` to another table, and the recorded files to `rows_into`.
+    """Copy a table's batch records up to `batch` to another table, and the files that they list to `rows_into`.
 
-    If `rows_into` is empty, the new records contain no files.
+    If `rows_into` is empty, no file is copied, and the new records list none.
     """
     log = f"{origin}/{TABLE_LOG_FOLDER}"
     names = {number: name for number, name in sorted(_batch_files(log).items()) if number <= batch}
@@ -265,8 +267,8 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
     """Write a log for each file source, so that Spark treats the source's files as seen.
 
-    With `read`, batch 0 has read the files; without it, no batch has. Spark treats all entries of such a log as seen,
-    and a batch reads only the entries with its number.
+    With `read`, the log assigns the files to batch 0; without `read`, to no batch that has run. Spark treats all
+    entries of such a log as seen, and a batch reads only the entries with its own number.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):

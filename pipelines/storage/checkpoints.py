@@ -1,8 +1,8 @@
-"""Manages table and checkpoint folders: finds out who owns them, what they contain, and how far queries have read.
+"""Manages table and checkpoint folders: determines their owners, their contents, and how far queries have read.
 
-Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or with another
-owner, is therefore never moved, and no query starts on it. A table's contents are read from its transaction log if the
-format has one, and from its files otherwise.
+Spark does not prevent two queries from writing to one folder. A folder without Headgate's owner file, or owned by
+another ledger, is therefore never moved, and no query is started on it. A table's contents are determined from its
+transaction log or, if its format has none, from its files.
 """
 
 import json
@@ -60,7 +60,7 @@ OWNER_FILE = "_headgate_owner"
 
 
 class TableLog(NamedTuple):
-    """The folder of a table with a transaction log, and the object that reads such logs."""
+    """The folder of a table that has a transaction log, and the reader for logs of its format."""
 
     of: DeltaTables
     place: str
@@ -463,8 +463,8 @@ class TableCheckpoints:
     def _log(self, folder: str, format: str | None = None, *, newest: bool = True) -> Iterator[DeltaLog | None]:
         """Yield a table's transaction log; None if there is no table or its format has no log.
 
-        Errors in reading the log become TryAgain. If the block needs commits that are no longer in the log, the rest of
-        the block is skipped without an error.
+        Errors in reading the log are raised as TryAgain. If the block needs commits that the log no longer contains,
+        the rest of the block is skipped without an error.
         """
         found = self._log_of(folder, format)
         if found is None:
@@ -480,7 +480,7 @@ class TableCheckpoints:
     def _log_of(self, folder: str, format: str | None = None) -> TableLog | None:
         """Return a table's transaction log, even before it exists; None if the format has none.
 
-        Without `format`, it is detected from the files in the version's folder.
+        If `format` is omitted, it is detected from the files in the folder.
         """
         if format is not None:
             of = self._logs.get(table_format(format).name)
@@ -491,10 +491,10 @@ class TableCheckpoints:
     def _read_of_topics(
         self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False
     ) -> Mapping[tuple[str, int], int] | None:
-        """Return a checkpoint's Kafka offsets by partition, for one source; None if the source is not Kafka.
+        """Return a checkpoint's offsets for a Kafka source, by partition; None if the source is not Kafka.
 
         The offsets are those of the latest committed batch or, with `planned`, of the latest batch. The result is empty
-        before that batch exists.
+        if there is no such batch.
         """
         if not table_format(source[3]).topics:
             return None

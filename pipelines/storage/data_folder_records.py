@@ -1,11 +1,11 @@
-"""Records in a data folder: the mark, which identifies its owner, and the registry, which can rebuild a ledger.
+"""Records in a data folder: the mark, which identifies the folder's owner, and the registry, to rebuild a ledger.
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
-first in the ledger and then in the mark. The counter in the mark is therefore equal to the ledger's or lower by one,
+first in the ledger and then in the mark. The mark's counter is therefore equal to the ledger's counter or lower by one,
 unless ledger or mark is an older copy.
 
 The registry has one file per version that the ledger knows, one for the serving versions, and one for the session. Each
-file contains the number of times it has been written.
+file records how many times it has been written.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class EnvironmentMark:
 
 @dataclass(frozen=True, slots=True)
 class TableFolder:
-    """A table folder with a Headgate note, whichever ledger created it."""
+    """A table folder that contains a Headgate note, whichever ledger created the folder."""
 
     table: str
     version: int
@@ -72,7 +72,7 @@ def read_mark(data: str) -> EnvironmentMark | None:
 
 
 def write_mark(data: str, mark: EnvironmentMark) -> None:
-    """Write a data folder's mark, and create the folder if it is missing."""
+    """Write a data folder's mark, creating the folder if it is missing."""
     with reachable(data):
         Path(data).mkdir(parents=True, exist_ok=True)
         write_json(Path(data, MARK_FILE), asdict(mark))
@@ -100,7 +100,7 @@ _ENDING = ".json"
 
 @dataclass(frozen=True, slots=True)
 class RegistryRecord:
-    """A record of the registry: the ledger that wrote it, how often it was written, and its contents."""
+    """A record of the registry: its contents, the ledger that wrote it, and how many times it was written."""
 
     ledger: str
     count: int

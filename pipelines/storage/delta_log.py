@@ -89,11 +89,11 @@ class NoDeltaLog(Exception):
 
 
 class CommitsGone(Exception):
-    """Raised if requested commits are no longer in the log."""
+    """Raised if requested commits have been deleted from the log."""
 
 
 class Commit(NamedTuple):
-    """The details of one commit that matter to streams that read the table."""
+    """The details of a commit that streams reading the table depend on."""
 
     version: int
     at: float
@@ -114,7 +114,7 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class Actions:
-    """The actions of one commit file, by kind."""
+    """The actions in a commit file, grouped by kind."""
 
     at: float | None = None
     mark: _Mark | None = None
@@ -227,7 +227,7 @@ class DeltaLog:
             yield commit
 
     def require(self, version: int) -> None:
-        """Raise CommitsGone if the log begins after `version`.
+        """Raise CommitsGone if the log begins later than `version`.
 
         Checking one version is enough, because a cleanup removes the oldest versions first.
         """
@@ -235,7 +235,7 @@ class DeltaLog:
             raise CommitsGone(f"version {version} of {self.folder} is no longer in its log")
 
     def keeps_all(self) -> bool:
-        """True if no commit that is still in the log deleted or updated rows."""
+        """True if none of the commits still in the log deleted or updated rows."""
         if self._keeps_all is None:
             older = sorted((each for each in commits_in(self.place) if each <= self.head), reverse=True)
             self._keeps_all = not any((actions := self.read(each)) and actions.changes_rows for each in older)
@@ -248,7 +248,7 @@ class DeltaLog:
         return min(found)
 
     def added_in(self, version: int) -> list[DataFile]:
-        """Return the files with new rows that a version added, in the order in which streams number them."""
+        """Return the files with new rows that a version added, in the order in which streams count them."""
         return self._there(version).added
 
     def files_at(self, version: int) -> list[DataFile]:

@@ -72,7 +72,7 @@ def _actions_of(path: str, columns: Sequence[str]) -> Iterator[Columns]:
 
 
 def _whole(names: Sequence[str]) -> Sequence[str]:
-    """Choose the files of one complete checkpoint among the files of a version. Empty if no checkpoint is complete.
+    """Choose the files of one complete checkpoint from a version's checkpoint files; empty if none is complete.
 
     A single file is preferred, then a file with sidecars, then a checkpoint in parts, because parts may be missing.
     """
@@ -108,7 +108,7 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Name a reader feature that a table requires and Headgate lacks; None if Headgate supports all of them."""
+    """Return why Headgate cannot read a table, namely a reader feature that it lacks; None if it can read it."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

@@ -1,7 +1,7 @@
 """Streams that read a Delta table: their offsets, their backlog, and whether they can continue (Delta 4.4.0).
 
-Readers are checked in every round, and one that is far behind may have thousands of unread commits. Each commit is
-therefore examined only once.
+Readers are checked in every round, and a reader that is far behind may have thousands of unread commits. Each commit is
+therefore examined only once per reader.
 """
 
 import json
@@ -39,7 +39,7 @@ class DeltaOffset:
 
     @property
     def mark(self) -> str:
-        """The position as a string. Equal positions have equal strings."""
+        """The position as a string; two positions are equal if and only if their strings are equal."""
         snapshot = "s" if self.in_snapshot else ""
         return f"{self.table_id}:{self.version}:{self.files_read}{snapshot}"
 
@@ -84,12 +84,12 @@ def offset_of(line: str) -> DeltaOffset | None:
 
 
 class OtherTable(Exception):
-    """Raised if a table was replaced, or if its log ends before a stream's offset."""
+    """Raised if a table was replaced, or if its log ends before a stream's offset, as in an older copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The part of a source that a query has not read."""
+    """The part of a source that a query has not read yet."""
 
     versions: int
     """Number of versions not completely read. Some may contain no new rows."""
@@ -99,7 +99,7 @@ class Backlog:
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
-    """Return what a query has not read, as of the log's last refresh; if `offset` is None, the whole table.
+    """Return the backlog of a query, as of the log's last refresh; if `offset` is None, it is the whole table.
 
     Raises OtherTable if the table was replaced, and CommitsGone if the log begins after the offset.
     """
@@ -170,8 +170,9 @@ class DeltaReaders:
         """Return the fault that prevents a query from continuing at an offset of a table; None if it can continue.
 
         A stream of rows fails at a commit that deletes or updates rows (Delta 4.4.0), unless it reads changes
-        (`takes_changes`). No stream continues past a renamed or dropped column without schema tracking (`tracked`).
-        Such a column is reported only if there is no other fault, because tracking would not remedy any other fault.
+        (`takes_changes`). No stream continues past a renamed or dropped column without schema tracking (`tracked`). A
+        renamed or dropped column is reported only if there is no further fault, because tracking would not remedy that
+        fault.
         """
         if log.id != offset.table_id:
             why = f"was re-created: its id is {log.id}, and what was read had {offset.table_id}"
@@ -216,7 +217,7 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first unread version with missing files; None if no file is missing.
+    """Return the first unread version of which files are missing; None if no file is missing.
 
     Checks at most LOOKED_AT versions. Raises CommitsGone if the log begins after the offset.
     """

@@ -1,7 +1,7 @@
-"""Reads schemas in a Delta table's log: column types as DESCRIBE shows them, and lost columns.
+"""Reads schemas in a Delta table's log: column types as shown by DESCRIBE, and columns renamed or dropped.
 
-In Delta 4.4.0, a stream continues past a renamed or dropped column only with schema tracking. A field may have a
-physical name in the data files, which a rename does not change; by default, both names are the same.
+In Delta 4.4.0, a stream continues past a renamed or dropped column only with schema tracking. In the data files, a
+field may have a separate physical name, which a rename does not change; by default, it equals the field's name.
 """
 
 import json

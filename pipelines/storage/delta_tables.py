@@ -45,7 +45,7 @@ The least recently used are discarded, and read again when needed.
 
 
 class DeltaTables:
-    """Logs of Delta tables, by the folder that contains `_delta_log`, and their readers' offsets. Thread-safe.
+    """Logs of Delta tables, by the folder that contains `_delta_log`, and the offsets of readers. Thread-safe.
 
     Each call reads only new commits, and calls within REFRESH_S share one read.
     """
@@ -64,7 +64,7 @@ class DeltaTables:
         """Yield a table's log; None if there is no table. Other threads wait until the block ends.
 
         With `newest`, the log is refreshed first; without `newest`, it may be up to REFRESH_S seconds old. If the block
-        needs commits that are no longer in the log, the rest of the block is skipped without an error.
+        needs commits that the log no longer contains, the rest of the block is skipped without an error.
         """
         with self._lock, suppress(CommitsGone):
             try:
@@ -97,7 +97,7 @@ class DeltaTables:
         return {}
 
     def first_offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return where a planned but uncommitted first batch starts to read each source, by source ordinal."""
+        """Return, by source ordinal, where a first batch that is planned but uncommitted starts to read each source."""
         return {
             ordinal: replace(end, version=end.version - int(not end.in_snapshot), index=-1, in_snapshot=True)
             for ordinal, end in self.offsets(checkpoint, batch).items()
@@ -163,7 +163,7 @@ def log_mark(log: DeltaLog, version: int | None) -> LogMark:
 
 
 def contents(log: DeltaLog) -> FolderContents:
-    """Return size and age of a table's contents, as of the latest version read from the log."""
+    """Return the size and age of a table's data, as of the latest version read from the log."""
     held, (entries, size) = log.active(), since_checkpoint(log)
     return FolderContents(
         held.files,
@@ -178,9 +178,9 @@ def contents(log: DeltaLog) -> FolderContents:
 
 
 def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
-    """Return all files of the version that batch `upto` wrote; None if the log does not record that batch.
+    """Return all files of the table version that batch `upto` wrote; None if the log does not record that batch.
 
-    Raises Refused if the files alone do not contain exactly the table's rows.
+    Raises Refused if these files, without the log, do not give exactly the rows of that version.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if not at and upto >= 0:
@@ -206,7 +206,7 @@ def position_after_batch(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return a version that contains a query's batches up to `batch` and no later ones; None if unknown."""
+    """Return a version that contains a query's batches up to `batch`, but none of its later ones; None if unknown."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None
@@ -218,7 +218,7 @@ def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
 
 
 def history(log: DeltaLog) -> LogHistory:
-    """Return the range of versions in the log, and the time and row count of the latest ones."""
+    """Return the range of versions in a log, and the commit time and row count of the latest versions."""
     first = log.first()
     oldest = next(islice(log.since(first), 1))
     newest = log.since(max(first, log.head + 1 - NEWEST_COMMITS))
@@ -232,7 +232,7 @@ def kept_h(log: DeltaLog) -> float | None:
 
 
 def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked: bool) -> Sentence | None:
-    """Explain why a stream cannot start at a version or time in a log; None if it can."""
+    """Return why a stream cannot start at a version or time in a log; None if it can."""
     try:
         first = log.first()
         version = int(start.value) if start.option == AT_VERSION else _version_at(log, first, start.value)
@@ -272,7 +272,7 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def batches_by_reader_position(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Map positions of readers to the first and last batch after which the table has exactly the rows read so far.
+    """Map each reader position to the first and last batch after which the table had the rows read up to there.
 
     Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
     """
@@ -304,7 +304,7 @@ def _version_at(log: DeltaLog, first: int, moment: str) -> int:
 
 
 def _why_other_rows(log: DeltaLog, files: Sequence[DataFile]) -> Sentence | None:
-    """Explain why the data files alone do not contain exactly the table's rows; None if they do.
+    """Return why the data files, without the log, do not give exactly the table's rows; None if they do.
 
     Spark reads partition values from folder names below a single base path, but a clone's files lie below several.
     """
@@ -332,7 +332,7 @@ Other commits may follow an operation while it rewrites files.
 
 
 def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
-    """Return the number of versions since the log's last checkpoint, and the size of their commits in bytes.
+    """Return the number of versions since the log's last checkpoint, and the total size of their commits in bytes.
 
     The size is None for more than LOOKED_AT versions, or if a commit is gone.
     """
@@ -348,7 +348,7 @@ def since_checkpoint(log: DeltaLog) -> tuple[int, int | None]:
 def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
     """Return the result of the latest `OPTIMIZE` or completed `VACUUM` with this tag; None if there is none.
 
-    The tag identifies the operation, because commit times are wrong if the clock was set back.
+    Operations are identified by tag, because commit times are wrong if the clock was set back.
     """
     try:
         newest = max(commits_in(log.place), default=-1)
@@ -370,7 +370,8 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
     """Return the first unread version with a file that was replaced before `moment`, in epoch seconds.
 
-    None if there is none, or if the table was replaced. Raises CommitsGone if unread commits are no longer in the log.
+    None if there is no such version, or if the table was replaced. Raises CommitsGone if unread commits are no longer
+    in the log.
     """
     if log.id != offset.table_id:
         return None

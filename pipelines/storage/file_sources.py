@@ -1,7 +1,7 @@
-"""Tracks the files of a source. A table's files are read from its log, and those of a plain folder are listed.
+"""Tracks the files of a source, read from the log of a table or listed from a plain folder.
 
-For a log, only a position and totals are kept; for a plain folder, its file names. A new reader reads the whole log
-again.
+For a log, only a position and totals are kept in memory; for a plain folder, all file names. For a new reader, the
+whole log is read again.
 """
 
 import os
@@ -44,7 +44,7 @@ class _Listing:
 
 
 class FileSource:
-    """A folder that statements stream from. All its readers share one refresh per round."""
+    """A folder that statements stream from. All its readers share one refresh in each round."""
 
     def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
@@ -74,7 +74,7 @@ class FileSource:
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
-        """Register a reader, and yield all current files of the source, in log order if it has a log."""
+        """Register a reader, and yield all current files of the source; if it has a log, in the log's order."""
         self.listen(reader)
         if not self.logged:
             return self._there()
@@ -96,7 +96,7 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """True if a Headgate note marks the folder as a table that a query writes, with a log."""
+        """True if the folder has a Headgate note, and is therefore a table that a query writes with a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     def refresh(self, now: float) -> None:
@@ -116,7 +116,7 @@ class FileSource:
         self.looks += 1
 
     def produced_rows(self) -> int | None:
-        """Return the number of rows ever seen in this source.
+        """Return the number of rows in all files ever seen in this source.
 
         None until all files are counted, or if a file cannot be counted.
         """
@@ -131,7 +131,7 @@ class FileSource:
     def encoded(self) -> dict[str, Any] | None:
         """Return the log position, row count and latest file time as JSON.
 
-        None for a plain folder, or until all files are counted.
+        None for a plain folder, or as long as the rows of some files are uncounted.
         """
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None
@@ -144,7 +144,7 @@ class FileSource:
         }
 
     def restore(self, encoded: Mapping[str, Any]) -> None:
-        """Restore the state that `encoded` returned in another process. A replaced log is read from its beginning."""
+        """Restore the state that `encoded` returned in an earlier process. A log replaced since is read in full."""
         self._identity = tuple(encoded["identity"])
         self._position, self._last_path = encoded["position"], encoded["last_path"]
         self._rows, self._rows_known = encoded["rows"] or 0, encoded["rows"] is not None

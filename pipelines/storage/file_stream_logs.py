@@ -22,7 +22,7 @@ _BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """The entries of a log after a position."""
+    """The entries of a log after a given position."""
 
     newest: int
     """Latest batch read, after which the next read continues. -1 while the log is empty."""
@@ -75,8 +75,8 @@ def whole_table_log(folder: str) -> WholeLog:
 def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
     """Read a table's log after batch `after`, whose last entry had the path `last_path`.
 
-    Raises FileNotFoundError if there is no log, and LogRestarted if it is not the log that was read before. With
-    `sure`, that is checked only if there are new batches.
+    Raises FileNotFoundError if there is no log, and LogRestarted if the log was recreated since it was last read. With
+    `sure`, a recreated log is detected only if it is shorter or has new batches.
     """
     names = batch_files(folder)
     newest = max(names, default=-1)
@@ -104,7 +104,7 @@ def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True
 
 
 def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int, Iterator[LogEntry], bool]]:
-    """Yield a table's batches after batch `after` as (batch, entries, whole).
+    """Yield a table's batches after batch `after`, each as (batch, entries, whole).
 
     The entries are the batch's own or, if `whole`, all entries up to it, because earlier batches are no longer
     separate. `seen` is the number of entries up to `after`. Batches before the oldest compact file needed are skipped.

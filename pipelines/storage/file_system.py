@@ -1,4 +1,4 @@
-"""Reads and writes small JSON files, moves and deletes folders, on disks that may be full or unreachable."""
+"""Reads and writes small JSON files, and moves and deletes folders, on disks that may be full or unreachable."""
 
 import errno
 import json
@@ -81,7 +81,7 @@ def move_folder(place: Path, target: Path) -> None:
 
 
 def remove_folder(place: Path, *, last: str) -> None:
-    """Delete a folder, and its file `last` after all others. `last` is kept if another file cannot be deleted."""
+    """Delete a folder. Its file `last` is deleted after all others, and kept if one of them cannot be deleted."""
     for entry in place.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)

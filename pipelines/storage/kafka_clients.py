@@ -31,12 +31,12 @@ class NoAnswer(TryAgain):
 
 
 class NotAllowed(Refused):
-    """Raised if the user must not read a topic, according to a broker."""
+    """Raised if, according to a broker, the user may not read a topic."""
 
 
 @dataclass(slots=True)
 class KafkaClients:
-    """The clients of a cluster, and the last reason why a connection failed."""
+    """The clients of a cluster, and the reason for the last failed connection."""
 
     place: TopicPlace
     """The cluster. The topics of this place are not used."""
@@ -46,10 +46,10 @@ class KafkaClients:
     """Error code and message of the client library."""
 
     def answer(self, future: "Future[Any]") -> Any:
-        """Return the result of a request; None if the topic or partition does not exist.
+        """Return the result of a request; None if the requested topic or partition does not exist.
 
-        Raises Refused if a broker refuses the credentials or the user, and NoAnswer if no broker answers within
-        ANSWER_S seconds.
+        Raises Refused if a broker rejects the credentials or the user, NoAnswer if no broker answers within about
+        ANSWER_S seconds, and TryAgain if a broker reports any further error.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -84,7 +84,7 @@ class KafkaClients:
         return NotAllowed(f"{self.place.servers} does not allow this: {reason}", remedy=remedy)
 
     def forget_failure(self) -> None:
-        """Forget why an earlier connection failed. Call this before a request."""
+        """Forget the reason for the last failed connection. Call this before a request."""
         self.admin.poll(0)
         self.failure = None
 
@@ -106,7 +106,7 @@ class KafkaClients:
             raise Refused(f"TLS with {self.place.servers} fails: {why}", remedy=remedy) from because
 
     def note(self, error: Any) -> None:
-        """Keep the reason of a failed connection, unless it only says that no broker is left."""
+        """Keep the reason for a failed connection, unless it is merely that all brokers are down."""
         from confluent_kafka import KafkaError
 
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

@@ -1,4 +1,4 @@
-"""The newest messages of Kafka topics, for people to look at; reading them commits no offset."""
+"""Reads the newest messages of Kafka topics for people to look at, without committing offsets."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_he
 
 
 def newest_messages(location: str, limit: int) -> list[tuple[Any, ...]]:
-    """Return at most `limit` of the newest messages of the topics at a location, the newest first.
+    """Return at most `limit` of the newest messages of a location's topics, newest first.
 
     Times are epoch milliseconds. Bytes that are not UTF-8 are returned as `0x…`, and a message without a key or a value
     has None there. Raises the same errors as `KafkaOffsets.lag`, and returns fewer messages if a broker is slow.
@@ -24,7 +24,7 @@ def newest_messages(location: str, limit: int) -> list[tuple[Any, ...]]:
 
 
 def _begins(clients: KafkaClients, limit: int) -> dict[tuple[str, int], int]:
-    """Return, for each partition that has messages, the offset from which `limit` offsets follow."""
+    """Return, for each partition with messages, the offset `limit` before its end, or its earliest if that is later."""
     from confluent_kafka import TopicCollection, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 

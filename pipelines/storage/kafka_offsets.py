@@ -1,4 +1,4 @@
-"""Offsets of Kafka topics: how far a statement is behind, and why it cannot continue with a topic.
+"""Offsets of Kafka topics: how far a statement is behind, and why it cannot continue to read a topic.
 
 Spark commits no offsets to consumer groups. The offsets file of a checkpoint records what a statement has read. The
 client library is an optional dependency, imported when a topic is measured for the first time.
@@ -47,7 +47,11 @@ class _Oldest:
     """Monotonic time before which the partition is not read again, if it did not answer."""
 
     def holds(self, offset: int, end: int) -> bool:
-        """True if reading from this offset again would give the same result, because a message never changes."""
+        """True if the partition need not be read again from this offset.
+
+        That is so if a message was read, because messages do not change; if the partition has no new message; and for
+        some time after it did not answer.
+        """
         return self.offset == offset and (self.at is not None or self.end == end or time.monotonic() < self.until)
 
 
@@ -84,7 +88,7 @@ class KafkaOffsets:
         self._lock = threading.Lock()
 
     def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
-        """Return a statement's lag behind the topics at a location. `read` contains the statement's offsets.
+        """Return a statement's lag behind the topics at a location; `read` contains the statement's offsets.
 
         `read` is None before the first batch. A partition that was added later counts as read up to its earliest
         message. Raises TryAgain if no broker answers in time, and Refused if the client library is not installed or the
@@ -142,7 +146,7 @@ class KafkaOffsets:
     ) -> TableFault | None:
         """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
 
-        `read` is empty before the first batch, and `ids` has the ids of the topics that were read, as far as known.
+        `read` is empty before the first batch. `ids` contains the ids, as far as known, of the topics that were read.
         With `fresh`, as before a start, the topics' offsets are requested again. Raises the same errors as `lag`.
         """
         place = topic_place(location)
@@ -251,10 +255,10 @@ def _list(cluster: _Cluster) -> None:
 
 
 def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Return the oldest message of each partition within a range of offsets.
+    """Return each partition's oldest message within a range of offsets.
 
-    Such a range may contain no message: compaction removes messages, and the record that ends a transaction is not a
-    message.
+    The range may contain no message, because compaction removes messages, and the record that ends a transaction is not
+    a message.
     """
     with cluster.reading:
         known = {each: found for each in unread if (found := cluster.oldest.get(each)) and found.holds(*unread[each])}
@@ -277,7 +281,7 @@ def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
 
 
 def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Read one message of each partition, or find its end, within ANSWER_S seconds."""
+    """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds."""
     from confluent_kafka import KafkaError, TopicPartition
 
     consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])

@@ -34,7 +34,7 @@ _LENGTH = re.compile(r"\(\d+\)")
 
 
 def database_fault(ddl: TableDdl) -> TableFault | None:
-    """Return why a table of a database cannot be read as declared; None if it can.
+    """Return why a table in a database cannot be read as its declaration says; None if it can.
 
     Types are not compared, because Spark casts them. Raises TryAgain if the database refuses the connection or does not
     answer, and Refused if the client library is not installed.

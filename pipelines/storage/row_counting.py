@@ -85,7 +85,7 @@ class SourceFile:
 
 
 class RowCounter:
-    """Counts rows of source files in the way that suits their format. All folders share one time budget."""
+    """Counts rows of source files by a method that suits their format. All folders share one time budget."""
 
     def __init__(self, *, window_s: float = WINDOW_S, budget_s: float = BUDGET_S) -> None:
         self._window_s = window_s
@@ -135,7 +135,7 @@ _SAMPLED = 8
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table that have been counted so far. Call `counted` to include new files."""
+    """The rows of a table that were counted so far. `counted` returns a new value that includes new files."""
 
     rows: int | None = None
     """Row count; None if it cannot even be estimated."""

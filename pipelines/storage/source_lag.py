@@ -1,4 +1,4 @@
-"""Measures a query's lag behind its file sources: files written minus files consumed.
+"""Measures a query's lag behind its file sources, that is, the files written but not yet consumed.
 
 A file is consumed once a committed batch has read it. The files of a running batch still count as lag.
 """
@@ -31,10 +31,10 @@ FOLDED_PENDING = 1_000
 
 
 class SourceLags:
-    """Measures in every round how far statements are behind their sources. Reads only the new parts of logs.
+    """Measures in every round how far statements are behind their sources, reading only the new parts of logs.
 
-    Pending files are kept in memory. Of consumed files, only a position and totals are kept, which `encoded` saves for
-    the next process.
+    Pending files are kept in memory. For consumed files, only a position and totals are kept; `encoded` returns them,
+    to be saved for the agent's next process.
     """
 
     def __init__(self, *, counter: RowCounter | None = None, refresh_s: float = REFRESH_S) -> None:
@@ -195,7 +195,7 @@ class SourceLags:
 
 
 class SourceBacklog:
-    """The files of one source that one statement has not consumed."""
+    """The files of one source that a given statement has not consumed."""
 
     def __init__(self, log: str, source: FileSource) -> None:
         self.source = source
@@ -281,8 +281,8 @@ def _unread(
     """Match a source's files with the paths that a statement has consumed, both in order.
 
     Return the unconsumed files, the number of consumed paths, and the number of consumed files that the source still
-    lists. With `hold`, a consumed path may come before its file. Statements read files roughly in the order in which
-    they were written, so little is kept in memory even for two long logs.
+    lists. With `hold`, a path that is consumed before the source lists its file is kept until then. Statements read
+    files roughly in the order in which they were written, so few paths are kept even for long logs.
     """
     ahead: set[str] = set()
     read = matched = 0

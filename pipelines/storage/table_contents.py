@@ -76,7 +76,7 @@ class TableFolders:
 
 
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
-    """Count the rows in files that a table's log lists and that were written since `moment`, in epoch seconds.
+    """Count the rows in the files of a table's log that were written since `moment`, in epoch seconds.
 
     None if not all of these files can be counted exactly within `count_s`.
     """
@@ -88,7 +88,7 @@ def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S
 def missing_files(
     checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
 ) -> int:
-    """Count the files that a statement has consumed, up to its committed log positions, and that have been deleted.
+    """Count the files consumed by a statement, up to its committed log positions, that have since been deleted.
 
     Raises FileNotFoundError if the log of a consumed source does not exist.
     """

@@ -39,7 +39,10 @@ def delete(context: CommandContext) -> int:
 
 
 def act_by_name(context: CommandContext) -> int:
-    """Plan a rollback, undelete, optimize or vacuum of the named tables, show the plan, ask, and execute it."""
+    """Plan the command in `args` for the named tables, show the plan, ask for confirmation, and execute it.
+
+    The command is a rollback, undelete, optimize or vacuum.
+    """
     args = context.args
     return execute_by_name(context, args.verb, args.tables, retain=getattr(args, "retain", ""))
 

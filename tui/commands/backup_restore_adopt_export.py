@@ -67,7 +67,7 @@ def _archives(ledger: Path, place: str) -> list[Path]:
 
 
 def adopt(context: CommandContext) -> int:
-    """Show why the environment is in doubt and what an adoption would change, ask, and have the agent adopt it."""
+    """Show why the environment is in doubt and what an adoption would change, ask for confirmation, and adopt it."""
     from core.plan.confirmation import confirmation_for_adoption
 
     place, output, client = context.place, context.output, context.operations.client
@@ -97,7 +97,7 @@ ENDINGS = (".yml", ".yaml", ".json")
 
 
 def export(context: CommandContext) -> int:
-    """Write the input for `plan --observed` to stdout, or to a file in the format of its extension."""
+    """Write the input for `plan --observed` to stdout, or to a file whose extension selects the format."""
     from core.observed.document import planner_input_as_document
     from core.text.yaml_writer import as_yaml_with_blocks
 

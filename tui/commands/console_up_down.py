@@ -87,7 +87,7 @@ def _user(operations: EnvironmentService) -> str:
 
 
 def up(context: CommandContext) -> int:
-    """Start agent and pool, unless they are running."""
+    """Start agent and pool, unless they are already running."""
     context.announce()
     if context.args.foreground:
         agent_process.make_home(context.place)
@@ -120,7 +120,7 @@ def _wanted_running(context: CommandContext) -> int:
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
+    """Stop agent, pool and generator, and check that they have exited. With `--purge`, delete their files as well."""
     from tui.services import teardown
 
     args, output, place = context.args, context.output, context.place

@@ -77,7 +77,7 @@ def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
 def _first_plan(context: CommandContext) -> str:
     """Deploy the sample and return the id of the run.
 
-    If a run is open, return its id instead. Empty if the sample was deployed before.
+    If a run is already open, its id is returned and nothing is deployed. Empty if the sample was deployed before.
     """
     operations, output = context.operations, context.output
     under_way = operations.reader.open_runs()
@@ -131,7 +131,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 
 
 def follow_quietly(context: CommandContext, run_id: str) -> int:
-    """Wait until a run finishes. Returns 0 if it succeeded, else prints its steps and returns an exit code."""
+    """Wait until a run finishes. Returns 0 if it succeeded; otherwise, prints its steps and returns an exit code."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
         context.output.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)

@@ -57,7 +57,7 @@ def _folder(context: CommandContext) -> str:
 
 
 def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
-    """Return the environment; None without a project, or if a broken headgate.yml prevents the selection."""
+    """Return the selected environment; None without a project, or if headgate.yml is too broken to select one."""
     if project is None:
         return None
     try:

@@ -230,9 +230,9 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
 
 
 def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
-    """Check the files `written` before they are written to disk.
+    """Check the contents of the files to be written, given by path in `written`.
 
-    Raises InvalidProject if they would make the project invalid, and Refused if no plan would be possible.
+    Raises InvalidProject if the files would make the project invalid, and Refused if the table could not be planned.
     """
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files

@@ -1,4 +1,4 @@
-"""The commands `inventory`, which lists tables, and `report`, which shows the tables around a table."""
+"""The commands `inventory`, which lists tables, and `report`, which shows a table with its neighbours."""
 
 import os
 import shutil

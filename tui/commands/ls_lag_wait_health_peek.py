@@ -34,7 +34,7 @@ from tui.services import deployed_statements
 
 
 def ls(context: CommandContext) -> int:
-    """List statements and their states. Returns 1 if a `--fail-on` condition matches one of them."""
+    """List statements and their states. Returns 1 if a `--fail-on` condition matches a listed statement."""
     args, output = context.args, context.output
     conditions = parse_conditions(args.fail_on)
     snapshot = read_snapshot(context)
@@ -113,7 +113,7 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
 
 
 def lag(context: CommandContext) -> int:
-    """List the lag of statements, in total and per input. Returns 1 if a `--fail-on` condition matches any."""
+    """List the lag of statements, in total and per input. Returns 1 if a `--fail-on` condition matches a statement."""
     output = context.output
     snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)

@@ -69,8 +69,8 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     """Print a run's steps until it finishes or is held. Returns an exit code.
 
     0 if the run succeeded or is held, 130 after Ctrl-C, else 1. Ctrl-C does not stop the run. With `past_hold`, a held
-    run is followed further, because its swap was just requested and may not have begun. `before` is the run before it
-    was retried or resumed. Steps that had finished by then are not printed again.
+    run continues to be followed, because its swap was just requested and may not have begun. `before` is the run as it
+    was before a retry or resume; steps that had finished by then are not printed again.
     """
     output, operations = context.output, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
@@ -100,7 +100,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
 
 
 def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:
-    """Return the steps of a run's plan. Empty if the plan was removed or has another version's format."""
+    """Return the steps of a run's plan; empty if the plan was deleted or is in the format of a different version."""
     kept = context.operations.reader.plan(row.plan_hash)
     if kept is None:
         return ()

@@ -1,4 +1,4 @@
-"""The commands `sql` and `diff`, which need only SQL files, without agent, ledger or project."""
+"""The commands `sql` and `diff`, which read only SQL files and need no agent, ledger or project."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -43,10 +43,7 @@ _CLONE = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round of closing events that all statements have processed.
-
-    Closing events advance watermarks past open windows.
-    """
+    """A round of closing events, which advance watermarks past open windows, once all statements have processed it."""
 
     number: int
     took_s: float
@@ -75,7 +72,7 @@ def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") ->
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` with the arguments `words` and return its JSON answer. Raises the error that it reports."""
+    """Run `pipelines.demo` with the arguments `words` and return its JSON answer. An error in the answer is raised."""
     try:
         done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
@@ -181,7 +178,7 @@ def settle_round(
 ) -> SettledRound:
     """Write one round of closing events and wait until all statements have processed it.
 
-    Only the last round waits for longer than any trigger interval: earlier rounds may overlap, because all of them
+    Only the last round waits for longer than the longest trigger interval. All earlier rounds may overlap, because they
     advance the same watermarks. Raises HeadgateError if the round cannot be written, or is not processed within
     `seconds`.
     """
@@ -206,7 +203,7 @@ def wait_for_quiet(
 ) -> None:
     """Wait until all statements have caught up and no statement has committed a batch for `quiet_s` seconds.
 
-    A statement has caught up if its lag, measured after `since`, is zero. Raises HeadgateError if the time is up.
+    A statement has caught up if its lag, measured after `since`, is zero. Raises HeadgateError after `seconds`.
     """
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()

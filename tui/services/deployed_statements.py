@@ -1,4 +1,4 @@
-"""Statements and releases as recorded in the ledger: what is deployed, its health, and how the files differ."""
+"""Statements and releases as recorded in the ledger: deployed versions, health, and differences from the files."""
 
 import time
 from collections.abc import Iterable
@@ -56,9 +56,9 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 
 
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
-    """Return a statement's details. They contain no versions if the table was never deployed.
+    """Return the details of a statement, without any version if the table was never deployed.
 
-    Samples are those taken after `since`, in epoch seconds; by default, the last 15 minutes.
+    Samples taken after `since`, in epoch seconds, are included; by default, those of the last 15 minutes.
     """
     with reader.frame():
         return _details(reader, table, time.time() - SAMPLES_S if since is None else since)
@@ -129,9 +129,9 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
 
 
 def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) -> list["StatementLine"]:
-    """Return the lines of the tables in `names`, or all lines if it is empty.
+    """Return the lines of the tables in `names`, or all lines if `names` is empty.
 
-    Raises UsageError if a table has no line.
+    Raises UsageError if one of these tables has no line.
     """
     found = list(lines)
     wanted = set(names)
@@ -143,7 +143,7 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
-    A deleted table is not a difference unless its files have changed after the deletion.
+    A deleted table counts as a difference only if its files have changed since the deletion.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
@@ -172,7 +172,7 @@ NEWEST = 50
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":
-    """Return the releases among the latest runs, and older releases that serve or have open tickets, latest first."""
+    """Return recent releases, latest first, and all older ones that still serve or have open tickets."""
     from state.releases import releases
 
     with reader.frame():

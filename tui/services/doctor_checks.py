@@ -71,7 +71,7 @@ def check_engine(environ: Mapping[str, str], place: SelectedEnvironment | None =
 def check_inputs(
     environ: Mapping[str, str], place: SelectedEnvironment, declared: "Callable[[], ProjectDeclaration]"
 ) -> tuple[DoctorCheck, ...]:
-    """Check that external tables are as declared, except those that are files without a transaction log."""
+    """Check that external tables are as declared. Plain files, which have no transaction log, are not checked."""
     from core.model.table_formats import table_format
 
     formats = (
@@ -85,18 +85,18 @@ def check_inputs(
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:
-    """Check that a folder is a Delta table.
+    """Check that a folder contains a Delta table.
 
-    If it is, the result's `facts` contain its `columns` as (name, type).
+    If it does, the result's `facts` contain the table's `columns` as (name, type).
     """
     return _ask_the_spark_side(environ, ["--json", "--delta", folder])[0]
 
 
 def columns_in_database(environ: Mapping[str, str], uri: str) -> DoctorCheck:
-    """Check a table of a PostgreSQL database; if its columns can be read, the result's `facts` contain them.
+    """Check a table of a PostgreSQL database, and return its columns and options in the result's `facts`.
 
-    They are `columns` as (name, type in Spark), where the type is empty if Spark cannot read it, and `options`, which
-    maps the OPTIONS of a table `USING jdbc` to their values.
+    If the columns can be read, `columns` contains them as (name, type in Spark), with an empty type if Spark cannot
+    read the column, and `options` maps the OPTIONS of a table `USING jdbc` to their values.
     """
     return _ask_the_spark_side(environ, ["--json", "--postgres", uri])[0]
 
@@ -189,7 +189,7 @@ def check_project(folder: str) -> DoctorCheck:
 
 
 def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> DoctorCheck:
-    """Check the files of all tables as planning does. Each reported problem includes its file and line."""
+    """Check the files of all tables in the same way as planning. Each reported problem includes its file and line."""
     from core.text.wording import counted
 
     try:
@@ -275,7 +275,7 @@ def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
 
 
 def check_pool(place: SelectedEnvironment) -> DoctorCheck:
-    """Check the pool's last state recorded in the ledger."""
+    """Check the pool's state as last recorded in the ledger."""
     try:
         facts = agent_process.read_environment_row(place)
     except HeadgateError as error:
@@ -313,7 +313,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return the path itself if it exists, or else its nearest existing parent."""
+    """Return the path if it exists, else its nearest parent that does."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

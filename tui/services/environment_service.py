@@ -91,7 +91,7 @@ class EnvironmentService:
         return self._opened()[1].snapshot()
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
-        """Return a snapshot or, if the ledger cannot be read, the previous snapshot with the reason added."""
+        """Return a current snapshot or, if the ledger cannot be read, the previous one with the reason added."""
         from state.ledger_snapshot import LedgerSnapshot
 
         try:
@@ -295,7 +295,7 @@ class EnvironmentService:
         )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
-        """Return the request and the project that undo an executed plan or run.
+        """Return the request that undoes an executed plan or run, and the project for which to plan it.
 
         Raises UsageError if `word` names no plan or run, and Refused if there is nothing to undo or a table has changed
         since.
@@ -312,8 +312,9 @@ class EnvironmentService:
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
         """Submit a plan that continues a failed deployment with the current files.
 
-        Raises Refused if the run is done, cancelled or already continued, and any error that `submit` raises. For other
-        runs, returns None unless the run is a failed deployment (not an undo) and its files have changed.
+        Raises Refused if the run is done, cancelled or already continued, and any error that `submit` raises. Returns
+        None unless the run is a failed deployment (not an undo) and files of its failed or blocked tables, or of tables
+        upstream of these, were edited.
         """
         from tui.services import follow_up_plans
         from tui.services.plan_submission import find_plan_row, plan_of_row
@@ -349,7 +350,7 @@ class EnvironmentService:
 
 
 def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeployment]") -> tuple[TableName, ...]:
-    """Return the tables that a run swapped in according to `observed`; empty if `word` is no run.
+    """Return the tables that, according to `observed`, a run swapped in; empty if `word` is not a run's id.
 
     Raises UsageError if several runs match.
     """

@@ -1,4 +1,4 @@
-"""Plans that follow an executed plan: its undo, and the continuation of a failed run after its files were edited."""
+"""Plans that follow an executed plan: its undo, and the continuation of its failed run after files were edited."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """The request that undoes a plan, and the project from which that request must be planned."""
+    """The request that undoes a plan, and the project for which that request must be planned."""
 
     request: PlanRequest
     declared: ProjectDeclaration
@@ -90,9 +90,9 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return the nodes of a plan whose new revision is still deployed.
+    """Return those nodes of a plan whose new revisions are still deployed.
 
-    Raises Refused if there are none, or if a table was changed or deleted after the plan.
+    Raises Refused if there are none, or if a table of the plan was changed or deleted afterwards.
     """
     short, found = plan.hash[:12], []
     edited = edited_nodes(plan.nodes)
@@ -138,7 +138,7 @@ class EditedTable:
 
 @dataclass(frozen=True, slots=True)
 class RunContinuation:
-    """The submitted plan that continues a failed run, and the edits made since that run was planned."""
+    """The submitted plan that continues a failed run, and the edits made since the run was planned."""
 
     run: "RunRow"
     edits: tuple[EditedTable, ...]
@@ -146,7 +146,7 @@ class RunContinuation:
 
 
 def same_files(row: "PlanRow", texts: Mapping[str, str]) -> bool:
-    """True if the project's files are exactly those from which the plan was computed."""
+    """True if the project's files are exactly those from which a recorded plan was computed."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
     except ValueError:

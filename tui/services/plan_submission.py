@@ -128,8 +128,8 @@ def raise_refusals(plan: Plan) -> None:
 def with_nonce(request: PlanRequest, reader: "LedgerReader | None" = None) -> PlanRequest:
     """Add a nonce to a request, because a plan is identified by its hash and executed only once.
 
-    If an open plan has the same request, its nonce is reused, so that the same files yield the same plan. A
-    continuation needs no nonce, because the id of its run makes the plan unique.
+    If an open plan has an equal request, its nonce is reused, so that the same files yield the same plan. A
+    continuation needs no nonce, because its request contains a run's id.
     """
     from core.plan.codec import request_from_json
     from core.planner.scope import normal_request
@@ -160,8 +160,8 @@ def submit(
 
     Raises Refused with the plan's first refusal, and Stale if every attempt was outdated. With `asks_spark`, Spark
     first analyses new and changed statements. A statement that is not analysed in time is planned unconfirmed, so
-    planning never fails because of Spark. `first` is a plan just computed for the same request, with its input. It
-    determines what is analysed and measured. The plan is computed again only if this changes its input.
+    planning never fails because of Spark. `first` is a plan just computed for the same request, with its input; it
+    determines what is analysed and measured. The plan is recomputed only if the results change its input.
     """
     from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
@@ -235,7 +235,10 @@ def ask_spark(
 
 
 def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
-    """Return the submitted plan whose hash starts with a prefix. Raises UsageError if none or several plans match."""
+    """Return the submitted plan whose hash starts with a prefix.
+
+    Raises UsageError if no plan or several plans match.
+    """
     # An unset variable in a script is empty, and must not mean the newest plan.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -251,7 +254,7 @@ def find_plan_row(reader: "LedgerReader", hash_prefix: str) -> "PlanRow":
 
 
 def request_of_row(row: "PlanRow") -> tuple[PlanRequest | None, tuple[str, ...]]:
-    """Return a plan's request and the tables it acts on, without decoding the rest.
+    """Return a plan's request and the tables on which the plan acts, without decoding the rest of the plan.
 
     Returns None and () if the row cannot be decoded.
     """
@@ -288,7 +291,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
 
 
 def _tables_to_measure(plan: Plan) -> list[TableName]:
-    """Return the tables whose sizes determine a plan's cost: rebuilt tables, and the tables that these stream from."""
+    """Return the tables whose sizes determine a plan's cost: rebuilt tables and the tables from which they stream."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -339,7 +342,7 @@ def _silent(wait: WaitProgress) -> None:
 
 
 def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
-    """Return a plan's row, marked as superseded if the plan is open and a file of its tables has changed since.
+    """Return a plan's row, marked as superseded if the plan is open and a file of its tables was edited afterwards.
 
     Only the folder in which the plan was made is compared, because the plan does not depend on the files of another
     checkout.

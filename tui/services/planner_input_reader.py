@@ -93,7 +93,7 @@ def wait_until_statements_observed(
 
 @dataclass(frozen=True, slots=True)
 class ObservedDocument:
-    """The parsed content of an `--observed` file, which is read only once because it may be a pipe."""
+    """The parsed contents of an `--observed` file, which is read only once because it may be a pipe."""
 
     path: str
     text: str
@@ -106,7 +106,7 @@ class ObservedDocument:
         observed: Mapping[TableName, ObservedDeployment],
         facts: "ParseCache",
     ) -> None:
-        """Raise InvalidProject if the document contradicts itself, with a Problem and its line for each contradiction.
+        """Raise InvalidProject, with a Problem and a line for each contradiction, if the document is contradictory.
 
         `observed` contains the document's deployments, completed with SQL and YAML from a git commit.
         """

@@ -39,14 +39,14 @@ class EnvironmentPolicies:
 
     @property
     def differs(self) -> tuple[str, ...]:
-        """Keys of the rules that differ between the declared policy and the one in force."""
+        """Keys of the rules whose values differ between the declared policy and the one in force."""
         return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
 
 
 def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
-    """Return the declared policy and the contents of the project's files by path, with empty strings for SQL files.
+    """Return the declared policy and, by path, the text of each project file, which is empty for SQL files.
 
-    Only YAML is parsed, so an invalid SQL statement does no harm. Raises UsageError or InvalidProject.
+    Only YAML is parsed, so invalid SQL is not an error. Raises UsageError or InvalidProject.
     """
     from core.project_reader.manifest import declared_policy
 

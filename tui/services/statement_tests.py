@@ -104,7 +104,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def parquet_note(selected: SelectedCases) -> str:
-    """List the tables that are tested over Parquet instead of the format that they declare; empty if there are none."""
+    """Return a note of the tables tested over Parquet instead of their declared format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)
@@ -136,7 +136,7 @@ def request_of(
 
 
 def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
-    """Return the changes since a git commit, or since the last deployment (`DEPLOYED`).
+    """Return the upgrade from a git commit, or from the last deployment (`DEPLOYED`), to the current files.
 
     Raises UsageError if `since` is no git reference.
     """
@@ -199,8 +199,8 @@ def write_first_case(
 def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
     """Yield the answers of a child process until it finishes, then remove its Spark server and its folder.
 
-    The child runs `trials` trials of up to `request.case_s` seconds each. It is killed if it does not even report a
-    timeout. Raises HeadgateError if the child fails.
+    The child runs `trials` trials of up to `request.case_s` seconds each. It is killed if it exceeds this time without
+    reporting a timeout. Raises HeadgateError if the child fails.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")

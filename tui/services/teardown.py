@@ -142,9 +142,9 @@ class OwnedPlace:
 
 
 def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
-    """List everything that a purge deletes. All of it is certain to belong to this environment.
+    """List everything that a purge deletes: only files and folders certain to belong to this environment.
 
-    This includes versions, records, marks, the home, and demo files.
+    These are versions, records, marks, the home, and demo files.
     """
     data, ledger = Path(place.data), _ledger_id(place)
     found = [OwnedPlace(str(folder)) for folder in _version_folders(data) if is_owned(folder, ledger)]
@@ -217,7 +217,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, ends: set[str]) -> None:
-    """Remove a folder and its parents while they are empty. A path in `ends` is the last to be removed."""
+    """Remove a folder if it is empty, then its parents while they are empty, up to and including a path in `ends`."""
     with suppress(OSError):
         os.rmdir(folder)
         if str(folder) not in ends:
@@ -240,8 +240,8 @@ def is_owned(folder: Path, ledger: str) -> bool:
 def remove_tree(root: str, *, told: Callable[[int], None]) -> None:
     """Delete a folder with its contents. Links are removed, but never followed.
 
-    `told` is called from this thread with the number of files deleted so far. What cannot be deleted is kept without an
-    error. The owner file is deleted last, so that a partly deleted folder is still recognized.
+    `told` is called from this thread with the number of files deleted so far. Files that cannot be deleted are kept
+    without an error. The owner file is deleted last, so that a partly deleted folder is still recognized.
     """
     folders = [folder for folder, _, _ in os.walk(root)]
     gone = 0
@@ -276,7 +276,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, else the id in the data folder's mark; empty if both are missing."""
+    """Return the id of the environment's ledger, else the id in the data folder's mark; empty if neither exists."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -320,7 +320,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
-    """Return `folder` as a whole if it contains only `ours` and `besides`, else each path in `ours` separately."""
+    """Return `folder` as a whole if it contains exactly `ours` and `besides`, else each path in `ours` separately."""
     if not ours:
         return []
     if {*_entries(folder)} == {*ours, *besides}:
