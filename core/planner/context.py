@@ -44,7 +44,10 @@ class DeclaredTables:
         return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
-        """Return a table's statement set, with the table itself, sorted; empty if external or undeclared."""
+        """Return the tables in a table's statement set, including itself, sorted.
+
+        Empty if the table is external or undeclared.
+        """
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
@@ -376,7 +379,7 @@ class TableBindings:
 
 
 def by_parent(binding: Binding) -> tuple[str, int, bool]:
-    """Return the sort key of a binding, which sorts by parent, then version, with streamed before static bindings."""
+    """Return the key for sorting bindings by parent, then version, with streamed before static bindings."""
     return (binding.parent, binding.version, not binding.streamed)
 
 

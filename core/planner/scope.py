@@ -55,7 +55,10 @@ class PlanScope:
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
-    """Return the request sorted, without duplicates and with defaults, so that equivalent requests are equal."""
+    """Return a request in normal form: sorted, without duplicates, and with defaults.
+
+    Equivalent requests have equal normal forms.
+    """
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
         request,

@@ -97,7 +97,7 @@ class _CostedStatement:
 
 
 class StrategyCosts:
-    """Computes the costs of the statements of one plan; call `of` for parents before their readers."""
+    """Computes the costs of the statements of one plan; call `of` for a parent before its readers."""
 
     def __init__(
         self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]

@@ -1,6 +1,7 @@
 """Maintenance of table files: OPTIMIZE merges small files into large ones, VACUUM deletes old files.
 
-Which old files a statement still needs can change within minutes, so the vacuum step checks this, not the planner.
+Which old files statements still need can change within minutes. The vacuum step therefore checks this when it runs; the
+planner does not.
 """
 
 from dataclasses import replace
@@ -66,7 +67,7 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Wa
 
 
 def _kept_h(context: PlanningContext, table: TableName) -> float | None:
-    """Return for how many hours a table retains files, from its log or else its DDL; None if unknown."""
+    """Return how many hours a table retains unreferenced files, from its log or else its DDL; None if unknown."""
     if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
         return measured.kept_h
     revision = _revision(context, table)

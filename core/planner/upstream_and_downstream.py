@@ -226,7 +226,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
-    """Decide about the tables upstream of a table in the plan, and start those on which it depends.
+    """Decide about the tables upstream of a planned table, and start those on which the table depends.
 
     A reader that is merely paused starts no table.
     """

@@ -1,1 +1,1 @@
-"""Validation of a new version of a table: separates the differences that its edit explains from all others."""
+"""Validation of a table's new version: separates the differences caused by an edit from unexpected ones."""

@@ -38,7 +38,7 @@ FILTER (WHERE {any_apart}) AS example FROM o FULL OUTER JOIN n ON o.k = n.k"""
 def totals_result(
     totals: CommonTotals, found: Iterable[Row], expected: ExpectedDifferences, columns: Sequence[str]
 ) -> CheckResult:
-    """Evaluate the result of `totals_query`; a difference needs an explanation besides the regrouping.
+    """Evaluate the result of `totals_query`; regrouping alone does not make a difference expected.
 
     `columns` are the columns that both versions have, in lower case.
     """

@@ -267,8 +267,9 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
     """Write a log for each file source, so that Spark treats the source's files as seen.
 
-    With `read`, the log assigns the files to batch 0; without `read`, to no batch that has run. Spark treats all
-    entries of such a log as seen, and a batch reads only the entries with its own number.
+    With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, the log makes
+    no batch read them. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own
+    number.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):

@@ -272,7 +272,7 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def batches_by_reader_position(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Map each reader position to the first and last batch after which the table had the rows read up to there.
+    """Map each reader position to the first and last batch after which the table had exactly the rows before it.
 
     Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
     """

@@ -15,7 +15,10 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a JSON object from a file. Empty if the file does not exist. Raises ValueError for any other content."""
+    """Read a JSON object from a file; empty if the file does not exist.
+
+    Raises ValueError if the file contains anything else.
+    """
     try:
         text = Path(path).read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):

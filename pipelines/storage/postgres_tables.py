@@ -1,7 +1,7 @@
 """Tables and views of a PostgreSQL database: their columns, and whether a declared table can be read.
 
-The client library is an optional dependency and is imported at the first check. Like Spark's driver, it takes the
-password from ~/.pgpass.
+The client library is an optional dependency and is imported at the first check. Like Spark's driver, the library reads
+the password from ~/.pgpass.
 """
 
 import re
@@ -77,7 +77,10 @@ def _spark_type(kind: str) -> str:
 
 
 def rows_in_database(ddl: TableDdl, limit: int) -> list[tuple[Any, ...]]:
-    """Return at most `limit` rows of a table, in the order of its declared columns. Raises like `database_fault`."""
+    """Return at most `limit` rows of a table, each with its values in the order of the declared columns.
+
+    Raises the same errors as `database_fault`.
+    """
     from psycopg.sql import SQL, Identifier
 
     names = SQL(", ").join(Identifier(column.name.lower()) for column in ddl.columns)

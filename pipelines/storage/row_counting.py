@@ -1,6 +1,6 @@
 """Counts the rows of files within a time budget. The remaining files are counted in the next round.
 
-Only this module distinguishes between data formats, by their `row_counting` in `core.model.table_formats`.
+How the rows of a format are counted depends on its `row_counting` in `core.model.table_formats`.
 """
 
 import os

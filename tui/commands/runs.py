@@ -66,11 +66,11 @@ def runs(context: CommandContext) -> int:
 
 
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
-    """Print a run's steps until it finishes or is held. Returns an exit code.
+    """Print a run's steps until the run finishes or is held, and return an exit code.
 
-    0 if the run succeeded or is held, 130 after Ctrl-C, else 1. Ctrl-C does not stop the run. With `past_hold`, a held
-    run continues to be followed, because its swap was just requested and may not have begun. `before` is the run as it
-    was before a retry or resume; steps that had finished by then are not printed again.
+    The exit code is 0 if the run succeeded or is held, 130 after Ctrl-C, else 1. Ctrl-C does not stop the run. With
+    `past_hold`, a held run continues to be followed, because its swap was just requested and may not have begun.
+    `before` is the run as it was before a retry or resume; steps that had finished by then are not printed again.
     """
     output, operations = context.output, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}

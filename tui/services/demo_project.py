@@ -152,7 +152,7 @@ def has_processed(line: StatementLine) -> bool:
 
 
 def rounds_of(project: "Project") -> int:
-    """Return the number of closing rounds: one more than the maximum number of stateful statements in a chain."""
+    """Return how many closing rounds are needed: one more than the most stateful statements in any chain."""
     depth: dict[str, int] = {}
 
     def measure(name: str) -> int:

@@ -177,7 +177,7 @@ def request_of(plan: Plan, run: "RunRow") -> PlanRequest:
 
 
 def refuse_not_continuable(run: "RunRow") -> None:
-    """Raise Refused if a run is done, cancelled or already continued, so that it cannot be continued."""
+    """Raise Refused if a run cannot be continued, because it is done, cancelled or already continued."""
     if run.continued_by:
         raise Refused(
             f"run {run.id} was continued by run {run.continued_by}", remedy=f"headgate runs {run.continued_by}"

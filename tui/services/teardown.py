@@ -2,8 +2,8 @@
 
 Generator, agent and pool are each checked to belong to the environment, and then checked to have ended. A purge deletes
 only files that are certain to belong to the environment: the folder of a version contains the owner file of this ledger
-or is listed in a record; files of the home and of a demo are known by name. Everything else is kept, with its folders.
-Links are never followed.
+or is listed in a record; files of the home and of a demo are known by name. All remaining files are kept, and so are
+the folders that contain them. Links are never followed.
 """
 
 import fcntl
