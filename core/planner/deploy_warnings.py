@@ -17,6 +17,7 @@ from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale
 from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
+from core.sql.kafka_topics import start_option
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
 
@@ -39,6 +40,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
         _warn_of_upserted_parents(walk, table)
+        _warn_of_topics_started_later(walk, table, decision)
     _warn_of_readers_of_deleted_versions(walk, table)
     if decision.action is Action.START:
         return
@@ -104,6 +106,19 @@ def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
         if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
             kind = PlanWarningKind.READS_CHANGES if read.takes_changes else PlanWarningKind.READS_FIRST_ROWS
             walk.found.warn(table, kind.of(parent=read.table))
+
+
+def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+    tables = walk.context.declared.tables
+    declared = tables.get(table)
+    if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
+        return
+    for parent in dict.fromkeys(read.table for read in declared.parsed.reads if read.streaming):
+        ddl = tables[parent].parsed_ddl if parent in tables else None
+        start = start_option(ddl) if ddl is not None and table_format(ddl.format).topics else None
+        if start is not None:
+            option, value = start
+            walk.found.warn(table, PlanWarningKind.TOPICS_START_LATER.of(parent=parent, option=option, value=value))
 
 
 def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:

@@ -25,6 +25,7 @@ from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
 from core.planner.start_positions import (
     event_time_of,
+    has_topic_starts,
     is_log_start,
     is_time,
     log_starts,
@@ -120,7 +121,10 @@ def apply_start(walk: DeployWalk) -> None:
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
             # All inputs of the table are new as well.
             continue
-        strategy = Strategy.PARTIAL if is_time(start) or is_log_start(start) else Strategy.SEEDED
+        positioned = is_time(start) or is_log_start(start)
+        if start.startswith(COMMITTED) and has_topic_starts(walk.context.declared.tables, declared):
+            positioned = False
+        strategy = Strategy.PARTIAL if positioned else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
     for table, decision in walk.found.by_table.items():
         if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -141,9 +145,8 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
         now = decision.at == NOW
-        return _begun(
-            decision, declared, (Notice.BEGINS_NOW.of() if now else Notice.BEGINS_AT_POSITION.of(at=decision.at))
-        )
+        since = Notice.BEGINS_AT_MESSAGES.of(at=decision.at.removeprefix(COMMITTED))
+        return _begun(decision, declared, Notice.BEGINS_NOW.of() if now else since)
     if why_not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
     if is_log_start(decision.at):
@@ -246,6 +249,11 @@ def _wrong_position(
         return wrong or (_why_not_from_log(walk, declared, at) if is_log_start(at) else None)
     if choice.strategy == Strategy.SEEDED and whole_number(at) is not None:
         return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
+    if choice.strategy == Strategy.SEEDED and at.startswith(COMMITTED) and declared is not None:
+        if has_topic_starts(walk.context.declared.tables, declared):
+            wrong_time = StrategyRefusal.NOT_A_TIME.of(at=at.removeprefix(COMMITTED), committed=COMMITTED)
+            return None if is_time(at.removeprefix(COMMITTED)) else wrong_time
+        return StrategyRefusal.TIME_IS_PARTIAL.of(at=at)
     if choice.strategy == Strategy.SEEDED and at != NOW:
         return StrategyRefusal.NEEDS_POSITION.of()
     takes_position = choice.strategy in (Strategy.PARTIAL, Strategy.SEEDED)

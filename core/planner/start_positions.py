@@ -163,6 +163,12 @@ def is_log_start(at: str) -> bool:
     return whole_number(at) is not None or at.startswith(COMMITTED)
 
 
+def has_topic_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
+    """True if every stream of a statement reads topics, so that the version can start at the messages of a time."""
+    streamed = _streamed(table)
+    return bool(streamed) and all(n in tables and table_format(tables[n].parsed_ddl.format).topics for n in streamed)
+
+
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
     """Return the log position at which each stream of a statement starts."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
@@ -182,6 +188,8 @@ def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -
     streamed = _streamed(table)
     for name in streamed:
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
+        if format.topics and at.startswith(COMMITTED):
+            return StrategyRefusal.TIME_OF_TOPICS.of(table=name, at=at)
         if not format.starts_at_versions:
             return StrategyRefusal.NO_VERSIONS.of(table=name, format=format.name or "unknown")
     if whole_number(at) is not None and len(streamed) > 1:

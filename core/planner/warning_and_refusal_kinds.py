@@ -41,6 +41,7 @@ class PlanWarningKind(FactKind):
         "gets only rows of the newest version of {parent}: earlier rows are served by its pointer alone; "
         "headgate plan {parent} --rebuild puts all rows into one version"
     )
+    TOPICS_START_LATER = "does not read {parent} from its earliest message: its OPTIONS set {option} = {value}"
     READS_CHANGES = "reads the changes of {parent}, which replaces rows by key"
     READS_FIRST_ROWS = "reads only the first row of each key of {parent}, which replaces rows by key"
     READS_DELETED = "reads {versions}, which no longer {versions:exists/exist}: it gets no rows until it is rebuilt"

@@ -184,6 +184,18 @@ class SeenLog:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenMessages:
+    """Messages of topics marked as read, up to an offset of each partition."""
+
+    offset: str
+    """The position as written in the offsets of a checkpoint."""
+
+
+Seen = Sequence[SeenFile] | SeenLog | SeenMessages
+"""What a source contains that is marked as read."""
+
+
+@dataclass(frozen=True, slots=True)
 class LogMark:
     """The position of a transaction log, recorded so that an older copy of the table can be recognized later."""
 
@@ -355,13 +367,14 @@ class Checkpoints(Protocol):
         """
 
     def source_position(
-        self, folder: str, upto: int | None = None, *, format: str = ""
-    ) -> tuple[SeenFile, ...] | SeenLog:
-        """Return the current files or log position of a source, for `create_checkpoint_after` to mark as read.
+        self, folder: str, upto: int | None = None, *, format: str = "", since: float | None = None
+    ) -> tuple[SeenFile, ...] | SeenLog | SeenMessages:
+        """Return a source's current files, log position or messages, for `create_checkpoint_after` to mark as read.
 
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
-        does not separate that batch from later batches.
+        does not separate that batch from later batches. With `since`, in epoch seconds, only the messages of topics
+        that precede the first one of that time are returned.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -424,7 +437,7 @@ class Checkpoints(Protocol):
     def create_checkpoint_after(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile] | SeenLog],
+        seen: Sequence[Seen],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,

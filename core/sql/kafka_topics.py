@@ -4,12 +4,14 @@ A table lists its topics in `subscribe`. Its columns are the fields of the JSON 
 not parsed. Columns whose names begin with an underscore are parts of the message itself.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
+from core.model.names import whole_number
 from core.sql.kafka_security import (
     PREFIX,
     SecurityFault,
@@ -48,6 +50,13 @@ _OPTIONS = frozenset(
     }
 )  # fmt: skip
 """Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
+STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
+"""Options, in lower case, that say where a new version starts; Spark obeys the first that is given (4.2.0)."""
+_EXPECTED_STARTS = {
+    "startingtimestamp": "milliseconds since 1970",
+    "startingoffsetsbytimestamp": """'{"topic": {"0": milliseconds since 1970}}'""",
+    "startingoffsets": """'earliest', 'latest', or '{"topic": {"0": offset}}'""",
+}
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
 _TOPIC = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
 
@@ -76,6 +85,9 @@ class TopicFault(FactKind):
     TYPE = "has {column} {found}", "declare {column} {expected}"
     RAW_COLUMNS = "does not parse its values, and declares {column}", "declare _value instead, or value.format='json'"
     NO_COLUMNS = "declares no column of the value", "declare the fields of the JSON value, or value.format='raw'"
+    TWO_STARTS = "says in {options} where a new version starts", "keep one of them"
+    START = "has {option} {value}", "write {expected}"
+    START_TOPICS = "gives a start in {option} for {found}, and subscribes to {topics}", "give one for each topic"
     PARTITIONED = "is partitioned", "remove PARTITIONED BY: Kafka partitions are in the column _partition"
 
 
@@ -129,7 +141,44 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
         return TopicFault.BAD_TOPIC.of(topic=bad)
     if given.get(VALUE_FORMAT, ValueFormat.JSON).lower() not in list(ValueFormat):
         return TopicFault.VALUE_FORMAT.of(format=given[VALUE_FORMAT])
-    return TopicFault.PARTITIONED.of() if ddl.partitioning else _column_fault(ddl)
+    return _start_fault(given, topics) or (TopicFault.PARTITIONED.of() if ddl.partitioning else _column_fault(ddl))
+
+
+def start_option(ddl: TableDdl) -> tuple[str, str] | None:
+    """Return the option, with its value, by which new versions start after the earliest message; None if none does."""
+    found = next(((name, value) for name, value in ddl.options if name.lower() in STARTS), None)
+    return None if found and found[1].lower() == "earliest" else found
+
+
+def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[TopicFault] | None:
+    starts = [name for name in STARTS if name in given]
+    if len(starts) > 1:
+        return TopicFault.TWO_STARTS.of(options=tuple(starts))
+    for option in starts:
+        value = given[option]
+        if option == "startingoffsets" and value.lower() in ("earliest", "latest"):
+            continue
+        wrong = TopicFault.START.of(option=option, value=value, expected=_EXPECTED_STARTS[option])
+        if option == "startingtimestamp":
+            return None if whole_number(value) is not None else wrong
+        found = _positions(value)
+        if found is None or (option != "startingoffsets" and any(min(each) < 0 for each in found.values())):
+            return wrong
+        if set(found) != set(topics):
+            return TopicFault.START_TOPICS.of(option=option, found=tuple(found), topics=topics)
+    return None
+
+
+def _positions(text: str) -> dict[str, list[int]] | None:
+    """Parse positions by topic and partition; -2 is the earliest, -1 the latest. None for any other text."""
+    try:
+        found = json.loads(text)
+        listed = {topic: [(int(partition), at) for partition, at in of.items()] for topic, of in found.items()}
+    except (ValueError, AttributeError):
+        return None
+    positions = {topic: [at for _, at in of] for topic, of in listed.items()}
+    is_valid = all(of and all(type(at) is int and at >= -2 for at in of) for of in positions.values())
+    return positions if is_valid and all(partition >= 0 for of in listed.values() for partition, _ in of) else None
 
 
 def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:

@@ -19,7 +19,16 @@ from typing import Any
 from urllib.parse import quote
 
 from core.model.errors import Refused, TryAgain
-from core.ports.storage import FolderTaken, OriginRows, SeenFile, SeenLog, StartPosition, VersionFolders
+from core.ports.storage import (
+    FolderTaken,
+    OriginRows,
+    Seen,
+    SeenFile,
+    SeenLog,
+    SeenMessages,
+    StartPosition,
+    VersionFolders,
+)
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data
 from pipelines.storage.file_stream_logs import LogEntry, batch_files, local_path, newest_batch, whole_table_log
 from pipelines.storage.file_system import read_json, sync_folder, write_json
@@ -37,6 +46,8 @@ _NUMBERED = re.compile(r"(\d+)(?:[._]|$)")
 _NOT_LINKED = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP})
 _JAVA_KEEPS = "/!$&'()*+,;=:@~_-."
 _HEADER = "v1\n"
+_BEFORE_START = "\0"
+"""First character of a file with the offsets at which a Kafka source starts (KafkaSourceInitialOffsetWriter, 4.2.0)."""
 
 
 def fork(
@@ -74,7 +85,7 @@ def fork(
 def create_checkpoint_after(
     prepare: Prepare,
     version: VersionFolders,
-    seen: Sequence[Sequence[SeenFile] | SeenLog],
+    seen: Sequence[Seen],
     note: Mapping[str, Any],
     *,
     batch: int | None = None,
@@ -188,7 +199,8 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
     # Files recorded after the batch are read by the next one.
     _copy_tree(origin / "sources", building / "sources")
     _copy_tree(origin / "state", building / "state", upto=batch + 1)
-    _share(f"{origin}/{TOPICS_FILE}", f"{building}/{TOPICS_FILE}", needed=False)
+    if (origin / TOPICS_FILE).exists():
+        _share(f"{origin}/{TOPICS_FILE}", f"{building}/{TOPICS_FILE}", needed=True)
     needed = {batch, max(0, batch - 1)}
     whole = needed <= set(_batch_files(f"{building}/offsets")) and batch in _batch_files(f"{building}/commits")
     if not whole or not (origin / "commits" / str(batch)).exists() or _lacks_state(building / "state", batch + 1):
@@ -264,8 +276,8 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
     sync_folder(Path(table))
 
 
-def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *, read: bool) -> None:
-    """Write a log for each file source, so that Spark treats the source's files as seen.
+def _write_seen(building: Path, seen: Sequence[Seen], *, read: bool) -> None:
+    """Write a log for each file source, so that Spark treats the source's files as seen, and a start for topics.
 
     With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, the log makes
     no batch read them. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own
@@ -276,6 +288,9 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
             continue
         log = building / "sources" / str(ordinal)
         log.mkdir(parents=True)
+        if isinstance(files, SeenMessages):
+            (log / "0").write_text(_BEFORE_START + _HEADER + files.offset, "utf-8")
+            continue
         lines = (_line({"path": file.path, "timestamp": file.modified_ms, "batchId": 0}) for file in files)
         text = _HEADER + "\n".join(lines)
         (log / "0").write_text(text if read else "v1", "utf-8")
@@ -283,11 +298,10 @@ def _write_seen(building: Path, seen: Sequence[Sequence[SeenFile] | SeenLog], *,
             (log / "1").write_text(text, "utf-8")
 
 
-def _write_positions(
-    building: Path, batch: int, seen: Sequence[Sequence[SeenFile] | SeenLog], conf: Mapping[str, str]
-) -> None:
+def _write_positions(building: Path, batch: int, seen: Sequence[Seen], conf: Mapping[str, str]) -> None:
     offsets = [
-        files.offset if isinstance(files, SeenLog) else _line({"logOffset": 0}) if files else "-" for files in seen
+        files.offset if isinstance(files, SeenLog | SeenMessages) else _line({"logOffset": 0}) if files else "-"
+        for files in seen
     ]
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
     for name in ("offsets", "commits"):

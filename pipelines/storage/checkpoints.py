@@ -29,8 +29,10 @@ from core.ports.storage import (
     FolderTaken,
     LogMark,
     OriginRows,
+    Seen,
     SeenFile,
     SeenLog,
+    SeenMessages,
     SourceLag,
     Sources,
     StartPosition,
@@ -50,7 +52,7 @@ from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
 from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
-from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
+from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
 from pipelines.storage.source_lag import SourceLags
 
 LOGS = {"delta": DeltaTables}
@@ -84,7 +86,7 @@ class TableCheckpoints:
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
         self._lags = SourceLags()
         self._topics = KafkaOffsets()
-        self._histories = BatchHistories(mark_of)
+        self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
         self._batches: dict[str, tuple[int, int | None]] = {}
@@ -423,8 +425,10 @@ class TableCheckpoints:
     # Versions that start from the position of another version or of a source.
 
     def source_position(
-        self, folder: str, upto: int | None = None, *, format: str = ""
-    ) -> tuple[SeenFile, ...] | SeenLog:
+        self, folder: str, upto: int | None = None, *, format: str = "", since: float | None = None
+    ) -> tuple[SeenFile, ...] | SeenLog | SeenMessages:
+        if format and table_format(format).topics:
+            return SeenMessages(self._topics.position(folder, since))
         with self._log(folder, format or None) as log:
             found = delta_tables.position_after_batch(log, upto) if log else checkpoint_forks.seen_files(folder, upto)
         if found is None:
@@ -444,7 +448,7 @@ class TableCheckpoints:
     def create_checkpoint_after(
         self,
         version: VersionFolders,
-        seen: Sequence[Sequence[SeenFile] | SeenLog],
+        seen: Sequence[Seen],
         note: Mapping[str, Any],
         *,
         batch: int | None = None,
@@ -502,6 +506,9 @@ class TableCheckpoints:
         with _reading(checkpoint), suppress(FileNotFoundError):
             if batch is not None:
                 return offsets_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), source[0]) or {}
+            # Where the first batch will start, once that is decided.
+            start = Path(f"{checkpoint}/sources/{source[0]}/0").read_text("utf-8")
+            return parsed_offsets(start.partition("\n")[2]) or {}
         return {}
 
     def _keep_topics(self, checkpoint: str, table: TableName, location: str) -> None:

@@ -4,10 +4,11 @@ Spark commits no offsets to consumer groups. The offsets file of a checkpoint re
 client library is an optional dependency, imported when a topic is measured for the first time.
 """
 
+import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,6 +137,24 @@ class KafkaOffsets:
         found = self.ids(location)
         return ",".join(found.values()) if found.keys() >= set(topic_place(location).topics) else ""
 
+    def position(self, location: str, since: float | None = None) -> str:
+        """Return where the topics end, or where their messages since a time begin, as offsets of a checkpoint.
+
+        `since` is in epoch seconds. Raises Refused if a topic does not exist, and otherwise as `lag` does.
+        """
+        place = topic_place(location)
+        with self._lock:
+            cluster = self._listed(place, fresh=True)
+            found = {each: end for each, end in cluster.latest.items() if each[0] in place.topics}
+            if missing := set(place.topics) - {topic for topic, _ in found}:
+                raise Refused(f"there is no topic {' and '.join(sorted(missing))} at {place.servers}")
+            if since is not None:
+                found |= _offsets_since(cluster, found, since)
+        by_topic = {
+            topic: {str(n): at for (of, n), at in sorted(found.items()) if of == topic} for topic in place.topics
+        }
+        return json.dumps(by_topic, separators=(",", ":"))
+
     def fault_behind(
         self,
         read: Mapping[Partition, int],
@@ -208,15 +227,28 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
     (Spark 4.2.0).
     """
     lines = text.split("\n")[2:]
-    if ordinal >= len(lines) or not lines[ordinal].startswith("{"):
+    return parsed_offsets(lines[ordinal]) if ordinal < len(lines) else None
+
+
+def parsed_offsets(line: str) -> dict[Partition, int] | None:
+    """Parse offsets as Spark writes them into checkpoints; None for the offsets of another source, or of none."""
+    if not line.startswith("{"):
         return None
-    parts = json.loads(lines[ordinal])
+    parts = json.loads(line)
     return {
         (topic, int(partition)): int(offset)
         for topic, partitions in parts.items()
         if isinstance(partitions, dict)
         for partition, offset in partitions.items()
     } or None
+
+
+def mark_of_offsets(line: str) -> str | None:
+    """Convert a line of an offsets file to a position mark; None if its source is not Kafka."""
+    if (found := parsed_offsets(line)) is None:
+        return None
+    digest = hashlib.sha256(json.dumps(sorted(found.items())).encode()).hexdigest()
+    return f"{sum(found.values())}:{digest[:32]}"
 
 
 def _list(cluster: _Cluster) -> None:
@@ -252,6 +284,17 @@ def _list(cluster: _Cluster) -> None:
     cluster.earliest = {each: result.offset for each, result in earliest.items()}
     cluster.latest = {each: result.offset for each, result in latest.items() if each in earliest}
     cluster.newest = {each: result.timestamp / 1000 for each, result in newest.items() if result.timestamp > 0}
+
+
+def _offsets_since(cluster: _Cluster, places: Collection[Partition], since: float) -> dict[Partition, int]:
+    """Return the offset of the first message since a time, for each partition that has one."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    asked = {TopicPartition(*each): OffsetSpec.for_timestamp(int(since * 1000)) for each in places}
+    answers = cluster.clients.admin.list_offsets(asked, request_timeout=kafka_clients.ANSWER_S)
+    found = {(at.topic, at.partition): cluster.clients.answer(answer) for at, answer in answers.items()}
+    return {each: result.offset for each, result in found.items() if result is not None and result.offset >= 0}
 
 
 def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:

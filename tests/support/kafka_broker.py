@@ -153,19 +153,28 @@ class Broker:
             done.result(30)
 
     def produce(
-        self, topic: str, values: Sequence[str | None], *, partition: int | None = None, transaction: str = ""
+        self,
+        topic: str,
+        values: Sequence[str | None],
+        *,
+        partition: int | None = None,
+        transaction: str = "",
+        at: float | None = None,
     ) -> None:
         """Write messages with their position as key, round robin over two partitions unless one is given.
 
-        With `transaction`, the id of a transactional producer, they are one transaction.
+        With `transaction`, the id of a transactional producer, they are one transaction. With `at`, in epoch seconds,
+        they have that timestamp.
         """
+        dated = {} if at is None else {"timestamp": int(at * 1000)}
         of_transaction = {"transactional.id": transaction} if transaction else {}
         producer = Producer({"bootstrap.servers": self.servers, **of_transaction}, logger=QUIET)
         if transaction:
             producer.init_transactions(30)
             producer.begin_transaction()
         for n, value in enumerate(values):
-            producer.produce(topic, key=str(n), value=value, partition=n % 2 if partition is None else partition)
+            to = n % 2 if partition is None else partition
+            producer.produce(topic, key=str(n), value=value, partition=to, **dated)
             producer.poll(0)
         if transaction:
             producer.commit_transaction(30)

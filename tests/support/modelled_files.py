@@ -215,7 +215,9 @@ class ModelledFiles:
         self._look()
         return (f"{folder}/part-0.parquet",)
 
-    def source_position(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
+    def source_position(
+        self, folder: str, upto: int | None = None, *, format: str = "", since: float | None = None
+    ) -> tuple[SeenFile, ...]:
         self._look()
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 

@@ -14,7 +14,9 @@ from core.model.names import physical_name, query_name
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.plan.model import Step
-from core.ports.storage import FolderTaken, OriginRows, SeenLog, StartPosition, VersionFolders
+from core.plan.request import COMMITTED
+from core.planner.start_positions import epoch_of
+from core.ports.storage import FolderTaken, OriginRows, SeenLog, SeenMessages, StartPosition, VersionFolders
 from core.run.state_machine import RunEvidence, StepDone, StepFailed
 from core.text.wording import counted
 from pipelines.agent.context import WRITE_CALL_S
@@ -82,8 +84,13 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
         return StepFailed(step.n, run.stopped_words(step.table, step.version))
     by_version = {(d.table, d.version): d for d in agent.ledger.deployments()}
     sources = streamed_sources(made, streamed_reads(made), by_version)
+    at = run.node(step).at
+    since = epoch_of(at.removeprefix(COMMITTED)) if at.startswith(COMMITTED) else None
+    if since is not None and since > agent.clock():
+        return StepFailed(step.n, f"{at.removeprefix(COMMITTED)} is in the future; plan again with an earlier time")
     seen = tuple(
-        agent.files.source_position(folder, format=format) if folder else () for _, _, folder, format in sources
+        agent.files.source_position(folder, format=format, since=since) if folder else ()
+        for _, _, folder, format in sources
     )
     # Rows of a table with a log are read by a batch, so the batch number also covers the files of other sources.
     batch = 0 if any(isinstance(files, SeenLog) for files in seen) else None
@@ -96,10 +103,12 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
     agent.faults.pass_by("seed record")
     if table_format(made.format).transaction_log:
         record_start_position(run, made, start)
-    files = [found for found in seen if not isinstance(found, SeenLog)]
+    files = [found for found in seen if isinstance(found, tuple)]
     after = [counted(sum(map(len, files)), "file")] if files else []
     for (_, table, _, _), found in zip(sources, seen, strict=True):
         after += [f"version {found.version - 1} of {table}"] if isinstance(found, SeenLog) else []
+        until = "the newest message" if since is None else f"the messages before {at.removeprefix(COMMITTED)}"
+        after += [f"{until} of {table}"] if isinstance(found, SeenMessages) else []
     agent.ledger.update_deployment(step.table, step.version, checkpoint_id=start.id, begins_after=" and ".join(after))
     return StepDone(step.n, f"begins after {' and '.join(after)}")
 

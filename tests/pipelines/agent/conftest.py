@@ -531,7 +531,9 @@ class ScriptedFiles:
     def written_files(self, folder: str, upto: int) -> tuple[str, ...] | None:
         return (f"{folder}/part-0.parquet",)
 
-    def source_position(self, folder: str, upto: int | None = None, *, format: str = "") -> tuple[SeenFile, ...]:
+    def source_position(
+        self, folder: str, upto: int | None = None, *, format: str = "", since: float | None = None
+    ) -> tuple[SeenFile, ...]:
         return (SeenFile(f"file://{folder}/part-0.parquet", 1),)
 
     def create_checkpoint_after(

@@ -13,10 +13,10 @@ from live_project import until
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
-from core.ports.storage import OriginRows, VersionFolders
+from core.ports.storage import OriginRows, SeenMessages, VersionFolders
 from pipelines.storage import kafka_clients, kafka_offsets
 from pipelines.storage.checkpoints import TableCheckpoints
-from pipelines.storage.kafka_offsets import KafkaOffsets, offsets_of
+from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of
 
 pytestmark = pytest.mark.spark
 TABLE = TableName("orders")
@@ -146,6 +146,28 @@ def test_a_topic_created_again_with_more_messages_is_another_one_for_a_checkpoin
         f"was created again: topic {topic} has the id {files.identity(source[0][2], 'kafka')}, "
         f"and the statement has read {known}"
     )
+
+
+def test_a_version_marked_as_read_begins_at_the_end_of_its_topics_or_at_a_time(broker: Broker, tmp_path: Path) -> None:
+    broker.create("marked", **{"retention.ms": "-1"})
+    broker.produce("marked", ["{}"] * 4, at=1_000_000)
+    broker.produce("marked", ["{}"] * 3, at=2_000_000)
+    files, note, location = TableCheckpoints("ledger"), {"run": "r"}, place(broker, "marked")
+    unread = [7, 0, 3, 0]
+    for n, (since, found) in enumerate([(0.0, (0, 0)), (None, (4, 3)), (1_500_000.0, (2, 2)), (3_000_000.0, (4, 3))]):
+        seen = answered(lambda since=since: files.source_position(location, format="kafka", since=since))
+        assert seen == SeenMessages(f'{{"marked":{{"0":{found[0]},"1":{found[1]}}}}}')
+        version = VersionFolders(f"{tmp_path}/table{n}", f"{tmp_path}/checkpoint{n}")
+        files.create_checkpoint_after(version, (seen,), note)
+        (lag,) = files.lag(version.checkpoint, ((0, TABLE, location, "kafka"),))
+        assert lag.rows == unread[n]
+
+
+def test_offsets_have_one_mark_in_any_order() -> None:
+    first, other = (mark_of_offsets(f'{{"t":{{{offsets}}}}}') for offsets in ('"0":3,"1":4', '"1":4,"0":3'))
+    assert first is not None and first == other and first.startswith("7:")
+    assert mark_of_offsets('{"t":{"0":4,"1":3}}') != first
+    assert mark_of_offsets("-") is mark_of_offsets('{"logOffset":3}') is None
 
 
 def ends(offsets: KafkaOffsets, broker: Broker, end: int) -> None:

@@ -200,7 +200,7 @@ def test_the_purge_leaves_what_a_clone_in_the_trash_needs(deployed: AgentContext
 def test_a_version_that_begins_now_is_positioned_after_the_newest_version(
     deployed: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployed.files, "source_position", lambda folder, format="": SeenLog("{}", 13))
+    monkeypatch.setattr(deployed.files, "source_position", lambda folder, format="", since=None: SeenLog("{}", 13))
     _, run = applied(deployed, pool, FILTERED, chosen("seeded", "now"))
     files: Any = deployed.files
     assert files.seeded == [(of(deployed, 2).checkpoint, 0, "")]

@@ -1,0 +1,86 @@
+"""Where a new version of a statement over Kafka topics starts, and what its plan says about that."""
+
+from dataclasses import replace
+
+import pytest
+import small_project
+from domain_builders import deployed, evidence_of
+
+from core.model.names import TableName as T
+from core.plan.model import Plan, PlanNode
+from core.plan.request import PlanRequest, StrategyChoice, parse_start
+from core.planner.planner import make_plan
+from core.project.model import Project
+
+EDITED = {"a": "SELECT id, kind FROM STREAM landed WHERE id > 7"}
+COUNTED = {
+    "a": "SELECT max(id) AS id, kind FROM STREAM landed WATERMARK _timestamp DELAY OF INTERVAL 1 MINUTE "
+    "GROUP BY kind, window(_timestamp, '1 minute')"
+}
+
+
+def on_topics(options: str = "", **selects: str) -> Project:
+    files = small_project.texts(**selects)
+    (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
+    given = f"'kafka.bootstrap.servers'='h:9092', subscribe='t'{options}"
+    files[path] = f"CREATE TABLE landed (id BIGINT, kind STRING, _timestamp TIMESTAMP) USING kafka OPTIONS ({given});"
+    files["headgate.yml"] += "connectors: {kafka: {}}\n"
+    return small_project.project(files)
+
+
+def planned(strategy: str = "", at: str = "", start: str = "", options: str = "", **selects: str) -> Plan:
+    before, after = on_topics(options), on_topics(options, **(selects or EDITED))
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+    choices = (StrategyChoice(T("a"), strategy, at),) if strategy else ()
+    return make_plan(after, "dev", world, replace(PlanRequest(tables=(T("a"),), choices=choices), start=start))
+
+
+def of_a(found: Plan) -> PlanNode:
+    assert not found.refusals, [refusal.summary for refusal in found.refusals]
+    return next(node for node in found.nodes if node.table == "a")
+
+
+@pytest.mark.parametrize("selects", [EDITED, COUNTED])
+def test_a_version_starts_now_or_with_the_messages_of_a_time_also_with_state(selects: dict[str, str]) -> None:
+    now = of_a(planned("seeded", "now", **selects))
+    assert (now.strategy, now.at, now.begins_where) == ("seeded", "now", ())
+    at = of_a(planned("seeded", "committed:2026-01-02T00:00:00Z", **selects))
+    assert (at.strategy, at.at, at.begins_where) == ("seeded", "committed:2026-01-02T00:00:00Z", ())
+    assert evidence_of(at)[-1] == "starts with messages from 2026-01-02T00:00:00Z on: earlier ones are not read"
+
+
+def test_from_a_time_of_commits_means_messages_where_all_streams_are_topics() -> None:
+    node = of_a(planned(start=parse_start("committed:2026-01-02"), **COUNTED))
+    assert (node.strategy, node.at) == ("seeded", "committed:2026-01-02T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "at", "why"),
+    [
+        ("partial", "committed:2026-01-02T00:00:00Z", "seeded@committed:2026-01-02T00:00:00Z starts at the messages"),
+        ("partial", "12", "landed has no versions to start at: its format is kafka"),
+        ("seeded", "committed:soon", "soon is not a time"),
+    ],
+)
+def test_a_start_that_topics_do_not_have_is_refused(strategy: str, at: str, why: str) -> None:
+    (refusal,) = planned(strategy, at).refusals
+    assert why in str(refusal.summary)
+
+
+def test_only_topics_have_messages_of_a_time() -> None:
+    before, after = small_project.project(small_project.texts()), small_project.project(small_project.texts(**EDITED))
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+    choices = (StrategyChoice(T("a"), "seeded", "committed:2026-01-02T00:00:00Z"),)
+    (refusal,) = make_plan(after, "dev", world, PlanRequest(tables=(T("a"),), choices=choices)).refusals
+    assert "only topics have messages of a time: partial@committed:2026-01-02T00:00:00Z" in str(refusal.summary)
+
+
+def test_a_start_in_the_options_of_the_table_is_a_warning_unless_the_plan_starts_elsewhere() -> None:
+    def warned(**choice: str) -> list[str]:
+        found = planned(options=", startingOffsets='latest'", **choice).warnings
+        return [str(each.summary) for each in found if "earliest message" in str(each.summary)]
+
+    assert warned(strategy="earliest") == [
+        "does not read landed from its earliest message: its OPTIONS set startingOffsets = latest"
+    ]
+    assert warned(strategy="seeded", at="now") == warned(strategy="carry_over") == []
