@@ -17,7 +17,7 @@ from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale
 from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
-from core.sql.kafka_topics import start_option
+from core.sql.kafka_topics import skips_lost_messages, start_option
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
 
@@ -41,6 +41,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         _warn_of_rows_before(walk, table, decision)
         _warn_of_upserted_parents(walk, table)
         _warn_of_topics_started_later(walk, table, decision)
+    _warn_of_skipped_messages(walk, table)
     _warn_of_readers_of_deleted_versions(walk, table)
     if decision.action is Action.START:
         return
@@ -119,6 +120,14 @@ def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: 
         if start is not None:
             option, value = start
             walk.found.warn(table, PlanWarningKind.TOPICS_START_LATER.of(parent=parent, option=option, value=value))
+
+
+def _warn_of_skipped_messages(walk: DeployWalk, table: TableName) -> None:
+    tables = walk.context.declared.tables
+    declared = tables.get(table)
+    for parent in dict.fromkeys(read.table for read in declared.parsed.reads) if declared and declared.parsed else ():
+        if parent in tables and skips_lost_messages(tables[parent].parsed_ddl):
+            walk.found.warn(table, PlanWarningKind.SKIPS_LOST.of(parent=parent))
 
 
 def _warn_of_readers_of_deleted_versions(walk: DeployWalk, table: TableName) -> None:

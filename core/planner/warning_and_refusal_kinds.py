@@ -42,6 +42,7 @@ class PlanWarningKind(FactKind):
         "headgate plan {parent} --rebuild puts all rows into one version"
     )
     TOPICS_START_LATER = "does not read {parent} from its earliest message: its OPTIONS set {option} = {value}"
+    SKIPS_LOST = "skips messages of {parent} that are deleted unread: its OPTIONS set failOnDataLoss = false"
     READS_CHANGES = "reads the changes of {parent}, which replaces rows by key"
     READS_FIRST_ROWS = "reads only the first row of each key of {parent}, which replaces rows by key"
     READS_DELETED = "reads {versions}, which no longer {versions:exists/exist}: it gets no rows until it is rebuilt"

@@ -85,6 +85,8 @@ class SourceLag:
     """Whether the source no longer exists or was replaced."""
     versions: int | None = None
     """Number of versions of the source that are not completely read; None if there is no transaction log."""
+    skipped: int | None = None
+    """Messages that were deleted unread and that the next batch skips; None unless the table declares that."""
     topics: bool = False
     """Whether the source is made of topics, so that `files` counts messages."""
 

@@ -30,6 +30,7 @@ VALUE_FORMAT = "value.format"
 """Option that selects how values are parsed, as a `ValueFormat`; Spark has no such option."""
 
 _SCHEME = "kafka://"
+_LOSS = "failondataloss"
 _HEADERS = "array<struct<key:string,value:binary>>"
 _OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
     "_key": ("string", "binary"), "_value": ("string", "binary"), "_topic": ("string",), "_partition": ("int",),
@@ -100,6 +101,8 @@ class TopicPlace:
     topics: tuple[str, ...]
     settings: tuple[tuple[str, str], ...] = ()
     """`kafka_security.shared_settings`."""
+    skips_lost: bool = False
+    """Whether statements continue after messages that retention has deleted unread (`failOnDataLoss` = false)."""
 
 
 def kafka_location(options: Mapping[str, str]) -> str:
@@ -109,7 +112,8 @@ def kafka_location(options: Mapping[str, str]) -> str:
     """
     given = {key.lower(): value for key, value in options.items()}
     servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
-    settings = urlencode(shared_settings(options), safe="${}:/")
+    skips = {_LOSS: "false"} if given.get(_LOSS, "").lower() == "false" else {}
+    settings = urlencode(shared_settings(options) | skips, safe="${}:/")
     return f"{_SCHEME}{servers}/{topics}{'?' if settings else ''}{settings}" if servers and topics else ""
 
 
@@ -117,7 +121,9 @@ def topic_place(location: str) -> TopicPlace:
     """Parse a location made by `kafka_location`."""
     place, _, settings = location.removeprefix(_SCHEME).partition("?")
     servers, _, topics = place.partition("/")
-    return TopicPlace(servers, tuple(topics.split(",")), tuple(parse_qsl(settings, keep_blank_values=True)))
+    given = dict(parse_qsl(settings, keep_blank_values=True))
+    skips_lost = given.pop(_LOSS, "") == "false"
+    return TopicPlace(servers, tuple(topics.split(",")), tuple(given.items()), skips_lost)
 
 
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
@@ -148,6 +154,22 @@ def start_option(ddl: TableDdl) -> tuple[str, str] | None:
     """Return the option, with its value, by which new versions start after the earliest message; None if none does."""
     found = next(((name, value) for name, value in ddl.options if name.lower() in STARTS), None)
     return None if found and found[1].lower() == "earliest" else found
+
+
+def has_same_messages(old: TableDdl, new: TableDdl) -> bool:
+    """Return whether an edited table has the topics and rows of the old one, apart from columns added at its end.
+
+    Only the registration can compare the clusters, by the ids of their topics.
+    """
+    before, after = (topic_place(ddl.location) for ddl in (old, new))
+    isolations = {dict(place.settings).get("isolation.level", "read_uncommitted") for place in (before, after)}
+    same = before.topics == after.topics and len(isolations) == 1 and _value_format(old) is _value_format(new)
+    return same and new.columns[: len(old.columns)] == old.columns
+
+
+def skips_lost_messages(ddl: TableDdl) -> bool:
+    """Return whether the table lets its readers continue after messages that were deleted before they were read."""
+    return ddl.location.startswith(_SCHEME) and topic_place(ddl.location).skips_lost
 
 
 def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[TopicFault] | None:

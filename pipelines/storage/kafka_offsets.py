@@ -101,12 +101,14 @@ class KafkaOffsets:
             latest = {each: end for each, end in cluster.latest.items() if each[0] in place.topics}
             newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
             # Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
-            begun = {each: max((read or {}).get(each, 0), cluster.earliest[each]) for each in latest}
+            cluster_earliest = cluster.earliest
+            begun = {each: max((read or {}).get(each, 0), cluster_earliest[each]) for each in latest}
         if not set(place.topics) <= {topic for topic, _ in latest}:
             return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
         unread = {each: (begun[each], end) for each, end in latest.items() if begun[each] < end}
         oldest = _oldest(cluster, unread)
         begun |= {each: unread[each][1] for each, found in oldest.items() if found.end is not None}
+        lost = sum(max(0, cluster_earliest[each] - offset) for each, offset in (read or {}).items() if each in latest)
         times = [found.at for found in oldest.values() if found.at is not None]
         pending, now = sum(max(0, latest[each] - begin) for each, begin in begun.items()), time.time()
         return SourceLag(
@@ -120,6 +122,7 @@ class KafkaOffsets:
             consumed_rows=sum(begun.values()),
             newest_s=None if newest is None else max(0.0, now - newest),
             topics=True,
+            skipped=lost if place.skips_lost else None,
         )
 
     def ids(self, location: str) -> dict[str, str]:
@@ -188,7 +191,7 @@ class KafkaOffsets:
                     ends = f"partition {partition} of topic {topic} ends at offset {cluster.latest[each]:,}"
                     why = f"was created again: {ends}, and the statement has read up to {offset:,}"
                     return TableFault(TableFaultKind.REPLACED, why)
-                if offset < cluster.earliest[each]:
+                if offset < cluster.earliest[each] and not place.skips_lost:
                     lost = counted(cluster.earliest[each] - offset, "unread message")
                     begins = f"partition {partition} of topic {topic} begins at offset {cluster.earliest[each]:,}"
                     why = f"has lost {lost} to its retention: {begins}, and the statement has read up to {offset:,}"
@@ -196,7 +199,7 @@ class KafkaOffsets:
         return None
 
     def _listed(self, place: TopicPlace, *, fresh: bool = False) -> _Cluster:
-        key = replace(place, topics=())
+        key = replace(place, topics=(), skips_lost=False)
         cluster, now = self._clusters.get(key), time.monotonic()
         if cluster is None or (cluster.refused and now >= cluster.silent_until):
             # Credentials are read again, since they may have been corrected.

@@ -77,6 +77,25 @@ def test_an_edited_statement_continues_from_the_offsets_of_the_old_version(tiny:
     assert tiny.ids("dated", 2)[:23] == list(range(23))
 
 
+def test_a_table_that_declares_it_continues_after_lost_messages_and_says_so(tiny: Tiny, broker: Broker) -> None:
+    broker.create("lossy", partitions=1)
+    options = f"'kafka.bootstrap.servers'='{broker.servers}', subscribe='lossy', failOnDataLoss='false'"
+    ddl = {"lossy_in": f"CREATE TABLE lossy_in (id BIGINT) USING kafka OPTIONS ({options});"}
+    ddl["lossy"] = "CREATE TABLE lossy (id BIGINT) USING parquet;"
+    tiny.add(ddl, {"lossy": "INSERT INTO lossy SELECT id FROM STREAM lossy_in;"})
+    broker.produce("lossy", ['{"id": 1}', '{"id": 2}'], partition=0)
+    deploy(tiny, "lossy")
+    has(tiny, "lossy", 1, 1, 2)
+    tiny.done("stop", "lossy", "--confirm", "yes")
+    broker.produce("lossy", [json.dumps({"id": n}) for n in range(3, 8)], partition=0)
+    broker.delete_before("lossy", {0: 5})
+    until(lambda: tiny.statements()["lossy"]["lag_rows"] == 2, 30, "two messages are left")
+    tiny.done("start", "lossy", "--confirm", "yes")
+    has(tiny, "lossy", 1, 1, 2, 6, 7)
+    lost = "lossy@v1 skips 3 messages of lossy_in that retention has deleted unread"
+    until(lambda: lost in tiny.done("history", "lossy"), 30, "an event records it")
+
+
 def test_a_partition_that_is_added_is_read_from_its_beginning(tiny: Tiny, broker: Broker) -> None:
     before = tiny.ids("dated", 3)
     broker.add_partitions("dated", 3)

@@ -18,7 +18,7 @@ from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
-from core.text.wording import long_duration
+from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
 from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
@@ -40,6 +40,9 @@ SAVE_LAG_S = 300.0
 
 After a restart, logs are read again from the last saved position.
 """
+
+SKIPPED = "HEADGATE_MESSAGES_SKIPPED"
+"""Error class of the event that a statement skips messages that were deleted before it read them."""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""
@@ -92,6 +95,10 @@ class LagCollector:
         self._transitions = ObjectiveTransitions(agent)
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
+        self._skipping: set[tuple[TableName, int, TableName]] = set()
+        """Statements, with a source of which they are skipping messages that were deleted unread."""
+        self._lost: dict[tuple[TableName, int, TableName], int] = {}
+        """Number of such messages for statements that do not run."""
         self._unmeasured: set[str] = set()
         """Statements that could not be measured in the last round, so that each failure is logged once."""
 
@@ -127,6 +134,23 @@ class LagCollector:
             self._saved_at = self._agent.monotonic()
             self._agent.ledger.put_encoded_lag(self._agent.files.encoded_lag())
 
+    def _report_skipped(self, deployment: Deployment, positions: Iterable[SourceLag]) -> None:
+        """Record an event when a running statement skips messages that were deleted unread, perhaps while it stood."""
+        about = (deployment.table, deployment.version)
+        for position in positions:
+            key = (*about, position.table)
+            if position.skipped and deployment.state not in ALIVE:
+                self._lost[key] = position.skipped
+                continue
+            lost = max(position.skipped or 0, self._lost.pop(key, 0))
+            if lost and key not in self._skipping:
+                self._skipping.add(key)
+                words = f"{query_name(*about)} skips {counted(lost, 'message')} of {position.table}"
+                why = f"{words} that retention has deleted unread, by failOnDataLoss = false"
+                self._agent.event(EventKind.EXCEPTION, SKIPPED, about=about, detail=why, fingerprint=SKIPPED)
+            if not position.skipped:
+                self._skipping.discard(key)
+
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._agent.ledger.samples(*key, since=now - KEPT * EVERY_S))
@@ -156,6 +180,7 @@ class LagCollector:
         if progress:
             self.load.batch(key, progress, now)
             history.add_progress(progress, now)
+        self._report_skipped(deployment, positions)
         found = self._agent.files.read(deployment.checkpoint)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
         sample = SampleRow(
@@ -317,6 +342,8 @@ def _source(position: SourceLag) -> dict[str, object]:
     }
     if position.topics:
         found["topics"] = True
+    if position.skipped is not None:
+        found["skipped"] = position.skipped
     return found if position.versions is None else found | {"versions": position.versions}
 
 

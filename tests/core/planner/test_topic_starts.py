@@ -75,6 +75,14 @@ def test_only_topics_have_messages_of_a_time() -> None:
     assert "only topics have messages of a time: partial@committed:2026-01-02T00:00:00Z" in str(refusal.summary)
 
 
+def test_a_table_that_skips_lost_messages_is_a_warning_in_every_plan_that_starts_a_reader() -> None:
+    option = ", failOnDataLoss='false'"
+    for found in (planned(options=option), planned("seeded", "now", options=option)):
+        said = [str(each.summary) for each in found.warnings]
+        assert "skips messages of landed that are deleted unread: its OPTIONS set failOnDataLoss = false" in said
+    assert not any("deleted unread" in str(each.summary) for each in planned().warnings)
+
+
 def test_a_start_in_the_options_of_the_table_is_a_warning_unless_the_plan_starts_elsewhere() -> None:
     def warned(**choice: str) -> list[str]:
         found = planned(options=", startingOffsets='latest'", **choice).warnings

@@ -14,6 +14,7 @@ from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.ports.storage import OriginRows, SeenMessages, VersionFolders
+from core.sql.kafka_topics import kafka_location
 from pipelines.storage import kafka_clients, kafka_offsets
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of
@@ -93,6 +94,22 @@ def test_messages_lost_to_retention_are_a_fault_and_no_lag(broker: Broker, offse
     assert fault.why.startswith("has lost 2 unread messages to its retention: partition 0 of topic short begins at")
     assert offsets.lag(read, TABLE, place(broker, "short")).rows == 4
     assert offsets.fault_behind({("short", 0): 6, ("short", 1): 10}, place(broker, "short")) is None
+
+
+def test_a_table_that_declares_it_skips_lost_messages_but_no_other_topic(broker: Broker, offsets: KafkaOffsets) -> None:
+    broker.create("skipped")
+    broker.produce("skipped", ["{}"] * 20)
+    declared = {"kafka.bootstrap.servers": broker.servers, "subscribe": "skipped", "failOnDataLoss": "FALSE"}
+    skips, read = kafka_location(declared), {("skipped", 0): 4, ("skipped", 1): 10}
+    assert answered(lambda: offsets.lag(read, TABLE, skips)).skipped == 0
+    assert offsets.lag(read, TABLE, place(broker, "skipped")).skipped is None
+    broker.delete_before("skipped", {0: 6})
+    assert offsets.fault_behind(read, skips) is None
+    assert offsets.fault_behind(read, place(broker, "skipped")) is not None
+    lag = offsets.lag(read, TABLE, skips)
+    assert (lag.rows, lag.skipped) == (4, 2)
+    other = offsets.fault_behind({("skipped", 0): 11}, skips)
+    assert other is not None and other.kind is TableFaultKind.REPLACED
 
 
 def test_a_topic_that_was_deleted_is_missing_and_one_created_again_is_another(

@@ -145,6 +145,8 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
 
 
 def _versions(source: Mapping[str, object]) -> str:
+    if isinstance(skipped := source.get("skipped"), int):
+        return f"  skips deleted messages{f': {skipped:,} now' if skipped else ''}"
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
 

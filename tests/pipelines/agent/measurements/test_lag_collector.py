@@ -121,6 +121,35 @@ def test_input_that_waits_longer_than_the_objective_is_a_fault_for_a_new_agent_t
     assert found.fault_word == ""
 
 
+@dataclass
+class Skipping(Files):
+    """A table over topics whose messages were deleted unread, as many as `lost`."""
+
+    lost: int = 0
+
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        return (SourceLag(LANDED, 0, 0, 0, True, None, topics=True, skipped=self.lost),)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_messages_that_are_skipped_are_recorded_once_also_if_they_were_lost_while_it_was_stopped(
+    measured: AgentContext, stopped: bool
+) -> None:
+    measured.files = files = Skipping(lost=3)  # type: ignore[assignment]
+    measurer = LagCollector(measured)
+    if stopped:
+        measured.ledger.update_deployment(A, 1, state="stopped")
+        rounds(measured, measurer, 2)
+        assert measured.ledger.events(A) == ()
+        measured.ledger.update_deployment(A, 1, state="running")
+        files.lost = 0
+    rounds(measured, measurer, 3)
+    (event,) = measured.ledger.events(A)
+    assert event.detail == (
+        "a@v1 skips 3 messages of landed that retention has deleted unread, by failOnDataLoss = false"
+    )
+
+
 @pytest.mark.parametrize("declared_by", ["table", "environment"])
 def test_a_declared_objective_replaces_the_default_minute(measured: AgentContext, declared_by: str) -> None:
     if declared_by == "table":
