@@ -16,7 +16,7 @@ class Reason(StrEnum):
     SERVES = "serves", _IT, "is running and is read by tables of this plan"
     LANDS = "lands", _IT, "is external and already registered"
     REGISTERED = "registered", _IT, "is external and not registered in the catalog yet"
-    DECLARED_ANEW = "declared_anew", _IT, "is external, and its declared columns or properties changed"
+    DECLARED_ANEW = "declared_anew", _IT, "is external, and its declared columns, options or properties changed"
     DORMANT = "dormant", _IT, "is not running, and resumes from its checkpoint"
     AT_REST = "at_rest", _IT, "was stopped on purpose and is not part of the request"
     COLD_PARENT = "cold_parent", _IT, "is not running and is read by tables of this plan"

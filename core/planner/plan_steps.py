@@ -81,7 +81,7 @@ class StepBuilder:
             case Action.REBUILD:
                 self._rebuild(node)
             case Action.RESTART if node.reason == Reason.DECLARED_ANEW:
-                why = "its declaration is compared with its log"
+                why = "its declaration is compared with its log or topics"
                 self._ready[node.table, 0] = self._add(StepKind.REGISTER, node, why=why)
             case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))

@@ -17,6 +17,7 @@ from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings
 from core.planner.decision_model import DeployWalk, TableDecision
 from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
+from core.sql.kafka_topics import has_same_messages
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
@@ -209,6 +210,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
     if change.kind.definition.same_statement:
         return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
     if _is_declared_anew(context, table):
+        _warn_of_old_options(walk, table)
         return TableDecision(Action.RESTART, Reason.DECLARED_ANEW, change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
@@ -220,13 +222,26 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
     return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)
 
 
+def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
+    context = walk.context
+    if table_format(context.declared.tables[table].parsed_ddl.format).topics:
+        readers = tuple(
+            name for name in context.bindings.readers(table) if context.observed.deployment(name).state in ALIVE
+        )
+        if readers:
+            walk.found.warn(table, PlanWarningKind.OPTIONS_LATER.of(readers=readers))
+
+
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
     """True if an external table with a log was declared again, with the same format and location.
 
     Before it registers the table, the REGISTER step compares the declared columns with the log.
+    Topics may be declared at other brokers: that step compares their ids.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
+    if old is not None and table_format(new.format).topics and old.ddl.format == new.format:
+        return has_same_messages(old.ddl, new)
     if old is None or not table_format(new.format).transaction_log:
         return False
     return (old.ddl.format, old.ddl.location) == (new.format, new.location)

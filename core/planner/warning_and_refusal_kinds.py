@@ -43,6 +43,7 @@ class PlanWarningKind(FactKind):
     )
     TOPICS_START_LATER = "does not read {parent} from its earliest message: its OPTIONS set {option} = {value}"
     SKIPS_LOST = "skips messages of {parent} that are deleted unread: its OPTIONS set failOnDataLoss = false"
+    OPTIONS_LATER = "gives its new OPTIONS and columns to a running reader when that is restarted: {readers}"
     READS_CHANGES = "reads the changes of {parent}, which replaces rows by key"
     READS_FIRST_ROWS = "reads only the first row of each key of {parent}, which replaces rows by key"
     READS_DELETED = "reads {versions}, which no longer {versions:exists/exist}: it gets no rows until it is rebuilt"

@@ -1,9 +1,10 @@
 """Where versions of a statement over topics start and continue, on a real broker and Spark."""
 
 import json
+from pathlib import Path
 
 import pytest
-from kafka_broker import Broker
+from kafka_broker import Broker, running_broker
 from tiny_project import Tiny, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -94,6 +95,26 @@ def test_a_table_that_declares_it_continues_after_lost_messages_and_says_so(tiny
     has(tiny, "lossy", 1, 1, 2, 6, 7)
     lost = "lossy@v1 skips 3 messages of lossy_in that retention has deleted unread"
     until(lambda: lost in tiny.done("history", "lossy"), 30, "an event records it")
+
+
+def test_options_that_keep_the_topics_are_edited_and_another_cluster_is_refused(
+    tiny: Tiny, broker: Broker, tmp_path: Path
+) -> None:
+    known = "SELECT table_id FROM deployment WHERE [table] = 'lossy_in' AND table_id <> ''"
+    until(lambda: tiny.ledger(known), 60, "the ids of the topics are recorded")
+    ddl = tiny.ddl["lossy_in"].replace(broker.servers, f"localhost:{broker.port}")
+    tiny.add({"lossy_in": ddl.replace("failOnDataLoss='false'", "maxOffsetsPerTrigger='1'")}, {})
+    deploy(tiny, "lossy_in")
+    tiny.done("restart", "lossy", "--confirm", "yes")
+    broker.produce("lossy", ['{"id": 8}', '{"id": 9}'], partition=0)
+    has(tiny, "lossy", 1, 1, 2, 6, 7, 8, 9)
+    with running_broker(tmp_path / "other") as other:
+        other.create("lossy", partitions=1)
+        tiny.add({"lossy_in": ddl.replace(f"localhost:{broker.port}", other.servers)}, {})
+        refused = tiny.apply(tiny.plan("lossy_in"))
+    assert refused.returncode == 1
+    assert "lossy_in has other topics than those that are registered" in refused.stdout + refused.stderr, refused
+    tiny.add({"lossy_in": ddl}, {})
 
 
 def test_a_partition_that_is_added_is_read_from_its_beginning(tiny: Tiny, broker: Broker) -> None:

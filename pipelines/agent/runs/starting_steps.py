@@ -41,8 +41,13 @@ def register(run: RunContext, step: Step) -> RunEvidence:
         # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
         refuse_input_unlike(run.agent, planned)
         logs, id = run.agent.files, run.agent.files.identity(planned.folder, planned.stored_as)
-    table_identities.register(pool, run.agent.layout, planned, logs=logs)
     before = run.agent.ledger.deployment(step.table, 0)
+    if format.topics and before is not None and before.table_id:
+        id = run.agent.files.identity(planned.folder, planned.format)
+        if id != before.table_id:
+            why = f"{step.table} has other topics than those that are registered: {id or 'one does not exist'}"
+            return StepFailed(step.n, f"{why}, not {before.table_id}; declare them under another name")
+    table_identities.register(pool, run.agent.layout, planned, logs=logs)
     running = replace(planned, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.agent.ledger.put_deployment(running)
     return StepDone(step.n)

@@ -19,11 +19,14 @@ COUNTED = {
 }
 
 
-def on_topics(options: str = "", **selects: str) -> Project:
+COLUMNS = "id BIGINT, kind STRING, _timestamp TIMESTAMP"
+
+
+def on_topics(options: str = "", columns: str = COLUMNS, topic: str = "t", **selects: str) -> Project:
     files = small_project.texts(**selects)
     (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
-    given = f"'kafka.bootstrap.servers'='h:9092', subscribe='t'{options}"
-    files[path] = f"CREATE TABLE landed (id BIGINT, kind STRING, _timestamp TIMESTAMP) USING kafka OPTIONS ({given});"
+    given = f"'kafka.bootstrap.servers'='h:9092', subscribe='{topic}'{options}"
+    files[path] = f"CREATE TABLE landed ({columns}) USING kafka OPTIONS ({given});"
     files["headgate.yml"] += "connectors: {kafka: {}}\n"
     return small_project.project(files)
 
@@ -81,6 +84,42 @@ def test_a_table_that_skips_lost_messages_is_a_warning_in_every_plan_that_starts
         said = [str(each.summary) for each in found.warnings]
         assert "skips messages of landed that are deleted unread: its OPTIONS set failOnDataLoss = false" in said
     assert not any("deleted unread" in str(each.summary) for each in planned().warnings)
+
+
+def edited(options: str, columns: str = COLUMNS, topic: str = "t") -> Plan:
+    before, after = on_topics(), on_topics(options, columns=columns, topic=topic)
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+    return make_plan(after, "dev", world, PlanRequest(tables=(T("landed"),)))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"options": ", maxOffsetsPerTrigger='10'"},
+        {"options": ", 'kafka.sasl.username'='u'"},
+        {"options": ", startingOffsets='latest'"},
+        {"options": "", "columns": "id BIGINT, kind STRING, _timestamp TIMESTAMP, more INT"},
+    ],
+)
+def test_an_edit_that_keeps_topics_and_rows_registers_the_table_again(edit: dict[str, str]) -> None:
+    found = edited(**edit)
+    assert not found.refusals and [step.do for step in found.steps] == ["register"]
+    assert [str(each.summary) for each in found.warnings] == [
+        "gives its new OPTIONS and columns to a running reader when that is restarted: a"
+    ]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"options": "", "topic": "u"},
+        {"options": ", 'value.format'='raw'", "columns": "_value STRING"},
+        {"options": ", 'kafka.isolation.level'='read_committed'"},
+        {"options": "", "columns": "id INT, kind STRING, _timestamp TIMESTAMP"},
+    ],
+)
+def test_an_edit_of_topics_or_rows_is_refused(edit: dict[str, str]) -> None:
+    assert [refusal.table for refusal in edited(**edit).refusals if refusal.table == "landed"] == ["landed"]
 
 
 def test_a_start_in_the_options_of_the_table_is_a_warning_unless_the_plan_starts_elsewhere() -> None:
