@@ -35,6 +35,7 @@ from pipelines.spark_connect.declared_tables import (
     fault_where_missing,
     missing_log,
 )
+from pipelines.storage.change_slots import fault_of_changes, large_columns
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
 
 ENGINE = "4.2.0"
@@ -112,10 +113,13 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Check that external tables exist and match their DDL files. Returns the failed checks, or one passed check."""
+    """Check that external tables exist and match their DDL files; returns the failed checks, or one passed check.
+
+    Warnings about tables that can be read follow.
+    """
     from pipelines.storage.checkpoints import TableCheckpoints
 
-    files, wrong = TableCheckpoints(""), []
+    files, wrong, risks = TableCheckpoints(""), [], []
     for path in paths:
         ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
         if ddl is None:
@@ -126,6 +130,9 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
                 fault = fault_of_topics(files, ddl)
             elif table_format(ddl.format).database:
                 fault = database_fault(ddl)
+            elif table_format(ddl.format).changes:
+                fault = fault_of_changes(ddl)
+                risks += [] if fault else _risks_of_changes(ddl)
             else:
                 fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:
@@ -134,7 +141,15 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
             wrong.append(_verdict("inputs", fault.why, fault.remedy, table=ddl.table, kind=fault.kind))
     good = len(paths) - len(wrong)
     words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
-    return wrong or [_verdict("inputs", words, ok=True)]
+    return [*(wrong or [_verdict("inputs", words, ok=True)]), *risks]
+
+
+def _risks_of_changes(ddl: TableDdl) -> list[dict[str, Any]]:
+    if not (columns := large_columns(ddl)):
+        return []
+    ends = f"an UPDATE that leaves a large value of {', '.join(columns)} unchanged ends its readers"
+    remedy = "ALTER TABLE … REPLICA IDENTITY FULL in the database, if values are larger than 2 kB"
+    return [_verdict("inputs", f"{ddl.table}: {ends}", remedy, ok=True, warning=True, table=ddl.table)]
 
 
 def columns_of(folder: str) -> dict[str, Any]:

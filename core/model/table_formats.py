@@ -86,10 +86,13 @@ class TableFormat:
     database: bool = False
     """Whether the rows are in a database instead of files; such a table can only be read as a static side."""
 
+    changes: bool = False
+    """Whether the rows are changes in the log of a database; such a table can only be streamed."""
+
     @property
     def has_files(self) -> bool:
         """Whether the rows are in files, not in another system that the pool reads through a view."""
-        return not (self.topics or self.database)
+        return not (self.topics or self.database or self.changes)
 
     def place_in(self, folder: str) -> str:
         """Return the folder of the table itself, given the folder of its version."""
@@ -129,6 +132,7 @@ _FORMATS = (
     TableFormat("text", True, row_counting=RowCounting.LINES),
     TableFormat("kafka", True, connector="kafka", topics=True, data_files="json"),
     TableFormat("jdbc", True, connector="postgres", database=True, data_files="json"),
+    TableFormat("postgres_changes", True, connector="postgres", changes=True, data_files="json"),
     TableFormat(
         "delta", True, written=True, row_counting=RowCounting.LOG, connector="delta", transaction_log=True,
         added_column_stops_readers=True, widening_property="delta.enableTypeWidening", columns_are_fixed=True,

@@ -39,7 +39,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         return
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
-        _warn_of_upserted_parents(walk, table)
+        _warn_of_changes(walk, table)
         _warn_of_topics_started_later(walk, table, decision)
     _warn_of_skipped_messages(walk, table)
     _warn_of_readers_of_deleted_versions(walk, table)
@@ -95,15 +95,17 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
             walk.found.warn(table, PlanWarningKind.LACKS_EARLIER_ROWS.of(parent=parent))
 
 
-def _warn_of_upserted_parents(walk: DeployWalk, table: TableName) -> None:
+def _warn_of_changes(walk: DeployWalk, table: TableName) -> None:
     """Warn that a stream of an upserted table reads either all changes or only the first row of each key.
 
-    The SQL alone may not show which it reads.
+    The SQL alone may not show which it reads. Warn as well that changes of a database begin late.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
         parent = tables.get(read.table)
+        if read.streaming and parent is not None and table_format(parent.parsed_ddl.format).changes:
+            walk.found.warn(table, PlanWarningKind.CHANGES_FROM_SLOT.of(source=read.table))
         if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
             kind = PlanWarningKind.READS_CHANGES if read.takes_changes else PlanWarningKind.READS_FIRST_ROWS
             walk.found.warn(table, kind.of(parent=read.table))

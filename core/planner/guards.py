@@ -231,6 +231,12 @@ def _history(case: GuardInput) -> Guard:
     if not replayed:
         return Guard.of("history", OK, GuardFinding.NOTHING_REPLAYED.of())
     gone = tuple(_gone(node.table, found) for node in case.nodes if (found := node.retention) and _is_short(found))
+    gone += tuple(
+        GuardFinding.CHANGES_NOT_KEPT.of(table=node.table, source=source)
+        for node in replayed
+        if node.strategy in WHOLE_HISTORY | {Strategy.PARTIAL}
+        for source in _changes_read(case, node)
+    )
     if gone and case.request.start == EARLIEST:
         return Guard.of("history", WARN, GuardFinding.HISTORY_SHORT_ACCEPTED.of(gone=gone))
     if gone:
@@ -242,6 +248,12 @@ def _history(case: GuardInput) -> Guard:
     if unknown:
         return Guard.of("history", UNKNOWN, GuardFinding.HISTORY_UNKNOWN.of(rebuilds=unknown))
     return Guard.of("history", OK, GuardFinding.HISTORY_COMPLETE.of(rebuilds=len(whole)))
+
+
+def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
+    tables = case.declared.tables
+    sources = [binding.parent for binding in node.bindings if binding.streamed and binding.parent in tables]
+    return tuple(source for source in sources if table_format(tables[source].parsed_ddl.format).changes)
 
 
 def _is_short(retention: Retention) -> bool:

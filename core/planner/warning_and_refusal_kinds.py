@@ -44,6 +44,9 @@ class PlanWarningKind(FactKind):
     TOPICS_START_LATER = "does not read {parent} from its earliest message: its OPTIONS set {option} = {value}"
     SKIPS_LOST = "skips messages of {parent} that are deleted unread: its OPTIONS set failOnDataLoss = false"
     OPTIONS_LATER = "gives its new OPTIONS and columns to a running reader when that is restarted: {readers}"
+    CHANGES_FROM_SLOT = (
+        "reads the changes in {source} from where its replication slot is: rows that changed earlier are missing"
+    )
     READS_CHANGES = "reads the changes of {parent}, which replaces rows by key"
     READS_FIRST_ROWS = "reads only the first row of each key of {parent}, which replaces rows by key"
     READS_DELETED = "reads {versions}, which no longer {versions:exists/exist}: it gets no rows until it is rebuilt"
@@ -338,6 +341,7 @@ class GuardFinding(FactKind):
     HISTORY_COMPLETE = "{rebuilds:rebuild} from the earliest row, and no input is missing"
     HISTORY_UNKNOWN = "{rebuilds:rebuild} from the earliest row; how far back that reaches is unknown"
     FILES_GONE = "{table}: {files:file} that it has read no longer {files:exists/exist}"
+    CHANGES_NOT_KEPT = "{table}: earlier changes in {source} are no longer in the log of the database"
     FILES_GONE_SINCE = "{table}: {files:file} that it has read no longer {files:exists/exist}, earliest {earliest}"
 
     ROWS = "{rows:number} rows"

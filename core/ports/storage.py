@@ -88,7 +88,9 @@ class SourceLag:
     skipped: int | None = None
     """Messages that were deleted unread and that the next batch skips; None unless the table declares that."""
     topics: bool = False
-    """Whether the source is made of topics, so that `files` counts messages."""
+    """Whether the source is made of topics or of changes, so that `files` counts messages."""
+    wal_bytes: int | None = None
+    """Bytes of a database's log after the position, whatever they contain; None for other sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,12 @@ class Checkpoints(Protocol):
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
+
+    def position(self, checkpoint: str, ordinal: int) -> int | None:
+        """Return the position that a statement has committed in a log of changes; None before its first batch.
+
+        Raises TryAgain if the checkpoint cannot be read.
+        """
 
     def encoded_lag(self) -> Mapping[str, str]:
         """Return the cached positions and totals for measuring lag, as JSON by key; `restore_lag` restores them."""

@@ -10,6 +10,7 @@ from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, tabl
 from core.project.model import Table
 from core.sql.jdbc_tables import jdbc_fault
 from core.sql.kafka_topics import topic_fault
+from core.sql.postgres_changes import changes_fault
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
 
@@ -87,6 +88,8 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
         return str(fault), str(fault.remedy)
     if format.database and (wrong := jdbc_fault(ddl)) is not None:
         return str(wrong), str(wrong.remedy)
+    if format.changes and (bad := changes_fault(ddl)) is not None:
+        return str(bad), str(bad.remedy)
     if not place:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
         return "has no statement and no LOCATION", remedy
@@ -205,6 +208,11 @@ def _wrong_read(
         return (
             f"{table.name} reads {read.table} as a static side, but a topic can only be streamed",
             f"write STREAM {read.table}, or write the topic into a table and read that",
+        )
+    if parent is not None and not read.streaming and table_format(parent.parsed_ddl.format).changes:
+        return (
+            f"{table.name} reads {read.table} as a static side, but changes can only be streamed",
+            f"write STREAM {read.table}, or declare the table itself USING jdbc and read that",
         )
     if parent is not None and read.streaming and table_format(parent.parsed_ddl.format).database:
         return (

@@ -14,6 +14,7 @@ from core.model.problems import Problem
 from core.model.table_formats import table_format
 from core.sql.jdbc_tables import jdbc_location
 from core.sql.kafka_topics import kafka_location
+from core.sql.postgres_changes import changes_location
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
 from core.sql.tokens.lexer import (
@@ -248,6 +249,8 @@ def _take_source(clauses: _Clauses, first: Token) -> None:
     derived, what = kafka_location(options), "the brokers and the topics"
     if format.database:
         derived, what = jdbc_location(options), "the database and the table in it"
+    if format.changes:
+        derived, what = changes_location(options), "the database and what is read from it"
     if clauses.location not in ("", derived):
         remedy = f"remove LOCATION: OPTIONS name {what}"
         raise SqlDiagnostic(f"a table USING {format.name} has no LOCATION", remedy, first.start, subject="LOCATION")

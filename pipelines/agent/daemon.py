@@ -36,6 +36,8 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements import changed_tables
 from pipelines.agent.statements.changed_tables import ChangedTables
 from pipelines.agent.statements.statement_control import StatementControl
+from pipelines.agent.tables import replication_slots
+from pipelines.agent.tables.replication_slots import SlotUpkeep
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.measurements import SAMPLES_S
@@ -158,6 +160,7 @@ class Agent:
             log.info("the shutdown could not be recorded: %s", error.summary)
 
     def _loops(self) -> list[threading.Thread]:
+        slot_every_s = min(replication_slots.EVERY_S, self._every_s)
         loops = [
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
@@ -171,6 +174,7 @@ class Agent:
                 ("table statistics", TICK_S, lambda: self._table_statistics.round(self._deployments())),
                 # Separate for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
+                ("slots", slot_every_s, SlotUpkeep(self._context).round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
                 ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
             )

@@ -21,6 +21,7 @@ from core.model.table_formats import WITHOUT_FILES, is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
 from core.sql.jdbc_tables import jdbc_columns, jdbc_options
 from core.sql.kafka_topics import row_expressions, source_options
+from core.sql.postgres_changes import row_columns
 from core.sql.statement import TableDdl
 from core.text.escaping import backquoted, escape_glob, quoted_string_literal
 from pipelines.spark_connect.call_deadlines import MissedDeadline, remaining
@@ -33,6 +34,7 @@ from pipelines.spark_connect.declared_tables import (
     why_other_table,
     without_files,
 )
+from pipelines.spark_connect.postgres_source import stream_of_changes
 from pipelines.spark_connect.session import UNTIMED_S, Session, spark_errors
 
 _OTHER_TABLE = "HEADGATE_OTHER_TABLE"
@@ -98,15 +100,19 @@ class SparkTables:
             )
 
     def _view(self, name: str, declared: TableDdl) -> None:
-        """Create or replace a temporary view in the operating session over Kafka topics or a table of a database.
+        """Create or replace a temporary view in the session over Kafka topics, a table of a database, or its changes.
 
         SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
         table `USING jdbc`. It can read a temporary view of a DataFrame, which lasts as long as the session (Spark
         4.2.0). Spark asks a database for the columns, so this raises EngineRefused if it does not answer.
         """
         spark = self._session.spark
-        if table_format(declared.format).database:
-            rows: Any = spark.read.format("jdbc").options(**jdbc_options(declared)).load()
+        format = table_format(declared.format)
+        if format.changes:
+            rows: Any = stream_of_changes(spark, declared)
+            columns = row_columns(declared)
+        elif format.database:
+            rows = spark.read.format("jdbc").options(**jdbc_options(declared)).load()
             columns = jdbc_columns(declared)
         else:
             parsed, columns = row_expressions(declared)

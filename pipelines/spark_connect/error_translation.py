@@ -8,13 +8,27 @@ from pyspark.errors import PySparkException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
 from core.sql.kafka_topics import POISON
+from core.sql.postgres_changes import NEW_SLOT
+from pipelines.postgres_changes.replication_slot import (
+    LOST,
+    NO_CLIENT,
+    NO_FREE_SLOT,
+    SLOT_AHEAD,
+    SLOT_LOST,
+    SLOT_MISSING,
+    UNCHANGED_VALUE,
+)
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 
 log = logging.getLogger(__name__)
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
-_OURS = re.compile(r"\[USER_RAISED_EXCEPTION\] \[(HEADGATE_[A-Z_]+)\] (.*?)(?: SQLSTATE: .*)?$", re.MULTILINE)
+_OURS = re.compile(
+    r"(?:\[USER_RAISED_EXCEPTION\]|\.(?:ChangeStreamError|DatabaseLost):) \[(HEADGATE_[A-Z_]+)\] "
+    r"(.*?)(?: SQLSTATE: .*)?$",
+    re.MULTILINE,
+)
 """Matches an error raised by Headgate's own code in the pool, but not a query plan that contains its text."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """Prefix of the error of a batch that failed in a Python process of the pool."""
@@ -53,14 +67,23 @@ _BY_HAND = {
 """Explanations of why a Delta stream ended, by the prefix of Spark's error class (Delta 4.4.0). They replace Spark's
 own advice.
 """
-_ROWS_WITHOUT_PLACE = {
+_REMEDIES = {
     POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
     "column _corrupt STRING",
     "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
+    UNCHANGED_VALUE: "ALTER TABLE … REPLICA IDENTITY FULL prevents this from now on; to get past this change, remove "
+    "the column from the DDL, or delete the readers of the table and deploy them again: they begin after it",
+    NO_FREE_SLOT: "raise max_replication_slots by one for each reader and restart the database, or try again later",
+    NO_CLIENT: "pip install 'psycopg[binary]' where the pool runs",
+    SLOT_MISSING: NEW_SLOT,
+    SLOT_LOST: f"{NEW_SLOT}; max_slot_wal_keep_size of the database limits how much log it keeps",
+    SLOT_AHEAD: NEW_SLOT,
 }
-"""Remedies, by error class, for rows that a keyed table's writer refused and for messages that cannot be parsed."""
+"""Remedies, by error class, for rows that a keyed table's writer refused, messages that cannot be parsed, and changes
+of a database that cannot be read.
+"""
 _LOST_FILE = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\][^\n]*? file (?:file:/*(?=/))?(\S+?)\.? File does not exist"
 )
@@ -149,6 +172,8 @@ def error_class(text: str) -> str:
 
 def failure_of(text: str) -> SparkFailure | None:
     """Return the kind of failure that a Spark message reports; None for an unknown kind."""
+    if error_class(text) == LOST:
+        return SparkFailure.DATABASE_LOST
     if database := _DATABASE.search(text):
         return SparkFailure.DATABASE_LOST if _DATABASE_LOST.search(database[1]) else None
     line = first_line(text)
@@ -162,7 +187,7 @@ def first_line(text: str) -> str:
     If Headgate can explain the error itself, that explanation is returned instead.
     """
     if ours := _OURS.search(text):
-        remedy = _ROWS_WITHOUT_PLACE.get(ours[1], "")
+        remedy = _REMEDIES.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
     if full := _FULL.search(text):
         return full[1]

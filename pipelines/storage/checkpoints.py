@@ -44,6 +44,7 @@ from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 from pipelines.storage import checkpoint_forks, delta_tables, table_contents
 from pipelines.storage.batch_histories import BatchHistories
+from pipelines.storage.change_slots import ChangeSlots, position_of
 from pipelines.storage.checkpoint_forks import TOPICS_FILE
 from pipelines.storage.delta_log import DeltaLog
 from pipelines.storage.delta_readers import mark_of
@@ -86,6 +87,7 @@ class TableCheckpoints:
         self._logs: Mapping[str, DeltaTables] = logs or {name: tables() for name, tables in LOGS.items()}
         self._lags = SourceLags()
         self._topics = KafkaOffsets()
+        self._slots = ChangeSlots()
         self._histories = BatchHistories(lambda line: mark_of(line) or mark_of_offsets(line))
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
@@ -332,7 +334,8 @@ class TableCheckpoints:
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
         topics = {source: read for source in sources if (read := self._read_of_topics(checkpoint, source)) is not None}
-        files = tuple(source for source in sources if source not in logs and source not in topics)
+        changes = [source for source in sources if table_format(source[3]).changes]
+        files = tuple(each for each in sources if each not in logs and each not in topics and each not in changes)
         with reachable(checkpoint):
             lags = self._lags.measure(checkpoint, self._committed(checkpoint), files)
             measured = dict(zip(files, lags, strict=True))
@@ -344,6 +347,8 @@ class TableCheckpoints:
                     measured[source] = log.of.lag(offset, source[1], log.place)
         for source, consumed in topics.items():
             measured[source] = self._topics.lag(consumed, source[1], source[2])
+        for source in changes:
+            measured[source] = self._slots.lag(self.position(checkpoint, source[0]), source[1], source[2])
         return tuple(measured[source] for source in sources)
 
     def encoded_lag(self) -> dict[str, str]:
@@ -371,6 +376,10 @@ class TableCheckpoints:
                     if fault := self._topics.fault_behind(read, folder, ids, fresh=not running):
                         return table, fault
                     self._keep_topics(checkpoint, table, folder)
+                    continue
+                if table_format(format).changes:
+                    if fault := self._slots.fault_behind(self.position(checkpoint, ordinal), folder):
+                        return table, fault
                     continue
                 if (log := self._log_of(folder, format)) is None:
                     continue
@@ -518,6 +527,13 @@ class TableCheckpoints:
         known = read_json(str(path))
         if known.get(table) != ids:
             write_json(path, {**known, table: ids})
+
+    def position(self, checkpoint: str, ordinal: int) -> int | None:
+        with _reading(checkpoint), suppress(FileNotFoundError):
+            batch = self._newest(f"{checkpoint}/commits")
+            if batch is not None:
+                return position_of(Path(f"{checkpoint}/offsets/{batch}").read_text("utf-8"), ordinal)
+        return None
 
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}

@@ -103,7 +103,7 @@ class Tiny(Driven):
         jars = {"delta": delta_jars} if "delta" in (self.format, *self.formats.values()) else {}
         if any("USING kafka" in ddl for ddl in self.ddl.values()):
             jars["kafka"] = kafka_jars
-        if any("USING jdbc" in ddl for ddl in self.ddl.values()):
+        if any("USING jdbc" in ddl or "USING postgres_changes" in ddl for ddl in self.ddl.values()):
             jars["postgres"] = postgres_jars
         found = ", ".join(f"{name}: {{jars: ['{of()}']}}" for name, of in jars.items())
         return f"connectors: {{{found}}}\n" if found else ""

@@ -344,6 +344,8 @@ def _source(position: SourceLag) -> dict[str, object]:
         found["topics"] = True
     if position.skipped is not None:
         found["skipped"] = position.skipped
+    if position.wal_bytes is not None:
+        found["wal_bytes"] = position.wal_bytes
     return found if position.versions is None else found | {"versions": position.versions}
 
 

@@ -19,6 +19,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
+from pipelines.agent.tables.replication_slots import with_slot_address
 from state.operator_commands import LatestCommandRow
 from state.plans import local_time
 
@@ -181,12 +182,13 @@ class RunContext:
     def compiled_version(self, step: Step) -> Deployment:
         """Compile the step's version from the plan's SQL and YAML."""
         node = self.node(step)
-        return compile_deployment(
+        compiled = compile_deployment(
             replace(node, version=step.version),
             self.agent.layout,
             now=self.agent.clock(),
             plan_hash=self.plan.hash,
         )
+        return with_slot_address(self.agent, compiled)
 
     def deployed(self, step: Step) -> Deployment:
         """Return the registry row of the step's version, or raise TryAgain if there is none."""

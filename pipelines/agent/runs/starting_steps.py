@@ -24,6 +24,7 @@ from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
 from pipelines.agent.tables import table_identities
 from pipelines.agent.tables.external_inputs import refuse_input_unlike
+from pipelines.agent.tables.replication_slots import create_slots
 from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
 
@@ -35,7 +36,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
     """Add an external table to the catalog and to the registry."""
     planned = run.compiled_version(step)
     pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(planned.format)
-    if format.database:
+    if format.database or format.changes:
         refuse_input_unlike(run.agent, planned)
     if format.transaction_log:
         # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
@@ -73,6 +74,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     if run.agent.ledger.deployment(step.table, step.version) is None:
         made = run.agent.files.identity(planned.folder, planned.format)
         run.agent.ledger.put_deployment(replace(planned, made_by=run.id, table_id=made))
+    create_slots(run.agent, planned)
     return StepDone(step.n)
 
 

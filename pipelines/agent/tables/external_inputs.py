@@ -10,6 +10,7 @@ from typing import Any
 
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
+from core.model.errors import Refused
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
@@ -20,6 +21,7 @@ from core.project.model import Project
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
+from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
 from pipelines.storage.postgres_tables import database_fault, rows_in_database
 
@@ -43,6 +45,8 @@ def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | 
         return fault_of_topics(agent.files, parsed_ddl(deployment))
     if table_format(deployment.format).database:
         return database_fault(parsed_ddl(deployment))
+    if table_format(deployment.format).changes:
+        return fault_of_changes(parsed_ddl(deployment))
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
 
@@ -116,6 +120,8 @@ def read_from_outside(deployment: Deployment, limit: int) -> tuple[tuple[str, ..
     """
     if table_format(deployment.format).topics:
         return MESSAGE_COLUMNS, newest_messages(deployment.folder, limit)
+    if table_format(deployment.format).changes:
+        raise Refused(f"{deployment.table} has no rows: it is a stream", remedy="peek a table that is written from it")
     ddl = parsed_ddl(deployment)
     return tuple(column.name for column in ddl.columns), rows_in_database(ddl, limit)
 

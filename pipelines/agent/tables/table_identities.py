@@ -237,7 +237,7 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
         if binding.streamed and (parent := agent.ledger.deployment(binding.parent, binding.version)) is not None:
             parents[binding.parent, binding.version] = parent
     formats = [table_format(parent.format) for parent in parents.values()]
-    if not any(format.transaction_log or format.topics for format in formats):
+    if not any(format.transaction_log or format.topics or format.changes for format in formats):
         return None
     reads = streamed_reads(deployment)
     sources = streamed_sources(deployment, reads, parents)
@@ -255,7 +255,7 @@ def _fault_of_source(agent: AgentContext, deployment: Deployment) -> TableFault 
     version = next((version for parent, version in parents if parent == table), 0)
     name = query_name(deployment.table, deployment.version)
     if not version:
-        remedy = remedy_for_input(deployment, fault.kind)
+        remedy = fault.remedy or remedy_for_input(deployment, fault.kind)
         return replace(fault, why=f"{table}, which {name} reads, {fault.why}", remedy=remedy)
     why = f"{physical_name(table, version)}, which {name} reads, {fault.why}"
     return replace(fault, why=why, remedy=_remedy(deployment))

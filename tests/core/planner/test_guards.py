@@ -95,6 +95,20 @@ def test_history(retention: Retention | None, start: str, strategy: str, verdict
     assert (found.verdict, found.summary.startswith(summary)) == (verdict, True), found
 
 
+def test_a_rebuild_over_changes_of_a_database_must_accept_that_earlier_ones_are_missing() -> None:
+    source = table("src")
+    changes = replace(source, parsed_ddl=replace(source.parsed_ddl, format="postgres_changes"))
+    declared = project(changes, a="src", b="a")
+
+    def history(name: str, start: str = "") -> Guard:
+        found = make_plan(declared, "dev", running(declared), rebuild(name, start=start))
+        return next(guard for guard in found.guards if guard.name == "history")
+
+    assert [history("a", start).verdict for start in ("", "earliest")] == ["deny", "warn"]
+    assert history("a").summary.startswith("a: earlier changes in src are no longer in the log of the database")
+    assert history("b").verdict == "unknown", "its input is a table"
+
+
 @pytest.mark.parametrize(
     ("rows", "most", "verdict", "summary"),
     [

@@ -140,7 +140,9 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
         "rows": Span(mark + (long_number(rows) if isinstance(rows, int) else "?")),
         "files": Span("-" if source.get("topics") else str(source.get("files", "?"))),
         "bytes": Span("-" if source.get("topics") else short_size(_number(source.get("bytes")))),
-        "note": Span("  dropped or replaced", Tone.BAD) if missing else Span(_versions(source), Tone.DIM),
+        "note": Span("  dropped or replaced", Tone.BAD)
+        if missing
+        else Span(_versions(source) or _wal(source), Tone.DIM),
     }
 
 
@@ -149,6 +151,11 @@ def _versions(source: Mapping[str, object]) -> str:
         return f"  skips deleted messages{f': {skipped:,} now' if skipped else ''}"
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
+
+
+def _wal(source: Mapping[str, object]) -> str:
+    found = source.get("wal_bytes")
+    return f"  {short_size(found)} of WAL" if isinstance(found, int) and found else ""
 
 
 def _number(value: object) -> float | None:

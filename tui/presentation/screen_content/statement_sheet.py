@@ -230,10 +230,12 @@ def _measured(
     trend, tone = statement.trend_words(known), TREND_TONES[statement.trend]
     trend = trend if trend.startswith((str(statement.trend), "starting")) else f"{statement.trend}, {trend}"
     of_topics = any(source.get("topics") for source in known.sources)
+    wal = sum(size for source in known.sources if isinstance(size := source.get("wal_bytes"), int))
     behind = (
         Span(long_duration(known.behind_s)),
         Span(f"{long_number(known.lag_rows)} rows{'' if known.exact else ' (estimate)'}", dim),
         Span("" if of_topics else f"{long_number(known.lag_files)} files", dim),
+        Span(f"{short_size(wal)} of WAL, of all tables" if wal else "", dim),
         Span(f"{look.glyphs.trends[statement.trend]} {trend}".strip(), tone),
         Span(age_words(known, look.now).strip(), dim),
         Span(f"most {short_number(most)} in {short_duration(look.now - samples[0].at)}" if samples else "", dim),

@@ -1,0 +1,207 @@
+"""Changes of a PostgreSQL table, or its logical messages, as external tables: options, address and rows.
+
+They are read from a logical replication slot of the external table, whose name the agent adds to the compiled DDL.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from core.sql.jdbc_tables import JdbcFault, connection_parameters, jdbc_fault, jdbc_location
+from core.sql.statement import Column, TableDdl
+from core.text.escaping import quoted_name
+from core.text.sentence import Fact, FactKind
+
+SLOT = "slot"
+NEW_SLOT = "a rebuild with --from earliest begins with a new slot; the changes until then are lost"
+"""Remedy for a slot that no longer has the changes that a statement needs."""
+
+_PUBLICATION, _MESSAGES, _LIMIT, _TABLE = "publication", "messages", "maxChanges", "dbtable"
+_OPTIONS = ("url", "user", _TABLE, _MESSAGES, _PUBLICATION, _LIMIT)
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_PREFIX = re.compile(r"[\x21-\x7e]{1,100}\Z")
+_LONGEST_SLOT = 63
+_COPIED = {"_op": "string", "_commit_lsn": "bigint", "_lsn": "bigint", "_xid": "bigint"}
+_OF_TABLE = {**_COPIED, "_committed_at": "timestamp"}
+_OF_MESSAGES = {**{name: kind for name, kind in _OF_TABLE.items() if name != "_op"}, "_prefix": "string"}
+"""Columns for the parts of a change or a message, with their types; `_content` has either of two."""
+_CONTENT = ("binary", "string")
+_AS_TEXT = re.compile(r"(?:array|map|struct|variant|interval)\b", re.I)
+
+
+class ChangesFault(FactKind):
+    """Why changes of a database cannot be read as they are declared."""
+
+    BOTH = "names a table and messages", "declare two external tables, one with dbtable and one with messages"
+    BAD_MESSAGES = "reads messages {prefix}", "write the prefix that pg_logical_emit_message is called with"
+    NO_PUBLICATION = (
+        "names no publication",
+        "add publication 'headgate' to its OPTIONS, and CREATE PUBLICATION headgate FOR TABLE … in the database",
+    )
+    BAD_PUBLICATION = "has the publication {publication}", "write lower-case letters, digits and _"
+    BAD_LIMIT = "has maxChanges {limit}", "write a whole number of at least 1"
+    UNKNOWN_OPTION = "has the option {option}, which reads nothing", "remove it; options: {known}"
+    UNDERSCORE = "has a column {column}, and names with _ are parts of a change", "rename it, or use one of {known}"
+    TYPE = "has {column} {found}", "declare {column} {expected}"
+    NO_COLUMNS = "declares no column of the table", "declare the columns to read"
+    NO_CONTENT = "declares columns that are no part of a message: {column}", "declare _content, _prefix, _lsn, …"
+    PARTITIONED = "is partitioned", "remove PARTITIONED BY: a stream of changes has no partitions"
+    TEXT_ONLY = "has {column} {found}", "declare {column} STRING, and parse PostgreSQL's text in the statement"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAddress:
+    """Where the changes of an external table are read: the connection, the slot, and what is read from it."""
+
+    dsn: str
+    """Connection string for PostgreSQL's client library; it never contains a password."""
+    slot: str
+    publication: str
+    table: str = ""
+    """Schema and table, separated by a dot; empty for messages."""
+    prefix: str = ""
+
+
+def changes_location(options: Mapping[str, str]) -> str:
+    """Return `postgresql://host:port/database#schema.table`, or `#messages:PREFIX`; empty if a part is malformed."""
+    given = {key.lower(): value for key, value in options.items()}
+    messages = given.get(_MESSAGES, "")
+    place = jdbc_location({**given, **({_TABLE: "messages"} if messages else {})}).removeprefix("jdbc:")
+    return f"{place.partition('#')[0]}#messages:{messages}" if place and messages else place
+
+
+def changes_fault(ddl: TableDdl) -> Fact[ChangesFault] | Fact[JdbcFault] | None:
+    """Return the first fault in a declaration; None if it can be read."""
+    if ddl.partitioning:
+        return ChangesFault.PARTITIONED.of()
+    given = {key.lower(): value for key, value in ddl.options}
+    known = {name.lower() for name in _OPTIONS}
+    of_jdbc = [(key, value) for key, value in ddl.options if key.lower() in ("url", "user", _TABLE)]
+    secrets = [(key, value) for key, value in ddl.options if re.search(r"password|secret|token", key, re.I)]
+    if unknown := next((key for key, _ in ddl.options if key.lower() not in known), "") if not secrets else "":
+        return ChangesFault.UNKNOWN_OPTION.of(option=unknown, known=_OPTIONS)
+    if _MESSAGES in given:
+        if _TABLE in given:
+            return ChangesFault.BOTH.of()
+        of_jdbc.append((_TABLE, "messages"))
+    if fault := jdbc_fault(_with_options(ddl, (*of_jdbc, *secrets))):
+        return fault
+    if _MESSAGES in given and not _PREFIX.match(given[_MESSAGES]):
+        return ChangesFault.BAD_MESSAGES.of(prefix=given[_MESSAGES])
+    if not (publication := given.get(_PUBLICATION)):
+        return ChangesFault.NO_PUBLICATION.of()
+    if not _IDENTIFIER.match(publication):
+        return ChangesFault.BAD_PUBLICATION.of(publication=publication)
+    limit = given.get(_LIMIT.lower(), "1")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", limit, re.ASCII):
+        return ChangesFault.BAD_LIMIT.of(limit=limit)
+    return _column_fault(ddl, of_messages=_MESSAGES in given)
+
+
+def _column_fault(ddl: TableDdl, *, of_messages: bool) -> Fact[ChangesFault] | None:
+    parts = _OF_MESSAGES if of_messages else _OF_TABLE
+    for column in ddl.columns:
+        name = column.name.lower()
+        if of_messages and name == "_content":
+            if column.type not in _CONTENT:
+                return ChangesFault.TYPE.of(column=column.name, found=column.type, expected=_CONTENT[0])
+        elif name in parts:
+            if column.type != parts[name]:
+                return ChangesFault.TYPE.of(column=column.name, found=column.type, expected=parts[name])
+        elif of_messages:
+            return ChangesFault.NO_CONTENT.of(column=column.name)
+        elif name.startswith("_"):
+            return ChangesFault.UNDERSCORE.of(column=column.name, known=tuple(parts))
+        elif _AS_TEXT.match(column.type):
+            return ChangesFault.TEXT_ONLY.of(column=column.name, found=column.type)
+    if not of_messages and all(column.name.startswith("_") for column in ddl.columns):
+        return ChangesFault.NO_COLUMNS.of()
+    return None
+
+
+def slot_name(environment: str, table: str) -> str:
+    """Return the name of an external table's slot, from the id of its environment; valid for PostgreSQL."""
+    name = re.sub(r"[^a-z0-9_]", "_", f"headgate_{environment[:8]}_{table}".lower())
+    if len(name) <= _LONGEST_SLOT:
+        return name
+    digest = hashlib.sha256(table.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_SLOT - 9]}_{digest}"
+
+
+def with_slot(ddl: TableDdl, slot: str) -> TableDdl:
+    """Return a declaration with the name of the slot among its options."""
+    return _with_options(ddl, (*ddl.options, (SLOT, slot)))
+
+
+def change_address(ddl: TableDdl) -> str:
+    """Return the address of a declaration with a slot: a URL that `read_address` reads."""
+    given = {key.lower(): value for key, value in ddl.options}
+    connection = connection_parameters(_for_jdbc(ddl))
+    host = f"[{connection['host']}]" if ":" in connection["host"] else connection["host"]
+    server = f"{quote(connection['user'], safe='')}@{host}:{connection['port']}"
+    more = {name: value for name, value in connection.items() if name.startswith("ssl")}
+    query = urlencode({**more, SLOT: given[SLOT], _PUBLICATION: given[_PUBLICATION]})
+    part = ddl.location.partition("#")[2]
+    return f"postgresql://{server}/{connection['dbname']}?{query}#{part}"
+
+
+def read_address(url: str) -> ChangeAddress:
+    """Parse an address made by `change_address`."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    slot, publication = query.pop(SLOT), query.pop(_PUBLICATION)
+    dsn = f"postgresql://{parts.netloc}{parts.path}" + (f"?{urlencode(query)}" if query else "")
+    is_messages = parts.fragment.startswith("messages:")
+    return ChangeAddress(
+        dsn,
+        slot,
+        publication,
+        table="" if is_messages else parts.fragment,
+        prefix=parts.fragment.removeprefix("messages:") if is_messages else "",
+    )
+
+
+def source_options(ddl: TableDdl) -> dict[str, str]:
+    """Return the options of the data source for a declaration with a slot."""
+    address = read_address(change_address(ddl))
+    found = {"dsn": address.dsn, SLOT: address.slot, _PUBLICATION: address.publication}
+    found |= {"table": address.table} if address.table else {"prefix": address.prefix}
+    limit = next((value for key, value in ddl.options if key.lower() == _LIMIT.lower()), "")
+    return found | ({"maxchanges": limit} if limit else {})
+
+
+def source_schema(ddl: TableDdl) -> str:
+    """Return the columns of the data source: values are PostgreSQL's text, and parts of a change have their types."""
+    return ", ".join(dict.fromkeys(f"{quoted_name(name)} {kind}" for name, kind in map(_source_column, ddl.columns)))
+
+
+def row_columns(ddl: TableDdl) -> tuple[str, ...]:
+    """Return the SQL expressions that cast the columns of the data source to the declared types."""
+    return tuple(f"{_expression(column)} AS {quoted_name(column.name)}" for column in ddl.columns)
+
+
+def _source_column(column: Column) -> tuple[str, str]:
+    name = column.name.lower()
+    if name == "_committed_at":
+        return "_committed_us", "bigint"
+    return name, "binary" if name == "_content" else (_COPIED | _OF_MESSAGES).get(name, "string")
+
+
+def _expression(column: Column) -> str:
+    name = column.name.lower()
+    if name == "_committed_at":
+        return "timestamp_micros(_committed_us)"
+    if column.type == "binary" and name != "_content":
+        # PostgreSQL writes bytes as `\x` and hexadecimal digits.
+        return f"unhex(substring({quoted_name(name)}, 3))"
+    return f"CAST({quoted_name(name)} AS {column.type})"
+
+
+def _for_jdbc(ddl: TableDdl) -> TableDdl:
+    return _with_options(ddl, tuple(pair for pair in ddl.options if pair[0].lower() in ("url", "user")))
+
+
+def _with_options(ddl: TableDdl, options: tuple[tuple[str, str], ...]) -> TableDdl:
+    return replace(ddl, options=options)

@@ -1,0 +1,103 @@
+"""Reads a logical replication slot without moving it, on a temporary copy.
+
+A slot that is read directly is locked meanwhile, and always begins at its own position. A copy is made in 2 ms, locks
+nothing, begins anywhere behind the slot, and ends with its connection (PostgreSQL 18).
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+CONNECT_S = 5
+"""Longest wait for a connection, in seconds."""
+
+SLOT_MISSING, SLOT_LOST, SLOT_AHEAD = "HEADGATE_SLOT_MISSING", "HEADGATE_SLOT_LOST", "HEADGATE_SLOT_AHEAD"
+UNCHANGED_VALUE, NO_FREE_SLOT = "HEADGATE_UNCHANGED_VALUE", "HEADGATE_NO_FREE_SLOT"
+NO_CLIENT, REFUSED, LOST = "HEADGATE_NO_PSYCOPG", "HEADGATE_CHANGES_REFUSED", "HEADGATE_DATABASE_LOST"
+
+SESSION = (
+    "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex -c extra_float_digits=1"
+    " -c xmlbinary=base64"
+)
+"""Settings that determine the text of values, so that a repeated batch has the same text."""
+
+# The numbers are the letters B, C, D, I, M and U, with which messages of pgoutput begin.
+PLUGIN = "'proto_version', '1', 'publication_names', %(publication)s, 'messages', 'true'"
+_SLOT = """SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(wal_status, ''), database = current_database()
+FROM pg_replication_slots WHERE slot_name = %s"""
+
+
+class ChangeStreamError(Exception):
+    """Raised with an error class in brackets and the reason, for which Headgate knows a remedy."""
+
+    def __init__(self, error_class: str, why: str) -> None:
+        super().__init__(f"[{error_class}] {why}")
+        self.error_class, self.why = error_class, why
+
+
+class DatabaseLost(ChangeStreamError):
+    """Raised if the database cannot be reached, or ends the connection."""
+
+
+@contextmanager
+def connected(dsn: str, settings: str = SESSION) -> Iterator[Any]:
+    """Yield a connection without a transaction. Raises ChangeStreamError for errors of the database."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ChangeStreamError(NO_CLIENT, "the package psycopg is not installed") from error
+    try:
+        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "client_encoding": "utf8", "options": settings}
+        with closing(psycopg.connect(dsn, autocommit=True, **given)) as database:
+            yield database
+    except psycopg.Error as error:
+        why = str(error).strip().partition("\n")[0] or "it gave no reason"
+        # 08: connection, 57: shutdown or a timeout; a connection that was never made has no code.
+        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+            raise DatabaseLost(LOST, f"the database does not answer: {why}") from error
+        raise ChangeStreamError(REFUSED, f"the database refuses: {why}") from error
+
+
+def log_end(database: Any) -> int:
+    """Return the end of the database's log."""
+    return int(database.execute("SELECT (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()[0])
+
+
+def confirmed_position(database: Any, slot: str) -> int:
+    """Return the position before which a slot has nothing; raise ChangeStreamError if the slot cannot be read."""
+    found = database.execute(_SLOT, (slot,)).fetchone()
+    if found is None or not found[2]:
+        raise ChangeStreamError(SLOT_MISSING, f"the replication slot {slot} does not exist")
+    if found[1] == "lost":
+        raise ChangeStreamError(SLOT_LOST, f"the database has deleted a part of its log that the slot {slot} needed")
+    return int(found[0])
+
+
+@contextmanager
+def temporary_copy(database: Any, slot: str, start: int | None = None) -> Iterator[str]:
+    """Yield the name of a copy of a slot that begins at `start`, by default where the slot does.
+
+    Raises ChangeStreamError if the slot begins later: it was dropped and made again, or moved by somebody else.
+    """
+    import psycopg
+
+    confirmed = confirmed_position(database, slot)
+    if start is not None and confirmed > start:
+        begins = f"the replication slot {slot} begins at {lsn_text(confirmed)}"
+        raise ChangeStreamError(SLOT_AHEAD, f"{begins}, and the changes since {lsn_text(start)} were not read")
+    copy = f"{slot[:40]}_{os.getpid()}_{secrets.token_hex(4)}"
+    try:
+        database.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", (slot, copy))
+    except psycopg.errors.ConfigurationLimitExceeded as error:
+        raise ChangeStreamError(NO_FREE_SLOT, "the database has no free replication slot for a reader") from error
+    if start is not None and confirmed < start:
+        database.execute("SELECT pg_replication_slot_advance(%s, %s::text::pg_lsn)", (copy, lsn_text(start)))
+    yield copy
+    database.execute("SELECT pg_drop_replication_slot(%s)", (copy,))
+
+
+def lsn_text(position: int) -> str:
+    """Return a position in PostgreSQL's notation, such as `0/16B3748`."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

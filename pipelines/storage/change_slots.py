@@ -1,0 +1,285 @@
+"""Replication slots of external tables over a database's changes: lag, faults, and the slots themselves.
+
+One slot serves all readers of an external table. It is created for the first reader, advanced to the position that its
+slowest reader has committed, and dropped after the last one. Checkpoints have positions as `{"lsn": N}`.
+"""
+
+import json
+import struct
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from core.model.errors import Refused, TryAgain
+from core.model.names import TableName
+from core.model.states import TableFaultKind
+from core.ports.storage import SourceLag, TableFault
+from core.sql.postgres_changes import NEW_SLOT, ChangeAddress, change_address, read_address, with_slot
+from core.sql.statement import TableDdl
+from core.text.wording import short_size
+from pipelines.postgres_changes.pgoutput import EPOCH_US
+from pipelines.postgres_changes.replication_slot import (
+    NO_CLIENT,
+    PLUGIN,
+    SLOT_AHEAD,
+    SLOT_LOST,
+    SLOT_MISSING,
+    ChangeStreamError,
+    DatabaseLost,
+    confirmed_position,
+    connected,
+    log_end,
+    lsn_text,
+    temporary_copy,
+)
+
+COUNTED = 10_000
+"""Longest lag, in messages of the plugin, that is counted exactly; a longer one is estimated from bytes of the log."""
+
+HEARTBEAT_B = 16 << 20
+"""Bytes of log without a change of the table after which a heartbeat moves its readers and its slot past them."""
+HEARTBEAT_PREFIX = "headgate"
+
+_SETTINGS = "-c statement_timeout=5s -c timezone=UTC"
+_MESSAGES = f"""FROM pg_logical_slot_peek_binary_changes(%(copy)s, NULL, {COUNTED}, {PLUGIN})
+WITH ORDINALITY AS found(lsn, xid, data, n)"""
+_OF_TABLE = "get_byte(data, 0) IN (68, 73, 85) AND substr(data, 2, 4) = int4send(to_regclass(%(table)s)::oid::int4)"
+_OF_PREFIX = """get_byte(data, 0) = 77
+AND substr(data, 11, length(%(prefix)s) + 1) = convert_to(%(prefix)s, 'UTF8') || '\\x00'::bytea"""
+_PENDING = """SELECT count(*) FILTER (WHERE {mine}), count(*), (max(lsn) - '0/0'::pg_lsn)::int8,
+    (array_agg(substr(data, 10, 8) ORDER BY n) FILTER (WHERE get_byte(data, 0) = 66))[1]
+{messages}"""
+"""Pending changes of the table, all pending messages, the last position, and the time of the first transaction."""
+
+
+class SlotFault(Refused):
+    """Raised if a slot is missing, lost, or begins too late."""
+
+    def __init__(self, kind: TableFaultKind, why: str) -> None:
+        super().__init__(why)
+        self.fault = TableFault(kind, why, NEW_SLOT)
+
+
+class ChangeSlots:
+    """Measures positions in slots, and advances slots. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], tuple[int, SourceLag]] = {}
+        """The last lag behind each position, with the end of the log at that time."""
+        self._beats: dict[str, int] = {}
+        """The end of the log at the last heartbeat for each slot."""
+
+    def lag(self, position: int | None, table: TableName, url: str) -> SourceLag:
+        """Return a statement's lag behind the end of the log. `position` is None before the first batch.
+
+        Raises TryAgain if the database does not answer, and Refused if the client library is not installed.
+        """
+        address = read_address(url)
+        try:
+            with _asked(table), connected(address.dsn, _SETTINGS) as database:
+                end, start = log_end(database), position
+                if start is None:
+                    start = confirmed_position(database, address.slot)
+                known = self._known.get((url, start))
+                if known is not None and known[0] == end and known[1].rows == 0:
+                    return known[1]
+                found = _lag(database, address, table, start, end)
+        except SlotFault:
+            return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
+        self._known = {key: each for key, each in self._known.items() if key[0] != url or each[0] == end}
+        self._known[url, start] = (end, found)
+        return found
+
+    def fault_behind(self, position: int | None, url: str) -> TableFault | None:
+        """Return why a statement that has read up to `position` cannot continue; None if it can. Raises like `lag`."""
+        address = read_address(url)
+        try:
+            with _asked(address.slot), connected(address.dsn, _SETTINGS) as database:
+                confirmed = confirmed_position(database, address.slot)
+        except SlotFault as found:
+            return found.fault
+        if position is None or confirmed <= position:
+            return None
+        begins = f"its replication slot {address.slot} begins at {lsn_text(confirmed)}"
+        read = f"and the statement has read up to {lsn_text(position)}"
+        why = f"has lost changes in {short_size(confirmed - position)} of the database's log: {begins}, {read}"
+        return TableFault(TableFaultKind.LOG_GONE, why, NEW_SLOT)
+
+    def advance(self, table: TableName, url: str, positions: Collection[int | None]) -> None:
+        """Let the database delete its log before the lowest of the positions of all readers; None holds all of it.
+
+        A reader behind the slot can never continue, and is ignored. A heartbeat is written once per `HEARTBEAT_B` of
+        log, so that readers move on without a change. Raises SlotFault, and TryAgain if the database does not answer.
+        """
+        address = read_address(url)
+        with _asked(table), connected(address.dsn, _SETTINGS) as database:
+            confirmed, end = confirmed_position(database, address.slot), log_end(database)
+            lowest = min((each for each in positions if each is not None and each >= confirmed), default=confirmed)
+            if None not in positions and lowest > confirmed:
+                values = (address.slot, lsn_text(lowest))
+                database.execute("SELECT pg_replication_slot_advance(%s, %s::text::pg_lsn)", values)
+            if end - max(lowest, self._beats.get(address.slot, 0)) > HEARTBEAT_B:
+                database.execute("SELECT pg_logical_emit_message(true, %s, '')", (HEARTBEAT_PREFIX,))
+                self._beats[address.slot] = end
+
+
+def position_of(text: str, ordinal: int) -> int | None:
+    """Return the position of a source from an offsets file; None if the source has none."""
+    lines = text.split("\n")[2:]
+    found = json.loads(lines[ordinal]) if ordinal < len(lines) and lines[ordinal].startswith("{") else {}
+    return int(found["lsn"]) if "lsn" in found else None
+
+
+def create_slot(table: TableName, url: str) -> bool:
+    """Create a slot unless it exists, and return whether it was created. One that the database has lost is replaced.
+
+    PostgreSQL waits until all transactions that are open have ended. Raises TryAgain if that takes too long.
+    """
+    address = read_address(url)
+    with _asked(table), connected(address.dsn, _SETTINGS) as database:
+        try:
+            confirmed_position(database, address.slot)
+            return False
+        except ChangeStreamError as error:
+            if error.error_class == SLOT_LOST:
+                database.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))
+            elif error.error_class != SLOT_MISSING:
+                raise
+        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (address.slot,))
+    return True
+
+
+def drop_slot(table: TableName, url: str) -> bool:
+    """Drop a slot, and return whether it existed."""
+    address = read_address(url)
+    sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+    with _asked(table), connected(address.dsn, _SETTINGS) as database:
+        return bool(database.execute(sql, (address.slot,)).fetchall())
+
+
+def fault_of_changes(ddl: TableDdl) -> TableFault | None:
+    """Return why the changes of a declaration cannot be read; None if they can. Its slot is not considered.
+
+    Raises TryAgain if the database does not answer, and Refused if the client library is not installed.
+    """
+    address = read_address(change_address(with_slot(ddl, "none")))
+    with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
+        return _fault_of_server(ddl.table, database) or _fault_of_publication(ddl, address, database)
+
+
+_SERVER = """SELECT current_setting('wal_level'), current_user, rolreplication OR rolsuper
+FROM pg_roles WHERE rolname = current_user"""
+_PUBLICATION = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s"""
+_PUBLISHED = """SELECT attnames::text[] FROM pg_publication_tables
+WHERE pubname = %s AND format('%%I.%%I', schemaname, tablename) = %s"""
+_LARGE = """SELECT attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND relreplident <> 'f'
+AND attstorage IN ('x', 'e') AND atttypid <> 'numeric'::regtype AND (atttypmod < 0 OR atttypmod > 500)"""
+
+
+def _fault_of_server(table: TableName, database: Any) -> TableFault | None:
+    level, user, may_replicate = database.execute(_SERVER).fetchone()
+    if level != "logical":
+        why = f"{table}: the database has wal_level = {level}"
+        return TableFault(TableFaultKind.GONE, why, "ALTER SYSTEM SET wal_level = logical, and restart the database")
+    if not may_replicate:
+        why = f"{table}: {user} may not read the log of the database"
+        return TableFault(TableFaultKind.GONE, why, f"ALTER ROLE {user} REPLICATION")
+    return None
+
+
+def _fault_of_publication(ddl: TableDdl, address: ChangeAddress, database: Any) -> TableFault | None:
+    name, table = address.publication, address.table
+    found = database.execute(_PUBLICATION, (name,)).fetchone()
+    if found is None:
+        made = f"CREATE PUBLICATION {name}{f' FOR TABLE {table}' if table else ''}"
+        why = f"{ddl.table}: the database has no publication {name}"
+        return TableFault(TableFaultKind.GONE, why, f"{made}; changes from before it cannot be read")
+    if not table:
+        return None
+    if not found[0]:
+        why = f"{ddl.table}: the publication {name} leaves out some kinds of changes"
+        remedy = f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+        return TableFault(TableFaultKind.COLUMNS_CHANGED, why, remedy)
+    published = database.execute(_PUBLISHED, (name, table)).fetchone()
+    if published is None:
+        why = f"{ddl.table}: the publication {name} does not contain {table}"
+        return TableFault(TableFaultKind.GONE, why, f"ALTER PUBLICATION {name} ADD TABLE {table}, if it exists")
+    declared = [column.name.lower() for column in ddl.columns if not column.name.startswith("_")]
+    if lacks := [column for column in declared if column not in published[0]]:
+        why = f"{ddl.table}: {table} has no published column {lacks[0]}"
+        return TableFault(TableFaultKind.COLUMNS_CHANGED, why, f"remove it from the DDL, or add it to {table}")
+    return None
+
+
+def large_columns(ddl: TableDdl) -> tuple[str, ...]:
+    """Return the declared columns whose values an UPDATE of another column can leave out of the log.
+
+    They are those that PostgreSQL stores apart when they are large; none with REPLICA IDENTITY FULL.
+    """
+    address = read_address(change_address(with_slot(ddl, "none")))
+    declared = {column.name.lower() for column in ddl.columns}
+    with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
+        return tuple(name for (name,) in database.execute(_LARGE, (address.table,)).fetchall() if name in declared)
+
+
+@dataclass(slots=True)
+class _Count:
+    mine: int
+    all: int
+    last: int | None
+    first_us: int | None
+
+
+def _lag(database: Any, address: ChangeAddress, table: TableName, start: int, end: int) -> SourceLag:
+    count = _pending(database, address, start)
+    rows, exact = count.mine, count.all < COUNTED
+    if not exact and count.last is not None and count.last > start:
+        rows = int(count.mine * (end - start) / (count.last - start))
+    now = time.time()
+    return SourceLag(
+        table=table,
+        files=rows,
+        bytes=0,
+        rows=rows,
+        exact=exact,
+        oldest_s=max(0.0, now - count.first_us / 1e6) if rows and count.first_us is not None else None,
+        topics=True,
+        wal_bytes=max(0, end - start),
+    )
+
+
+def _pending(database: Any, address: ChangeAddress, start: int) -> _Count:
+    sql = _PENDING.format(mine=_OF_TABLE if address.table else _OF_PREFIX, messages=_MESSAGES)
+    with temporary_copy(database, address.slot, start) as copy:
+        values = {"copy": copy, "publication": f'"{address.publication}"'}
+        values |= {"table": address.table} if address.table else {"prefix": address.prefix}
+        mine, all, last, first = database.execute(sql, values).fetchone()
+    first_us = None if first is None else struct.unpack(">q", bytes(first))[0] + EPOCH_US
+    return _Count(mine, all, last, first_us)
+
+
+@contextmanager
+def _asked(who: str) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseLost as error:
+        remedy = "check that it runs, its address, user and dbname, and ~/.pgpass"
+        raise TryAgain(f"{who}: {error.why}", remedy=remedy) from error
+    except ChangeStreamError as error:
+        if error.error_class == NO_CLIENT:
+            remedy = "pip install 'headgate[postgres]', then headgate restart-agent"
+            raise Refused(f"{who} cannot be checked: {error.why}", remedy=remedy) from error
+        if error.error_class in _SLOT_FAULTS:
+            raise SlotFault(*_SLOT_FAULTS[error.error_class]) from error
+        raise TryAgain(f"{who}: {error.why}", remedy="correct that in the database") from error
+
+
+_SLOT_FAULTS = {
+    SLOT_MISSING: (TableFaultKind.GONE, "has no replication slot any more: somebody has dropped it"),
+    SLOT_LOST: (TableFaultKind.LOG_GONE, "has lost changes: the database has deleted log that they were in"),
+    SLOT_AHEAD: (TableFaultKind.LOG_GONE, "has lost changes: its replication slot begins after them"),
+}
+"""Faults by error class, as clauses that follow the name of the external table."""

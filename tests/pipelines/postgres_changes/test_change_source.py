@@ -1,0 +1,194 @@
+"""The source of changes on a real PostgreSQL server, as a pool's Python process runs it, without Spark."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from postgres_server import PostgresServer, running_postgres
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from pipelines.postgres_changes import change_source
+from pipelines.postgres_changes.change_source import Between, ChangeReader, ChangeSource
+from pipelines.postgres_changes.replication_slot import ChangeStreamError, DatabaseLost
+from pipelines.spark_connect import postgres_source
+
+Row = tuple[Any, ...]
+TYPES = {"_lsn": LongType(), "_commit_lsn": LongType(), "_content": BinaryType()}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[PostgresServer]:
+    with running_postgres(max_slot_wal_keep_size="48MB", max_replication_slots="6") as found:
+        found.run("CREATE TABLE t (id bigint PRIMARY KEY, v text)", "CREATE PUBLICATION headgate FOR TABLE t")
+        yield found
+
+
+@pytest.fixture
+def server(database: PostgresServer) -> Iterator[PostgresServer]:
+    """A server with an empty table and a new slot."""
+    database.run("TRUNCATE t", "SELECT pg_create_logical_replication_slot('s', 'pgoutput')")
+    yield database
+    database.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+
+
+def reader(server: PostgresServer, columns: str = "id v _op", **options: str) -> ChangeReader:
+    schema = StructType([StructField(name, TYPES.get(name, StringType())) for name in columns.split()])
+    what = {} if "prefix" in options else {"table": "public.t"}
+    return ChangeReader({"dsn": server.dsn, "slot": "s", "publication": "headgate", **what, **options}, schema)
+
+
+def batches(reader: ChangeReader, start: dict[str, int] | None = None) -> list[list[Row]]:
+    """Read all that is there, in batches."""
+    at = start or reader.initialOffset()
+    found = []
+    while (end := reader.latestOffset(at, ReadAllAvailable())) != at:
+        found.append(rows(reader, at, end))
+        at = end
+    return found
+
+
+def rows(reader: ChangeReader, start: dict[str, int], end: dict[str, int]) -> list[Row]:
+    return [row for part in reader.partitions(start, end) for row in reader.read(part)]
+
+
+def test_transactions_come_in_the_order_of_their_commits(server: PostgresServer) -> None:
+    with psycopg.connect(server.dsn) as one, psycopg.connect(server.dsn) as two:
+        one.execute("INSERT INTO t VALUES (1, 'first')")
+        two.execute("INSERT INTO t VALUES (2, 'second')")
+        two.commit()
+        one.execute("INSERT INTO t VALUES (3, 'first')")
+        one.commit()
+    found = batches(reader(server, "id _commit_lsn _lsn"))[0]
+    assert [row[0] for row in found] == ["2", "1", "3"]
+    assert found[0][1] < found[1][1] == found[2][1] and found[1][2] < found[0][2] < found[2][2]
+
+
+def test_a_batch_ends_with_a_transaction_and_can_be_repeated_at_any_time(server: PostgresServer) -> None:
+    for n in range(5):
+        server.run(f"INSERT INTO t SELECT {10 * n} + g, 'x' FROM generate_series(1, 3) g")
+    source = reader(server, maxchanges="4")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    first = rows(source, start, end)
+    assert [len(batch) for batch in batches(source)] == [3, 3, 3, 3, 3]
+    server.run("UPDATE t SET v = 'y'", "ALTER TABLE t ADD COLUMN w text DEFAULT 'w'", "DELETE FROM t")
+    assert rows(source, start, end) == first == [("1", "x", "c"), ("2", "x", "c"), ("3", "x", "c")]
+    server.run("ALTER TABLE t DROP COLUMN w")
+
+
+def test_readers_share_a_slot_and_leave_it_where_it_is(server: PostgresServer) -> None:
+    before = server.run("SELECT confirmed_flush_lsn FROM pg_replication_slots")
+    server.run("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 2000) g")
+    found: list[int] = []
+    readers = [threading.Thread(target=lambda: found.append(len(batches(reader(server))[0]))) for _ in range(3)]
+    for each in readers:
+        each.start()
+    for each in readers:
+        each.join()
+    assert found == [2000, 2000, 2000]
+    assert server.run("SELECT confirmed_flush_lsn FROM pg_replication_slots") == before
+
+
+def test_every_kind_of_change_is_a_row(server: PostgresServer) -> None:
+    server.run("INSERT INTO t VALUES (1, NULL)", "UPDATE t SET v = 'é'", "UPDATE t SET id = 2", "DELETE FROM t")
+    server.run("TRUNCATE t")
+    expected = [
+        ("1", None, "c"), ("1", "é", "u"), ("1", None, "d"), ("2", "é", "c"), ("2", None, "d"), (None, None, "t"),
+    ]  # fmt: skip
+    assert [row for batch in batches(reader(server)) for row in batch] == expected
+
+
+def test_a_large_value_that_an_update_left_alone_is_refused_or_taken_from_the_old_row(server: PostgresServer) -> None:
+    large = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 300) g)"
+    server.run(f"INSERT INTO t VALUES (1, {large})")
+    start = reader(server).latestOffset(reader(server).initialOffset(), ReadAllAvailable())
+    server.run("UPDATE t SET id = 1")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_UNCHANGED_VALUE.*left the large value of v unchanged"):
+        batches(reader(server), start)
+    assert batches(reader(server, "id _op"), start) == [[("1", "u")]]
+    end = reader(server).latestOffset(start, ReadAllAvailable())
+    server.run("ALTER TABLE t REPLICA IDENTITY FULL", "UPDATE t SET id = 1", "UPDATE t SET id = 2")
+    found = [(row[0], len(row[1]), row[2]) for batch in batches(reader(server), end) for row in batch]
+    assert found == [("1", 9600, "u"), ("1", 9600, "d"), ("2", 9600, "c")]
+    server.run("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+
+
+def test_messages_of_a_prefix_are_rows_with_or_without_a_transaction(server: PostgresServer) -> None:
+    server.run("SELECT pg_logical_emit_message(false, 'app', 'alone')")
+    server.run("INSERT INTO t VALUES (1, 'x')", "SELECT pg_logical_emit_message(true, 'app', '\\x00ff'::bytea)")
+    server.run("SELECT pg_logical_emit_message(true, 'other', 'x')")
+    source = reader(server, "_prefix _content", prefix="app", maxchanges="1")
+    assert [row for batch in batches(source) for row in batch] == [("app", b"alone"), ("app", b"\x00\xff")]
+
+
+def test_a_read_goes_on_after_a_restart_of_the_database_without_repeating_a_row(server: PostgresServer) -> None:
+    server.run("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 20000) g")
+    source = reader(server)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    reading = source.read(source.partitions(start, end)[0])
+    found = [next(reading) for _ in range(10)]
+    server.kill()
+    assert source.latestOffset(end, ReadAllAvailable()) == end, "nothing is new while there is no answer"
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    found += reading
+    starting.join()
+    assert [row[0] for row in found] == [str(n) for n in range(1, 20001)]
+
+
+def test_a_database_that_stays_away_ends_the_read(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_source, "PATIENCE_S", 0.5)
+    server.kill()
+    with pytest.raises(DatabaseLost, match=r"HEADGATE_DATABASE_LOST.*does not answer"):
+        list(reader(server).read(Between(0, 1)))
+    server.start()
+
+
+def test_a_slot_that_is_missing_behind_or_full_is_named(server: PostgresServer) -> None:
+    source = reader(server)
+    start = source.initialOffset()
+    server.run("INSERT INTO t VALUES (1, 'x')", "SELECT pg_replication_slot_advance('s', pg_current_wal_flush_lsn())")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_SLOT_AHEAD.*slot s begins at"):
+        source.latestOffset(start, ReadAllAvailable())
+    for n in range(5):
+        server.run(f"SELECT pg_create_logical_replication_slot('o{n}', 'pgoutput')")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_NO_FREE_SLOT"):
+        source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    server.run("SELECT pg_drop_replication_slot('s')")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_SLOT_MISSING.*slot s does not exist"):
+        source.initialOffset()
+
+
+def test_a_slot_whose_log_was_deleted_is_named(server: PostgresServer) -> None:
+    for _ in range(6):
+        server.run(
+            "SELECT pg_switch_wal()", "CREATE TABLE much AS SELECT 1 FROM generate_series(1, 1000)", "CHECKPOINT"
+        )
+        server.run("DROP TABLE much")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_SLOT_LOST"):
+        reader(server).initialOffset()
+
+
+def test_available_now_ends_at_what_is_there_at_its_start(server: PostgresServer) -> None:
+    server.run("INSERT INTO t VALUES (1, 'x')")
+    source = reader(server)
+    source.prepareForTriggerAvailableNow()
+    server.run("INSERT INTO t VALUES (2, 'x')")
+    assert [row[0] for batch in batches(source) for row in batch] == ["1"]
+
+
+def test_the_pickled_source_needs_no_module_of_headgate() -> None:
+    assert postgres_source, "which registers its modules"
+    program = "import sys, pickle; sys.modules['pipelines'] = None; source = pickle.load(sys.stdin.buffer)\n"
+    program += "options, schema = dict.fromkeys(('dsn', 'slot', 'publication'), ''), type('', (), {'names': ()})()\n"
+    program += "print(source(options).streamReader(schema).commit({}))"
+    pickled = cloudpickle.dumps(ChangeSource)
+    done = subprocess.run([sys.executable, "-c", program], input=pickled, capture_output=True, timeout=60)
+    assert done.stdout == b"None\n", done.stderr.decode()
