@@ -54,8 +54,8 @@ def connected(dsn: str, settings: str = SESSION) -> Iterator[Any]:
             yield database
     except psycopg.Error as error:
         why = str(error).strip().partition("\n")[0] or "it gave no reason"
-        # 08: connection, 57: shutdown or a timeout; a connection that was never made has no code.
-        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+        # 08: connection, 57P: shutdown; a connection that was never made has no code.
+        if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(("08", "57P")):
             raise DatabaseLost(LOST, f"the database does not answer: {why}") from error
         raise ChangeStreamError(REFUSED, f"the database refuses: {why}") from error
 

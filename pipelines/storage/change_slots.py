@@ -38,6 +38,9 @@ from pipelines.postgres_changes.replication_slot import (
 COUNTED = 10_000
 """Longest lag, in messages of the plugin, that is counted exactly; a longer one is estimated from bytes of the log."""
 
+CREATED_S = 20
+"""Longest wait for the creation of a slot, in seconds."""
+
 HEARTBEAT_B = 16 << 20
 """Bytes of log without a change of the table after which a heartbeat moves its readers and its slot past them."""
 HEARTBEAT_PREFIX = "headgate"
@@ -138,7 +141,7 @@ def create_slot(table: TableName, url: str) -> bool:
     PostgreSQL waits until all transactions that are open have ended. Raises TryAgain if that takes too long.
     """
     address = read_address(url)
-    with _asked(table), connected(address.dsn, _SETTINGS) as database:
+    with _asked(table), connected(address.dsn, f"-c statement_timeout={CREATED_S}s") as database:
         try:
             confirmed_position(database, address.slot)
             return False
@@ -147,7 +150,19 @@ def create_slot(table: TableName, url: str) -> bool:
                 database.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))
             elif error.error_class != SLOT_MISSING:
                 raise
-        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (address.slot,))
+        if not _created(database, address.slot):
+            why = f"the slot of {table} was not created within {CREATED_S} s: a transaction in the database is open"
+            raise TryAgain(why, remedy="end it (SELECT pid, xact_start, query FROM pg_stat_activity), and try again")
+    return True
+
+
+def _created(database: Any, slot: str) -> bool:
+    from psycopg.errors import QueryCanceled
+
+    try:
+        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+    except QueryCanceled:
+        return False
     return True
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from kafka_broker import free_port
 from postgres_server import PASSWORD, READER, PostgresServer, running_postgres
@@ -12,6 +13,7 @@ from core.model.states import TableFaultKind
 from core.sql.ddl_reader import read_ddl
 from core.sql.postgres_changes import change_address, with_slot
 from core.sql.statement import TableDdl
+from pipelines.storage import change_slots
 from pipelines.storage.change_slots import (
     HEARTBEAT_B,
     ChangeSlots,
@@ -121,6 +123,19 @@ def test_a_slot_is_created_once_and_dropped_once(server: PostgresServer) -> None
     assert not create_slot(NAME, url(server))
     assert position(server) == before, "the changes since its creation are kept"
     assert [drop_slot(NAME, url(server)) for _ in range(2)] == [True, False]
+
+
+def test_an_open_transaction_that_delays_a_slot_is_named(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_slots, "CREATED_S", 1)
+    with psycopg.connect(server.dsn) as other:
+        other.execute("INSERT INTO other VALUES (100)")
+        with pytest.raises(TryAgain, match="not created within 1 s: a transaction in the database is open"):
+            create_slot(NAME, url(server))
+        other.rollback()
+    assert server.run("SELECT slot_name FROM pg_replication_slots") == []
+    assert create_slot(NAME, url(server))
 
 
 def test_the_lag_counts_changes_of_the_table_and_all_bytes_of_the_log(server: PostgresServer) -> None:
