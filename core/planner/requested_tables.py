@@ -224,7 +224,8 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 
 def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
     context = walk.context
-    if table_format(context.declared.tables[table].parsed_ddl.format).topics:
+    format = table_format(context.declared.tables[table].parsed_ddl.format)
+    if format.topics or format.changes:
         readers = tuple(
             name for name in context.bindings.readers(table) if context.observed.deployment(name).state in ALIVE
         )
@@ -233,15 +234,15 @@ def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """True if an external table with a log was declared again, with the same format and location.
+    """True if an external table with a log, or over changes, was declared again, with the same format and location.
 
-    Before it registers the table, the REGISTER step compares the declared columns with the log.
+    Before it registers the table, the REGISTER step compares the declared columns with the log or the publication.
     Topics may be declared at other brokers: that step compares their ids.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is not None and table_format(new.format).topics and old.ddl.format == new.format:
         return has_same_messages(old.ddl, new)
-    if old is None or not table_format(new.format).transaction_log:
+    if old is None or not (table_format(new.format).transaction_log or table_format(new.format).changes):
         return False
     return (old.ddl.format, old.ddl.location) == (new.format, new.location)

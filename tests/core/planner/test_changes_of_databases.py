@@ -1,0 +1,59 @@
+"""Plans about external tables over the changes of a database."""
+
+import pytest
+import small_project
+from domain_builders import deployed
+
+from core.model.names import TableName as T
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planner.planner import make_plan
+from core.project.model import Project
+
+URL = "url 'jdbc:postgresql://db/shop'"
+WHOLE = f"{URL}, user 'reader', dbtable 'orders', publication 'headgate'"
+
+
+def over_changes(options: str = WHOLE, columns: str = "id BIGINT, kind STRING") -> Project:
+    files = small_project.texts()
+    (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
+    files[path] = f"CREATE TABLE landed ({columns}) USING postgres_changes OPTIONS ({options});"
+    files["headgate.yml"] += "connectors: {postgres: {}}\n"
+    return small_project.project(files)
+
+
+def planned(after: Project, table: str, *absent: str) -> Plan:
+    before = over_changes()
+    world = {
+        name: deployed(table, bindings={"landed": 0, "a": 1})
+        for name, table in before.tables.items()
+        if name not in absent
+    }
+    return make_plan(after, "dev", world, PlanRequest(tables=(T(table),)))
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        (f"{WHOLE}, maxChanges '10'", "id BIGINT, kind STRING"),
+        (WHOLE.replace("reader", "other"), "id BIGINT, kind STRING"),
+        (WHOLE, "id BIGINT, kind STRING, more STRING, _op STRING"),
+    ],
+)
+def test_an_edit_that_reads_the_same_table_registers_it_again(options: str, columns: str) -> None:
+    found = planned(over_changes(options, columns), "landed")
+    assert not found.refusals and [step.do for step in found.steps] == ["register"]
+    assert "gives its new OPTIONS and columns to a running reader" in str(found.warnings[0].summary)
+
+
+def test_an_edit_that_reads_another_table_is_refused() -> None:
+    found = planned(over_changes(WHOLE.replace("orders", "others")), "landed")
+    assert [refusal.table for refusal in found.refusals] == ["landed"]
+
+
+def test_a_first_start_says_that_earlier_rows_are_not_among_the_changes() -> None:
+    found = planned(over_changes(), "a", "a", "b")
+    said = [str(each.summary) for each in found.warnings]
+    assert (
+        "reads the changes in landed from where its replication slot is: rows that changed earlier are missing" in said
+    )
