@@ -12,6 +12,7 @@ from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
 from core.model.names import whole_number
+from core.sql.debezium_envelopes import METADATA, change_steps, is_readable
 from core.sql.kafka_security import (
     PREFIX,
     SecurityFault,
@@ -67,6 +68,7 @@ class ValueFormat(StrEnum):
 
     JSON = "json"
     RAW = "raw"
+    DEBEZIUM = "debezium"
 
 
 class TopicFault(FactKind):
@@ -81,10 +83,14 @@ class TopicFault(FactKind):
     BAD_TOPIC = "names the topic {topic}, which Kafka does not allow", "write letters, digits, dots, dashes and _"
     PATTERN = "subscribes by {option}", "list the topics in subscribe: a new topic then appears in a plan"
     UNKNOWN_OPTION = "has the option {option}, which Spark would ignore", "remove it; options: {known}"
-    VALUE_FORMAT = "has the value format {format}", "write value.format='json' or value.format='raw'"
+    VALUE_FORMAT = "has the value format {format}", "write value.format='json', 'raw' or 'debezium'"
     UNDERSCORE = "has a column {column}, and names with _ are parts of a message", "rename it, or use one of {known}"
     TYPE = "has {column} {found}", "declare {column} {expected}"
     RAW_COLUMNS = "does not parse its values, and declares {column}", "declare _value instead, or value.format='json'"
+    CAPTURED_TYPE = (
+        "has {column} {found}, which cannot be told from other values in the JSON of Debezium",
+        "declare it STRING, or an array ARRAY<STRING>, and convert it in the statement",
+    )
     NO_COLUMNS = "declares no column of the value", "declare the fields of the JSON value, or value.format='raw'"
     TWO_STARTS = "says in {options} where a new version starts", "keep one of them"
     START = "has {option} {value}", "write {expected}"
@@ -204,16 +210,21 @@ def _positions(text: str) -> dict[str, list[int]] | None:
 
 
 def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
-    raw = _value_format(ddl) is ValueFormat.RAW
+    raw, captured = (_value_format(ddl) is format for format in (ValueFormat.RAW, ValueFormat.DEBEZIUM))
+    types_by_name = {**_OF_MESSAGE, _CORRUPT: ("string",)}
+    if captured:
+        types_by_name |= {name: (kind,) for name, (kind, _) in METADATA.items()}
     for column in ddl.columns:
-        name, parts = column.name.lower(), (*_OF_MESSAGE, _CORRUPT)
-        types = ("string",) if name == _CORRUPT else _OF_MESSAGE.get(name)
+        name, parts = column.name.lower(), tuple(types_by_name)
+        types = types_by_name.get(name)
         if types is None and name.startswith("_"):
             return TopicFault.UNDERSCORE.of(column=column.name, known=parts)
         if types is not None and column.type not in types:
             return TopicFault.TYPE.of(column=column.name, found=column.type, expected=types[0])
         if raw and (types is None or name == _CORRUPT):
             return TopicFault.RAW_COLUMNS.of(column=column.name)
+        if captured and types is None and not is_readable(column.type):
+            return TopicFault.CAPTURED_TYPE.of(column=column.name, found=column.type.upper())
     return None if raw or any(map(_is_field, ddl.columns)) else TopicFault.NO_COLUMNS.of()
 
 
@@ -232,6 +243,11 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
     return found
 
 
+def row_condition(ddl: TableDdl) -> str:
+    """Return the SQL condition for messages that are rows: a tombstone of Debezium is none."""
+    return "value IS NOT NULL" if _value_format(ddl) is ValueFormat.DEBEZIUM else "true"
+
+
 def row_expressions(ddl: TableDdl) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the SQL expressions that turn messages of Spark's Kafka source into rows, in two groups.
 
@@ -245,15 +261,26 @@ def row_expressions(ddl: TableDdl) -> tuple[tuple[str, ...], tuple[str, ...]]:
     columns = tuple(map(_expression, ddl.columns))
     if _value_format(ddl) is ValueFormat.RAW:
         return (), columns
+    kept = any(column.name.lower() == _CORRUPT for column in ddl.columns)
+    if _value_format(ddl) is ValueFormat.DEBEZIUM:
+        others = (*_OF_MESSAGE, _CORRUPT)
+        steps = change_steps([column for column in ddl.columns if column.name.lower() not in others])
+        rejected = f"IF(_fault IS NULL, NULL, CAST(value AS STRING)) AS {_CORRUPT}"
+        columns = tuple(rejected if column.name.lower() == _CORRUPT else _expression(column) for column in ddl.columns)
+        return (*steps, f"IF(_fault IS NULL, _row, {'NULL' if kept else _failure('_fault')}) AS _parsed"), columns
     fields = [f"{quoted_name(column.name)} {column.type}" for column in ddl.columns if _is_field(column)]
     schema = quoted_string_literal(", ".join([*fields, f"{_CORRUPT} string"]))
     mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
     parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
-    if any(column.name.lower() == _CORRUPT for column in ddl.columns):
+    if kept:
         return (f"{parsed} AS _parsed",), columns
-    place = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
-    failure = f"raise_error(concat('[{POISON}] the message at ', {place}, ' is not JSON of the declared columns'))"
+    failure = _failure("'is not JSON of the declared columns'")
     return (f"{parsed} AS _json", f"IF(_json.{_CORRUPT} IS NULL, _json, {failure}) AS _parsed"), columns
+
+
+def _failure(reason: str) -> str:
+    place = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
+    return f"raise_error(concat('[{POISON}] the message at ', {place}, ' ', {reason}))"
 
 
 def _expression(column: Column) -> str:

@@ -20,7 +20,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Try
 from core.model.table_formats import WITHOUT_FILES, is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
 from core.sql.jdbc_tables import jdbc_columns, jdbc_options
-from core.sql.kafka_topics import row_expressions, source_options
+from core.sql.kafka_topics import row_condition, row_expressions, source_options
 from core.sql.postgres_changes import row_columns
 from core.sql.statement import TableDdl
 from core.text.escaping import backquoted, escape_glob, quoted_string_literal
@@ -117,6 +117,7 @@ class SparkTables:
         else:
             parsed, columns = row_expressions(declared)
             rows = spark.readStream.format("kafka").options(**source_options(declared)).load()
+            rows = rows.where(row_condition(declared))
             for step in parsed:
                 rows = rows.selectExpr("*", step)
         try:

@@ -56,7 +56,7 @@ class Broker:
         self._controller, self._sasl, self._tls = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._java = str(Path(find_java().home) / "bin" / "java")
-        self._jars = f"{broker_jars()}/*"
+        self._jars = f"{resolved_jars(*KAFKA)}/*"
         self._properties = folder / "server.properties"
         self._properties.write_text(
             f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
@@ -223,21 +223,24 @@ def running_broker(folder: Path) -> Iterator[Broker]:
         broker.kill()
 
 
-def broker_jars() -> Path:
-    """Return the folder with the broker's jars, downloaded once by the Ivy inside pyspark; skip the test without."""
-    target = CACHE / "-".join(KAFKA)
+def resolved_jars(*artifact: str) -> Path:
+    """Return the folder with an artifact and its dependencies, downloaded once by the Ivy inside pyspark.
+
+    Skips the test if no jar repository can be reached.
+    """
+    target = CACHE / "-".join(artifact)
     if target.is_dir():
         return target
     CACHE.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=CACHE) as beside:
         ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
         command: list[Any] = [Path(find_java().home) / "bin" / "java", "-jar", ivy, "-cache", f"{beside}/cache"]
-        command += ["-dependency", *KAFKA, "-confs", "default"]
+        command += ["-dependency", *artifact, "-confs", "default"]
         command += ["-retrieve", f"{beside}/jars/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600)
         jars = Path(beside) / "jars"
         if done.returncode != 0 or not jars.is_dir():
-            pytest.skip(f"no jars of Kafka: {done.stdout[-300:]}")
+            pytest.skip(f"no jars of {artifact[1]}: {done.stdout[-300:]}")
         os.rename(jars, target)
     return target
 

@@ -7,6 +7,7 @@ from core.sql.kafka_topics import (
     POISON,
     TopicFault,
     TopicPlace,
+    row_condition,
     row_expressions,
     source_options,
     topic_fault,
@@ -14,6 +15,7 @@ from core.sql.kafka_topics import (
 )
 from core.sql.statement import TableDdl
 
+CAPTURED = "'kafka.bootstrap.servers'='a:9092', subscribe='pg.public.t', 'value.format'='Debezium'"
 SERVERS = "'kafka.bootstrap.servers'='a:9092, b:9092'"
 
 
@@ -55,6 +57,16 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT, _offset INT", f"{SERVERS}, subscribe='t'", TopicFault.TYPE),
         ("id BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='raw'", TopicFault.RAW_COLUMNS),
         ("_key STRING", f"{SERVERS}, subscribe='t'", TopicFault.NO_COLUMNS),
+        ("id BIGINT, n DECIMAL(10,2), _op STRING, _sequence BIGINT, _offset BIGINT, _corrupt STRING", CAPTURED, None),
+        ("id BIGINT, _transaction STRUCT<id: STRING, total_order: BIGINT>", CAPTURED, None),
+        ("id BIGINT, _op STRING", f"{SERVERS}, subscribe='t'", TopicFault.UNDERSCORE),
+        ("id BIGINT, _before STRING", CAPTURED, TopicFault.UNDERSCORE),
+        ("id BIGINT, _lsn STRING", CAPTURED, TopicFault.TYPE),
+        ("_op STRING", CAPTURED, TopicFault.NO_COLUMNS),
+        ("id BIGINT, b BINARY", CAPTURED, TopicFault.CAPTURED_TYPE),
+        ("id BIGINT, days ARRAY<DATE>", CAPTURED, TopicFault.CAPTURED_TYPE),
+        ("id BIGINT, point STRUCT<x: DOUBLE>", CAPTURED, TopicFault.CAPTURED_TYPE),
+        ("id BIGINT, v VARCHAR(9)", CAPTURED, TopicFault.CAPTURED_TYPE),
     ],
 )  # fmt: skip
 def test_a_declaration_that_spark_could_not_read_is_refused(
@@ -105,3 +117,20 @@ def test_a_value_that_cannot_be_parsed_fails_the_batch_unless_a_column_keeps_it(
 def test_raw_values_are_not_parsed() -> None:
     raw = declared("_value STRING, _offset BIGINT", f"{SERVERS}, subscribe='t', 'value.format'='raw'")
     assert row_expressions(raw) == ((), ("CAST(value AS string) AS _value", "CAST(offset AS bigint) AS _offset"))
+
+
+def test_tombstones_are_rows_unless_they_follow_a_captured_delete() -> None:
+    assert row_condition(declared()) == "true"
+    assert row_condition(declared(options=CAPTURED)) == "value IS NOT NULL"
+
+
+def test_a_value_that_is_no_change_fails_the_batch_unless_a_column_keeps_it() -> None:
+    *_, parsed = row_expressions(declared("id BIGINT", CAPTURED))[0]
+    assert parsed.startswith("IF(_fault IS NULL, _row, raise_error(concat('[" + POISON)
+    steps, columns = row_expressions(declared("id BIGINT, _op STRING, _corrupt STRING", CAPTURED))
+    assert steps[-1] == "IF(_fault IS NULL, _row, NULL) AS _parsed"
+    assert columns == (
+        "_parsed.id AS id",
+        "_parsed._op AS _op",
+        "IF(_fault IS NULL, NULL, CAST(value AS STRING)) AS _corrupt",
+    )

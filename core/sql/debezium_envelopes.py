@@ -1,0 +1,140 @@
+"""Debezium's envelopes as rows: how the JSON of a captured change becomes the row after it, or a reason why not.
+
+Debezium writes one value in several ways, according to its settings, and its JSON does not say which. A column is
+converted only where no other way could be mistaken for it; every other value is a fault, never another value. What
+Debezium writes was recorded from Debezium 3.5.0 on PostgreSQL 18.
+"""
+
+from collections.abc import Sequence
+
+from core.sql.statement import Column
+from core.text.escaping import quoted_name, quoted_string_literal
+
+METADATA = {
+    "_op": ("string", "_change.op"),
+    "_sequence": ("bigint", "IF(_change.op = 'r', _change.source.lsn - 9223372036854775807, _change.source.lsn)"),
+    "_lsn": ("bigint", "_change.source.lsn"),
+    "_xid": ("bigint", "_change.source.txId"),
+    "_committed_at": ("timestamp", "timestamp_millis(_change.source.ts_ms)"),
+    "_snapshot": ("string", "_change.source.snapshot"),
+    "_transaction": ("struct<id:string,total_order:bigint>", "_change.transaction"),
+}
+"""Columns for the metadata of a change, each with its type and its expression.
+
+`_sequence` orders the changes of one key. Rows of a snapshot are lower than all others: their LSN is that of the
+snapshot, and a transaction that was open then has changes with lower LSNs that the snapshot lacks.
+"""
+
+_PLAIN = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"})
+"""Types whose values JSON itself distinguishes."""
+_UNCHANGED = "__debezium_unavailable_value"
+_UNCHANGED_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+_UNCHANGED_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+_UNCHANGED_NUMBERS = ",".join(str(ord(letter)) for letter in _UNCHANGED)
+"""What Debezium writes for a large value that PostgreSQL did not log because it is unchanged: for text, for bytes, for
+an element of uuid[], and for int[] or bigint[]. Other arrays are NULL then.
+"""
+_FULL = "set REPLICA IDENTITY FULL for its table"
+_DAYS = (-719162, 2932896)
+"""The first and last day that a DATE of Spark can be, as days since 1970."""
+
+
+def is_readable(kind: str) -> bool:
+    """True if values of a type can be read from Debezium's JSON without mistaking one for another."""
+    element = kind.removeprefix("array<").removesuffix(">")
+    return element in _PLAIN or kind in ("date", "timestamp", "timestamp_ntz") or kind.startswith("decimal")
+
+
+def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return the expressions that add `_row` and `_fault` to the columns of Spark's Kafka source.
+
+    Each expression needs a projection of its own, because it refers to the previous ones. `_row` is a struct of the
+    given columns: those of the captured table, and metadata. `_fault` says why the message is no change of a row; it is
+    NULL for all others. Tombstones must have been removed.
+    """
+    captured = [column for column in columns if column.name.lower() not in METADATA]
+    fields = ", ".join([f"{quoted_name(c.name)} {_read_as(c.type)}" for c in captured] + ["_corrupt STRING"])
+    envelope = (
+        f"op STRING, before STRING, after STRUCT<{fields}>, transaction STRUCT<id STRING, total_order BIGINT>, "
+        "source STRUCT<lsn BIGINT, txId BIGINT, ts_ms BIGINT, snapshot STRING>"
+    )
+    key = "coalesce(get_json_object(CAST(key AS STRING), '$.payload'), CAST(key AS STRING))"
+    parts = ", ".join(f"_json.{name}" for name in ("op", "before", "after", "transaction", "source"))
+    row = ", ".join(f"{quoted_string_literal(c.name)}, {_value(c)}" for c in columns)
+    faults = " ".join(f"WHEN {when} THEN {quoted_string_literal(fault)}" for when, fault in _faults(captured))
+    return (
+        f"{_parsed('CAST(value AS STRING)', f'{envelope}, payload STRUCT<{envelope}>, _corrupt STRING')} AS _json",
+        f"IF(_json.op IS NULL, _json.payload, struct({parts})) AS _change",
+        f"IF(_change.op = 'd', {_parsed(key, fields)}, _change.after) AS _source",
+        f"named_struct({row}) AS _row",
+        f"CASE {faults} END AS _fault",
+    )
+
+
+def _parsed(text: str, schema: str) -> str:
+    mode = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt')"
+    return f"from_json({text}, {quoted_string_literal(schema)}, {mode})"
+
+
+def _read_as(kind: str) -> str:
+    """Return the type with which a column is parsed; VARIANT keeps numbers and strings apart."""
+    if kind.startswith("decimal"):
+        return "variant"
+    return "string" if kind in ("date", "timestamp", "timestamp_ntz") else kind
+
+
+def _value(column: Column) -> str:
+    """Return the expression of a column; it is NULL if the value cannot be converted with certainty."""
+    if column.name.lower() in METADATA:
+        return METADATA[column.name.lower()][1]
+    found, kind = f"_source.{quoted_name(column.name)}", column.type
+    if kind == "date":
+        days = f"try_cast({found} AS INT)"
+        iso = f"IF({found} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}Z?$', try_cast(left({found}, 10) AS DATE), NULL)"
+        return f"IF({days} BETWEEN {_DAYS[0]} AND {_DAYS[1]}, date_from_unix_date({days}), {iso})"
+    if kind in ("timestamp", "timestamp_ntz"):
+        iso = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?Z$"
+        text = found if kind == "timestamp" else f"left({found}, length({found}) - 1)"
+        return f"IF({found} RLIKE '{iso}', try_cast({text} AS {kind}), NULL)"
+    if kind.startswith("decimal"):
+        text, scale = f"try_variant_get({found}, '$', 'string')", kind.rstrip(")").partition(",")[2].strip() or "0"
+        exact = f"schema_of_variant({found}) IN ('STRING', 'BIGINT') AND {text} RLIKE"
+        return f"IF({exact} '^-?[0-9]+([.][0-9]{{0,{scale}}}0*)?$', try_cast({text} AS {kind}), NULL)"
+    return found
+
+
+def _faults(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Return conditions with what they mean, the first that applies first."""
+    delete = "_change.op = 'd' AND"
+    found = [
+        ("_json._corrupt IS NOT NULL", "is not JSON of the declared columns"),
+        ("_change.op IS NULL", "has no envelope of Debezium; value.format='json' reads rows without envelopes"),
+        ("_change.op = 't'", "is a TRUNCATE, which deletes rows that it does not name"),
+        ("_change.op = 'm'", "is a logical decoding message and no change of a row"),
+        ("_change.op NOT IN ('c', 'u', 'd', 'r')", "has an unknown op"),
+        (f"{delete} key IS NULL", "is a delete without a key: set a primary key, or message.key.columns of Debezium"),
+        (f"{delete} _source._corrupt IS NOT NULL", "is a delete whose key is not JSON of the declared columns"),
+        (f"{delete} to_json(_source) = '{{}}'", "is a delete whose key has none of the declared columns"),
+        ("_source IS NULL", "has no row after the change"),
+    ]
+    for column in columns:
+        value, name = f"_source.{quoted_name(column.name)}", f"{column.name} {column.type.upper()}"
+        if _read_as(column.type) != column.type:
+            setting = "decimal.handling.mode=string" if "decimal" in column.type else "time.precision.mode=isostring"
+            wrong = f"{value} IS NOT NULL AND _row.{quoted_name(column.name)} IS NULL"
+            wrong += f" AND NOT is_variant_null({value})" if "decimal" in column.type else ""
+            found.append((wrong, f"has a value that is no {name}; Debezium writes one with {setting}"))
+        elif column.type == "string" or column.type not in _PLAIN:
+            found.append((_unchanged(value, column.type), f"may lack the large unchanged value of {name}: {_FULL}"))
+    return found
+
+
+def _unchanged(value: str, kind: str) -> str:
+    """Return the condition that a value may be unknown; `before` is there only if PostgreSQL logs all values."""
+    if kind == "string":
+        texts = (_UNCHANGED, _UNCHANGED_BYTES, f'["{_UNCHANGED}"]', f"[{_UNCHANGED_NUMBERS}]", f'["{_UNCHANGED_UUID}"]')
+        return f"{value} IN ({', '.join(map(quoted_string_literal, texts))})"
+    known = [f"CAST(array({_UNCHANGED_NUMBERS}) AS {kind})"] if kind != "array<boolean>" else []
+    known += [f"array('{_UNCHANGED}')", f"array('{_UNCHANGED_UUID}')"] if kind == "array<string>" else []
+    null = f"_change.op = 'u' AND _change.before IS NULL AND {value} IS NULL"
+    return " OR ".join([null, *(f"{value} = {each}" for each in known)])
