@@ -784,7 +784,11 @@ def test_rows_of_a_plan_and_steps_of_a_run_that_do_not_fit_are_counted(name: str
         console.app.open_screen(name, **arguments)
         await console.until(lambda: " more below" in console.text(), "the count of the rows below")
         table = console.screen.table
-        assert f" {30 - table.top - table.page} more below" in console.text()
+
+        def is_counted() -> bool:
+            return f" {30 - table.top - table.page} more below" in console.text()
+
+        await console.until(is_counted, "the number of rows below the page")
         await console.press("G")
         await console.until(lambda: " more below" not in console.text(), "the last row")
 
