@@ -1,6 +1,6 @@
 """The agent's port to the files of tables and checkpoints, and the values read from them."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -322,6 +322,9 @@ class Checkpoints(Protocol):
 
     def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
         """Return how many of a statement's read files no longer exist; None if not all of them are known."""
+
+    def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
+        """Request at once what `lag` needs for these checkpoints and their sources in topics."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""

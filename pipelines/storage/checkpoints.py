@@ -11,7 +11,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -330,6 +330,12 @@ class TableCheckpoints:
             return delta_tables.upkeep_of(DeltaLog(folder), operation, tag) if delta_tables.is_there(folder) else None
 
     # What a statement has read from its sources.
+
+    def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
+        asked = [(checkpoint, source) for checkpoint, sources in of for source in sources]
+        with suppress(TryAgain):
+            read = [(self._read_of_topics(checkpoint, source), source[2]) for checkpoint, source in asked]
+            self._topics.prefetch((offsets, place) for offsets, place in read if offsets is not None)
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}

@@ -132,7 +132,12 @@ def connect(place: TopicPlace) -> KafkaClients:
     conf: dict[str, Any] = {"bootstrap.servers": place.servers, "socket.timeout.ms": int(ANSWER_S * 1000), **settings}
     reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
     # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
-    reading |= {"isolation.level": isolation, "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    reading |= {
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+        "fetch.message.max.bytes": 65_536,
+    }
     made: list[tuple[Callable[..., Any], dict[str, Any]]] = [
         (AdminClient, {"error_cb": clients.note}),
         (Consumer, reading),

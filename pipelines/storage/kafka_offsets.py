@@ -8,7 +8,8 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,27 +34,25 @@ SILENT_S = 5.0
 """Seconds for which a cluster that did not answer receives no further request, so that it delays no other measurement.
 """
 
+KEPT = 20_000
+"""Most timestamps of messages that are kept for a cluster; more are forgotten all at once."""
+
 UNREAD_S = 60.0
 """Seconds for which a partition whose next message did not arrive in time is not read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Oldest:
-    offset: int
     at: float | None
-    """Timestamp of the message, in epoch seconds; None if no message was read."""
+    """Timestamp of the oldest message, in epoch seconds; None if no message was read."""
     end: int | None = None
-    """The end offset of the partition if there is no message before it, else None."""
+    """The end of the partition, if no message precedes it."""
     until: float = 0.0
     """Monotonic time before which the partition is not read again, if it did not answer."""
 
-    def holds(self, offset: int, end: int) -> bool:
-        """True if the partition need not be read again from this offset.
-
-        That is so if a message was read, because messages do not change; if the partition has no new message; and for
-        some time after it did not answer.
-        """
-        return self.offset == offset and (self.at is not None or self.end == end or time.monotonic() < self.until)
+    def holds(self, end: int) -> bool:
+        """Return whether reading again would give the same result; a message never changes."""
+        return self.at is not None or self.end == end or time.monotonic() < self.until
 
 
 @dataclass(slots=True)
@@ -73,7 +72,8 @@ class _Cluster:
     """Topics that the user may not read."""
     reading: threading.Lock = field(default_factory=threading.Lock)
     """Held while the consumer is in use. A slow consumer must not delay anything else."""
-    oldest: dict[Partition, _Oldest] = field(default_factory=dict)
+    oldest: dict[tuple[Partition, int], _Oldest] = field(default_factory=dict)
+    """Oldest messages by partition and the offset from which they were read."""
     ids: dict[str, str] = field(default_factory=dict)
     """Ids of topics. A topic that is created again has another id. Brokers before 2.8 report no ids."""
     led: set[str] = field(default_factory=set)
@@ -100,15 +100,13 @@ class KafkaOffsets:
             cluster = self._listed(place)
             latest = {each: end for each, end in cluster.latest.items() if each[0] in place.topics}
             newest = max((cluster.newest[each] for each in latest if each in cluster.newest), default=None)
-            # Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
-            cluster_earliest = cluster.earliest
-            begun = {each: max((read or {}).get(each, 0), cluster_earliest[each]) for each in latest}
+            earliest, begun = cluster.earliest, _begun(cluster, place, read)
         if not set(place.topics) <= {topic for topic, _ in latest}:
             return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
         unread = {each: (begun[each], end) for each, end in latest.items() if begun[each] < end}
         oldest = _oldest(cluster, unread)
         begun |= {each: unread[each][1] for each, found in oldest.items() if found.end is not None}
-        lost = sum(max(0, cluster_earliest[each] - offset) for each, offset in (read or {}).items() if each in latest)
+        lost = sum(max(0, earliest[each] - offset) for each, offset in (read or {}).items() if each in latest)
         times = [found.at for found in oldest.values() if found.at is not None]
         pending, now = sum(max(0, latest[each] - begin) for each, begin in begun.items()), time.time()
         return SourceLag(
@@ -124,6 +122,30 @@ class KafkaOffsets:
             topics=True,
             skipped=lost if place.skips_lost else None,
         )
+
+    def prefetch(self, asked: Iterable[tuple[Mapping[Partition, int] | None, str]]) -> None:
+        """Request at once what `lag` needs for statements at these offsets and locations.
+
+        Without it, each statement whose offsets have moved waits for a message of its own. If a cluster does not
+        answer, `lag` raises the error.
+        """
+        by_cluster: dict[TopicPlace, list[tuple[TopicPlace, Mapping[Partition, int] | None]]] = {}
+        for read, location in asked:
+            place = topic_place(location)
+            by_cluster.setdefault(replace(place, topics=(), skips_lost=False), []).append((place, read))
+        for key, readers in by_cluster.items():
+            topics = {topic for place, _ in readers for topic in place.topics}
+            with suppress(HeadgateError):
+                with self._lock:
+                    cluster = self._listed(replace(key, topics=tuple(topics)))
+                    spans = [
+                        (each, (begin, cluster.latest[each]))
+                        for place, read in readers
+                        for each, begin in _begun(cluster, place, read).items()
+                        if begin < cluster.latest[each]
+                    ]
+                for unread in _by_partition(spans):
+                    _oldest(cluster, unread)
 
     def ids(self, location: str) -> dict[str, str]:
         """Return the ids of those topics at a location that exist. Raises the same errors as `lag`."""
@@ -300,18 +322,46 @@ def _offsets_since(cluster: _Cluster, places: Collection[Partition], since: floa
     return {each: result.offset for each, result in found.items() if result is not None and result.offset >= 0}
 
 
-def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Return each partition's oldest message within a range of offsets.
+def _begun(cluster: _Cluster, place: TopicPlace, read: Mapping[Partition, int] | None) -> dict[Partition, int]:
+    """Return the first pending offset of each partition of the topics that exist.
 
-    The range may contain no message, because compaction removes messages, and the record that ends a transaction is not
-    a message.
+    Messages that retention has deleted are lost, not pending; `fault_behind` reports them.
+    """
+    there = (each for each in cluster.latest if each[0] in place.topics)
+    return {each: max((read or {}).get(each, 0), cluster.earliest[each]) for each in there}
+
+
+def _by_partition(
+    spans: Iterable[tuple[Partition, tuple[int, int]]],
+) -> list[dict[Partition, tuple[int, int]]]:
+    """Distribute offsets over as few mappings as possible: a consumer reads a partition at one offset at a time."""
+    found: list[dict[Partition, tuple[int, int]]] = []
+    counts: dict[Partition, int] = {}
+    for each, span in dict.fromkeys(spans):
+        n = counts[each] = counts.get(each, 0) + 1
+        if n > len(found):
+            found.append({})
+        found[n - 1][each] = span
+    return found
+
+
+def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
+    """Return the oldest message of each partition between two offsets; offsets may hold no message.
+
+    Compaction removes messages, and each transaction ends with a record that is none.
     """
     with cluster.reading:
-        known = {each: found for each in unread if (found := cluster.oldest.get(each)) and found.holds(*unread[each])}
+        known = {
+            each: found
+            for each, (offset, end) in unread.items()
+            if (found := cluster.oldest.get((each, offset))) and found.holds(end)
+        }
         if missing := {each: offsets for each, offsets in unread.items() if each not in known}:
             _learn_leaders(cluster, {topic for topic, _ in missing})
             read = _read_oldest(cluster.clients.consumer, missing)
-            cluster.oldest.update(read)
+            if len(cluster.oldest) > KEPT:
+                cluster.oldest.clear()
+            cluster.oldest.update({(each, missing[each][0]): found for each, found in read.items()})
             known.update(read)
     return known
 
@@ -330,9 +380,8 @@ def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> 
     """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds."""
     from confluent_kafka import KafkaError, TopicPartition
 
+    # Pausing a partition that was read would delay the next assignment by a second (librdkafka 2.16).
     consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])
-    # A partition stays paused after it was assigned again.
-    consumer.resume([TopicPartition(*each) for each in unread])
     found: dict[Partition, _Oldest] = {}
     ends_at = time.monotonic() + kafka_clients.ANSWER_S
     while len(found) < len(unread) and time.monotonic() < ends_at:
@@ -340,13 +389,12 @@ def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> 
         if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
             continue
         each = (message.topic(), message.partition())
-        offset, end = unread.get(each, (0, 0))
         if each in found or each not in unread:
             continue
+        end = unread[each][1]
         is_message = not message.error() and message.offset() < end
         at = message.timestamp()[1] / 1000 if is_message else None
-        found[each] = _Oldest(offset, at, None if is_message else end)
-        consumer.pause([TopicPartition(*each)])
+        found[each] = _Oldest(at, None if is_message else end)
     consumer.unassign()
     until = time.monotonic() + UNREAD_S
-    return {each: found.get(each, _Oldest(offset, None, until=until)) for each, (offset, _) in unread.items()}
+    return {each: found.get(each, _Oldest(None, until=until)) for each in unread}

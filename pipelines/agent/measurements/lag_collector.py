@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
@@ -10,10 +11,11 @@ from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
-from core.model.errors import LedgerUnavailable
+from core.model.errors import HeadgateError, LedgerUnavailable
 from core.model.events import EventKind
 from core.model.names import TableName, query_name, trigger_s
 from core.model.states import ALIVE, Fault, State, Trend, WantedState
+from core.model.table_formats import table_format
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
@@ -109,9 +111,13 @@ class LagCollector:
         measurements: list[Measurement] = []
         samples: list[tuple[TableName, int, SampleRow]] = []
         unmeasured: set[str] = set()
-        for deployment in _parents_first(deployments):
-            if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
-                continue
+        measured_ones = [
+            each
+            for each in _parents_first(deployments)
+            if not each.external and (each.active or each.wanted != WantedState.STOPPED)
+        ]
+        self._expect_topics(measured_ones, by_version)
+        for deployment in measured_ones:
             query = query_by_name.get(query_name(deployment.table, deployment.version))
             try:
                 measured = self._measure(deployment, by_version, query)
@@ -233,6 +239,19 @@ class LagCollector:
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
         return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
+
+    def _expect_topics(
+        self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
+    ) -> None:
+        """Have the topics of all statements read at once."""
+        topics = {key for key, each in by_version.items() if table_format(each.format).topics}
+        found = []
+        for each in deployments:
+            if any((binding.parent, binding.version) in topics for binding in each.bindings):
+                with suppress(HeadgateError):
+                    found.append((each.checkpoint, streamed_sources(each, self._reads_of(each), by_version)))
+        if found:
+            self._agent.files.expect_lag(found)
 
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]

@@ -180,6 +180,25 @@ def test_a_version_marked_as_read_begins_at_the_end_of_its_topics_or_at_a_time(b
         assert lag.rows == unread[n]
 
 
+def test_the_topics_of_all_statements_are_read_at_once(
+    broker: Broker, offsets: KafkaOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Mapping[Any, Any]] = []
+    monkeypatch.setattr(kafka_offsets, "_read_oldest", lambda consumer, unread, read=kafka_offsets._read_oldest: (
+        reads.append(unread) or read(consumer, unread)))  # fmt: skip
+    for topic in ("first", "second"):
+        broker.create(topic, partitions=1)
+        broker.produce(topic, ["{}"] * 5, partition=0)
+    asked = [({("first", 0): 1}, "first"), ({("first", 0): 3}, "first"), ({("second", 0): 2}, "second"), (None, "none")]
+    answered(lambda: offsets.lag(None, TABLE, place(broker, "first", "second")))
+    reads.clear()
+    offsets.prefetch((read, place(broker, topic)) for read, topic in asked)
+    assert reads == [{("first", 0): (1, 5), ("second", 0): (2, 5)}, {("first", 0): (3, 5)}]
+    lags = [offsets.lag(read, TABLE, place(broker, topic)) for read, topic in asked]
+    assert [lag.rows for lag in lags] == [4, 2, 3, None] and len(reads) == 2
+    assert all(lag.oldest_s is not None for lag in lags[:3])
+
+
 def test_offsets_have_one_mark_in_any_order() -> None:
     first, other = (mark_of_offsets(f'{{"t":{{{offsets}}}}}') for offsets in ('"0":3,"1":4', '"1":4,"0":3'))
     assert first is not None and first == other and first.startswith("7:")
