@@ -138,6 +138,11 @@ def test_a_value_that_could_be_another_is_refused_with_its_offset_and_the_settin
     assert found.startswith(said), found
 
 
+def test_the_days_of_infinity_are_no_date(session: Session) -> None:
+    messages = edited("change: u", after={"id": 1, "da": -622191234})
+    assert NO_TIME.format("da DATE") in refusal(session, "id INT, da DATE", messages)
+
+
 @pytest.mark.parametrize(
     "column",
     [
