@@ -177,7 +177,8 @@ def columns_of_database(uri: str) -> dict[str, Any]:
     options = jdbc_options_of(uri)
     if options is None:
         remedy = "write postgresql://user@host:5432/database/schema.table; the password is in ~/.pgpass"
-        return _verdict("inputs", "this is no address of a table in PostgreSQL", remedy)
+        why = "the address must name a table in PostgreSQL and one user, without a password"
+        return _verdict("inputs", why, remedy)
     ddl = TableDdl(TableName("the table"), (), "jdbc", options=tuple(options.items()))
     try:
         columns = columns_in_database(ddl)

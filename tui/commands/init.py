@@ -146,9 +146,8 @@ def _init_table(context: CommandContext, name: str) -> int:
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
-    if known:
-        # Reports existing problems of the project before anything is written.
-        context.operations.project()
+    if empty := next((name for name in ("reads", "delta", "postgres") if getattr(args, name) == ""), ""):
+        raise UsageError(f"--{empty} is empty", remedy="give it a value, or leave it out")
     location = f"landing/{table}"
     path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
     next_statement = f"a statement that reads them: headgate init table src_{table} --reads {table}"
@@ -164,7 +163,12 @@ def _init_table(context: CommandContext, name: str) -> int:
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
         then = f"put files with one JSON object per line into {os.path.join(place.data, location)}; {next_statement}"
         _refuse_impossible(context, table, written)
-        os.makedirs(os.path.join(place.data, location), exist_ok=True)
+        try:
+            os.makedirs(os.path.join(place.data, location), exist_ok=True)
+        except OSError as error:
+            folder = os.path.join(place.data, location)
+            why = f"nothing was written: {folder} cannot be created: {error.strerror}"
+            raise UsageError(why, remedy="make the data folder writable") from error
     else:
         written, then = _readable_statement(context, (layer, product, table, parent)), f"next: headgate plan {table}"
     _write(context, Path(place.folder), written)
@@ -237,8 +241,12 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
     from core.project_reader.loader import read_project
     from tui.project_folder.declaring_files import read_files
 
-    project, problems = read_project({**read_files(context.place.folder).texts, **written})
+    texts = read_files(context.place.folder).texts
+    project, problems = read_project({**texts, **written})
     if project is None:
+        if read_project(texts)[0] is None:
+            # Raises the problems that the project had before, of which the new table solves none or not all.
+            context.operations.project()
         raise InvalidProject(
             f"{table} would not be a valid declaration; nothing was written",
             remedy="declare it by hand; headgate help concepts shows how",

@@ -1,6 +1,7 @@
 """init, doctor, help, completion, up, down: the commands on a project and its environment."""
 
 import json
+import os
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -138,6 +139,38 @@ def test_a_problem_of_the_project_is_reported_before_a_table_is_written(
     assert exit_codes.run_command_line(["init", "table", "clicks"]) == 2
     assert "nowhere" in capsys.readouterr().err
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_table_that_solves_the_only_problem_of_the_project_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / DML_OF_A).write_text("INSERT INTO a SELECT id, note AS kind FROM STREAM nowhere;")
+    assert exit_codes.run_command_line(["plan", "a", "--offline"]) == 2
+    assert "headgate init table nowhere" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["init", "table", "nowhere"]) == 0
+    capsys.readouterr()
+    assert "nowhere" in written(["plan", "a", "--offline"], capsys)["order"]
+
+
+@pytest.mark.parametrize("option", ["--reads", "--delta", "--postgres"])
+def test_an_empty_source_of_a_new_table_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    before = sorted(folder.rglob("*"))
+    assert exit_codes.run_command_line(["init", "table", "clicks", option, ""]) == 2
+    assert f"{option} is empty" in capsys.readouterr().err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_data_folder_that_cannot_be_written_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "makedirs", refuse)
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 2
+    assert "landing/clicks cannot be created: Permission denied" in " ".join(capsys.readouterr().err.split())
 
 
 def test_creating_an_external_input_says_where_its_files_go_and_what_to_do_next(
