@@ -31,7 +31,7 @@ def test_a_missing_table_is_nothing_and_no_error(format: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "format", sorted(name for name in TABLE_FORMATS.keys() - LOGS.keys() if not TABLE_FORMATS[name].topics)
+    "format", sorted(name for name in TABLE_FORMATS.keys() - LOGS.keys() if TABLE_FORMATS[name].has_files)
 )
 def test_a_table_of_files_has_no_versions(format: str, tmp_path: Path) -> None:
     files, folder = TableCheckpoints("ledger"), str(tmp_path)
