@@ -17,7 +17,6 @@ from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale
 from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
-from core.sql.kafka_topics import skips_lost_messages, start_option
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
 
@@ -117,9 +116,11 @@ def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: 
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
     for parent in dict.fromkeys(read.table for read in declared.parsed.reads if read.streaming):
-        ddl = tables[parent].parsed_ddl if parent in tables else None
-        start = start_option(ddl) if ddl is not None and table_format(ddl.format).topics else None
-        if start is not None:
+        if parent not in tables or not table_format((ddl := tables[parent].parsed_ddl).format).topics:
+            continue
+        from core.sql.kafka_topics import start_option
+
+        if (start := start_option(ddl)) is not None:
             option, value = start
             walk.found.warn(table, PlanWarningKind.TOPICS_START_LATER.of(parent=parent, option=option, value=value))
 
@@ -128,7 +129,11 @@ def _warn_of_skipped_messages(walk: DeployWalk, table: TableName) -> None:
     tables = walk.context.declared.tables
     declared = tables.get(table)
     for parent in dict.fromkeys(read.table for read in declared.parsed.reads) if declared and declared.parsed else ():
-        if parent in tables and skips_lost_messages(tables[parent].parsed_ddl):
+        if parent not in tables or not table_format((ddl := tables[parent].parsed_ddl).format).topics:
+            continue
+        from core.sql.kafka_topics import skips_lost_messages
+
+        if skips_lost_messages(ddl):
             walk.found.warn(table, PlanWarningKind.SKIPS_LOST.of(parent=parent))
 
 

@@ -17,7 +17,6 @@ from core.planner.allowed_strategies import REBUILDS
 from core.planner.context import ObservedTables, PlanningContext, TableBindings
 from core.planner.decision_model import DeployWalk, TableDecision
 from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
-from core.sql.kafka_topics import has_same_messages
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
@@ -242,6 +241,8 @@ def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl
     if old is not None and table_format(new.format).topics and old.ddl.format == new.format:
+        from core.sql.kafka_topics import has_same_messages
+
         return has_same_messages(old.ddl, new)
     if old is None or not (table_format(new.format).transaction_log or table_format(new.format).changes):
         return False

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
 
 from core.lineage.table_graph import cycles
 from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.model import Table
-from core.sql.jdbc_tables import jdbc_fault
-from core.sql.kafka_topics import topic_fault
-from core.sql.postgres_changes import changes_fault
 from core.sql.statement import Column, TableDdl, TableRead, line_of
+from core.text.sentence import Fact
 from core.text.wording import counted, did_you_mean
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
@@ -84,12 +83,8 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
         return f"is {ddl.format or 'without a format'}, which this version cannot read", formats
-    if format.topics and (fault := topic_fault(ddl)) is not None:
+    if not format.has_files and (fault := _wrong_source(ddl, format)) is not None:
         return str(fault), str(fault.remedy)
-    if format.database and (wrong := jdbc_fault(ddl)) is not None:
-        return str(wrong), str(wrong.remedy)
-    if format.changes and (bad := changes_fault(ddl)) is not None:
-        return str(bad), str(bad.remedy)
     if not place:
         remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
         return "has no statement and no LOCATION", remedy
@@ -102,6 +97,20 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
         remedy = "rename the folder, or name a link to it that has no such letters"
         return f"lies at {place}, and {found[0]} is a letter to Spark's catalog and three to Delta", remedy
     return None
+
+
+def _wrong_source(ddl: TableDdl, format: TableFormat) -> Fact[Any] | None:
+    if format.topics:
+        from core.sql.kafka_topics import topic_fault
+
+        return topic_fault(ddl)
+    if format.database:
+        from core.sql.jdbc_tables import jdbc_fault
+
+        return jdbc_fault(ddl)
+    from core.sql.postgres_changes import changes_fault
+
+    return changes_fault(ddl)
 
 
 def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]) -> None:

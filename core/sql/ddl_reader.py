@@ -12,9 +12,6 @@ from core.model.errors import BadName
 from core.model.names import parse_table_name
 from core.model.problems import Problem
 from core.model.table_formats import table_format
-from core.sql.jdbc_tables import jdbc_location
-from core.sql.kafka_topics import kafka_location
-from core.sql.postgres_changes import changes_location
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type, read_type
 from core.sql.tokens.lexer import (
@@ -246,10 +243,17 @@ def _take_source(clauses: _Clauses, first: Token) -> None:
     format, options = table_format(clauses.format), dict(clauses.options)
     if format.has_files:
         return
-    derived, what = kafka_location(options), "the brokers and the topics"
-    if format.database:
+    if format.topics:
+        from core.sql.kafka_topics import kafka_location
+
+        derived, what = kafka_location(options), "the brokers and the topics"
+    elif format.database:
+        from core.sql.jdbc_tables import jdbc_location
+
         derived, what = jdbc_location(options), "the database and the table in it"
-    if format.changes:
+    else:
+        from core.sql.postgres_changes import changes_location
+
         derived, what = changes_location(options), "the database and what is read from it"
     if clauses.location not in ("", derived):
         remedy = f"remove LOCATION: OPTIONS name {what}"
