@@ -2,6 +2,7 @@
 
 import logging
 import re
+from functools import cache
 
 import grpc
 from pyspark.errors import PySparkException
@@ -49,6 +50,59 @@ REFUSED_LOGIN = "HEADGATE_KAFKA_LOGIN"
 refuses."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
+
+_VALUES_IN = {
+    "ARITHMETIC_OVERFLOW": "- {} cause overflow",
+    "BINARY_ARITHMETIC_OVERFLOW": "{} caused overflow",
+    "CANNOT_CONVERT_SQL_VALUE_TO_PROTOBUF_ENUM_TYPE": "Cannot convert SQL <> to Protobuf <> because {} is not",
+    "CANNOT_DECODE_URL": "The provided URL cannot be decoded: {}. Please ensure",
+    "CANNOT_PARSE_INTERVAL": "Unable to parse {}. Please ensure",
+    "CANNOT_PARSE_JSON_FIELD": "Cannot parse the field name {} of the JSON token type <> to target Spark data type",
+    "CANNOT_PARSE_TIME": "The input string {} cannot be parsed to a TIME value",
+    "CANNOT_PARSE_TIMESTAMP": "{}. Use <> to tolerate invalid input string",
+    "CAST_INVALID_INPUT": "The value {} of the type <> cannot be cast to",
+    "CAST_OVERFLOW": "The value {} of the type <> cannot be cast to",
+    "COMPARATOR_RETURNS_NULL": "The comparator has returned a NULL for a comparison between {}. It should return",
+    "CONVERSION_INVALID_INPUT": "The value {} cannot be converted to <> because it is malformed",
+    "DATETIME_FIELD_OUT_OF_BOUNDS": "Invalid {}",
+    "DATETIME_OVERFLOW": "Datetime operation overflow: {}",
+    "DUPLICATED_MAP_KEY": "Duplicate map key {} was found, please check",
+    "EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED": "Previous node emitted a row with eventTime={} which is older",
+    "FAILED_ROW_TO_JSON": "Failed to convert the row value {} of the class <> to the target SQL type",
+    "ILLEGAL_DAY_OF_WEEK": "Illegal input for day of week: {}",
+    "INVALID_ARRAY_INDEX": "The index {} is out of bounds",
+    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": "The index {} is out of bounds",
+    "INVALID_BITMAP_POSITION": "The 0-indexed bitmap position {} is out of bounds",
+    "INVALID_BYTE_STRING": "The expected format is ByteString, but was {}",
+    "INVALID_FORMAT.MISMATCH_INPUT": "The format is invalid: <>. The input <> {} does not match the format",
+    "INVALID_FRACTION_OF_SECOND": "Valid range for seconds is [0, 60] (inclusive), but the provided value is {}. To",
+    "INVALID_INTERVAL_FORMAT": "Error parsing {}",
+    "INVALID_PARAMETER_VALUE.BIT_POSITION_RANGE": "The value of parameter(s) <> in <> is invalid: {}",
+    "INVALID_PARAMETER_VALUE.CHARSET": "The value of parameter(s) <> in <> is invalid: {}",
+    "INVALID_PARAMETER_VALUE.LENGTH": "The value of parameter(s) <> in <> is invalid: {}",
+    "INVALID_PARAMETER_VALUE.PATTERN": "The value of parameter(s) <> in <> is invalid: {}",
+    "INVALID_PARAMETER_VALUE.REGEX_GROUP_INDEX": "The value of parameter(s) <> in <> is invalid: {}",
+    "INVALID_PARTITION_VALUE": "Failed to cast value {} to data type <> for partition column",
+    "INVALID_REGEXP_REPLACE": "Could not perform regexp_replace for {}",
+    "INVALID_TIMEZONE": "The timezone: {} is invalid. The timezone must be",
+    "INVALID_URL": "The url is invalid: {}. Use",
+    "INVALID_UTF8_STRING": "Invalid UTF8 byte sequence found in string: {}",
+    "INVALID_VARIANT_CAST": "The variant value {} cannot be cast into",
+    "INVALID_VARIANT_GET_PATH": "The path {} is not a valid variant extraction path in",
+    "MALFORMED_CSV_RECORD": "Malformed CSV record: {}",
+    "MALFORMED_RECORD_IN_PARSING": "Malformed records are detected in record parsing: {}",
+    "NEGATIVE_VALUES_IN_FREQUENCY_EXPRESSION": "Found the negative value in <>: {}, but expected",
+    "NUMERIC_OUT_OF_SUPPORTED_RANGE": "The value {} cannot be interpreted as a numeric",
+    "NUMERIC_VALUE_OUT_OF_RANGE": "{} cannot be represented as Decimal",
+    "STREAM_STREAM_JOIN_INCONSISTENT_STATE.RANGE_SCAN_TIMESTAMP_OUT_OF_RANGE": "Detected inconsistency in "
+    "stream-stream join state. Range scan returned a row with timestamp {}",
+    "ST_INVALID_SRID_VALUE": "Invalid or unsupported SRID (spatial reference identifier) value: {}",
+    "VARIANT_DUPLICATE_KEY": "Failed to build variant because of a duplicate object key {}",
+    "WKB_PARSE_ERROR": "Error parsing WKB: {}",
+}
+"""Beginnings of messages whose first line contains values of rows, by error class or the first part of it (Spark
+4.2.0). {} stands for values, which are removed, and <> for other parameters. A message that ends in {} is cut there.
+"""
 
 _BY_HAND = {
     "DELTA_SCHEMA_CHANGED": "columns of its input were changed by hand{at}: a start continues from its checkpoint",
@@ -184,8 +238,9 @@ def failure_of(text: str) -> SparkFailure | None:
 def first_line(text: str) -> str:
     """Return the cause of an error as one line, without wrapper, error class and stack trace.
 
-    If Headgate can explain the error itself, that explanation is returned instead.
+    If Headgate can explain the error itself, that explanation is returned instead. Values of rows are replaced by `…`.
     """
+    text = _without_values(text)
     if ours := _OURS.search(text):
         remedy = _REMEDIES.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -209,6 +264,26 @@ def first_line(text: str) -> str:
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
     return useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful
+
+
+def _without_values(text: str) -> str:
+    """Replace values of rows in the messages of Spark's errors; they may span lines, or look like a message."""
+    for name in set(_CLASS.findall(text)):
+        beginning = _VALUES_IN.get(name) or _VALUES_IN.get(name.partition(".")[0])
+        if beginning is not None:
+            text = _message(name, beginning).sub(_emptied, text, count=1)
+    return text
+
+
+@cache
+def _message(name: str, beginning: str) -> re.Pattern[str]:
+    words = re.escape(beginning).replace(r"\ ", r"\s+")
+    words = words.replace("<>", r"[^\n]*?").replace(r"\{\}", ")[\\s\\S]*(")
+    return re.compile(rf"(\[{re.escape(name)}\] {words})")
+
+
+def _emptied(found: re.Match[str]) -> str:
+    return f"{found[1]}…{found[2]}"
 
 
 def _by_hand(text: str) -> str:
