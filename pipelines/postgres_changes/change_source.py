@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from pipelines.postgres_changes.pgoutput import ChangeDecoder, StreamedChange, UnchangedValue, position_after
 from pipelines.postgres_changes.replication_slot import (
     PLUGIN,
+    TRUNCATED,
     UNCHANGED_VALUE,
     ChangeStreamError,
     DatabaseLost,
@@ -121,6 +122,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 for lsn, data in database.cursor(binary=True).stream(_CHANGES, self._values(copy, until=end)):
                     for change in decoder.changes(lsn, data):
+                        if change.op == "t" and "_op" not in self._columns:
+                            raise ChangeStreamError(TRUNCATED, f"{self._table} was truncated at {lsn_text(lsn)}")
                         yield tuple(_value(change, column) for column in self._columns)
             except UnchangedValue as error:
                 column, lsn = error.args

@@ -17,6 +17,7 @@ from pipelines.postgres_changes.replication_slot import (
     SLOT_AHEAD,
     SLOT_LOST,
     SLOT_MISSING,
+    TRUNCATED,
     UNCHANGED_VALUE,
 )
 from pipelines.spark_connect.call_deadlines import MissedDeadline
@@ -124,11 +125,14 @@ own advice.
 _REMEDIES = {
     POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
     "column _corrupt STRING",
-    "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it",
+    "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it; after a TRUNCATE (_op = 't') rebuild "
+    "the table instead, because a filter keeps the rows that were truncated",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
     UNCHANGED_VALUE: "ALTER TABLE … REPLICA IDENTITY FULL prevents this from now on; to get past this change, remove "
     "the column from the DDL, or delete the readers of the table and deploy them again: they begin after it",
+    TRUNCATED: "declare the column _op STRING to read a TRUNCATE as a row whose other values are NULL, or rebuild what "
+    "reads the table",
     NO_FREE_SLOT: "raise max_replication_slots by one for each reader and restart the database, or try again later",
     NO_CLIENT: "pip install 'psycopg[binary]' where the pool runs",
     SLOT_MISSING: NEW_SLOT,

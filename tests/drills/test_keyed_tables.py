@@ -295,4 +295,4 @@ def test_rows_without_a_key_end_the_statement_with_a_remedy(tiny: Tiny) -> None:
         'SELECT error, error_class FROM deployment WHERE active AND "table" = ?', "kept"
     )
     assert error_class == "HEADGATE_NULL_KEY" and str(error).startswith("a row has no key")
-    assert str(error).endswith("; filter such rows out in its statement, and deploy it")
+    assert "; filter such rows out in its statement, and deploy it" in str(error)

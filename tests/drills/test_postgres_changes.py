@@ -189,8 +189,17 @@ def test_the_slot_waits_for_its_slowest_reader_and_moves_past_other_tables(tiny:
     until(lambda: slots(server)[0][1] > at + HEARTBEAT_B, 60, "a heartbeat moves readers and slot past another table")
 
 
-def test_a_dropped_slot_refuses_a_start_and_a_rebuild_begins_with_a_new_one(tiny: Tiny, server: PostgresServer) -> None:
+def test_a_truncate_is_a_row_for_one_reader_and_ends_the_keyed_one(tiny: Tiny, server: PostgresServer) -> None:
     until(lambda: is_exact(tiny, server), 60, "nothing is pending")
+    server.run("TRUNCATE orders")
+    until(lambda: tiny.statements()["kept"]["state"] == "failed", 60, "the keyed statement has ended")
+    assert "after a TRUNCATE (_op = 't') rebuild the table" in " ".join(tiny.done("show", "kept").split())
+    server.run("INSERT INTO audit VALUES ('t', NULL)")
+    until(lambda: trail(tiny) == audited(server), 60, "the other table has a row of it")
+
+
+def test_a_dropped_slot_refuses_a_start_and_a_rebuild_begins_with_a_new_one(tiny: Tiny, server: PostgresServer) -> None:
+    until(lambda: trail(tiny) == audited(server), 60, "nothing is pending")
     tiny.done("stop", "kept", "trail", "--confirm", "2")
     server.run(f"SELECT pg_drop_replication_slot('{slots(server)[0][0]}')")
     refused = tiny.run("start", "trail", "--confirm", "yes")

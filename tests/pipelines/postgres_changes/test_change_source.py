@@ -104,6 +104,12 @@ def test_every_kind_of_change_is_a_row(server: PostgresServer) -> None:
     assert [row for batch in batches(reader(server)) for row in batch] == expected
 
 
+def test_a_truncate_ends_a_stream_that_could_not_tell_it_from_another_change(server: PostgresServer) -> None:
+    server.run("INSERT INTO t VALUES (1, 'x')", "TRUNCATE t")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_TRUNCATED\] public.t was truncated at 0/"):
+        batches(reader(server, "id v"))
+
+
 def test_a_large_value_that_an_update_left_alone_is_refused_or_taken_from_the_old_row(server: PostgresServer) -> None:
     large = "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 300) g)"
     server.run(f"INSERT INTO t VALUES (1, {large})")
