@@ -15,6 +15,7 @@ from core.model.names import TableName
 from core.project.model import Project, Table
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageInput, LineageStep, StatementLineage
 from core.sql.statement import CHANGE_COLUMNS, Column, line_of
+from core.text.sentence import Sentence
 
 UPSTREAM, DOWNSTREAM = "up", "down"
 
@@ -65,7 +66,7 @@ class LineageGap:
 
     at: ColumnOrigin
     name: str
-    reason: str
+    reason: Sentence
     path: str
     line: int
 
@@ -223,9 +224,8 @@ class LineageTracer:
             yield LineageGap(at, each.name, each.reason, lines.path, lines.of(each.offset))
         for column in self.columns(table.name):
             if column.name.lower() not in written:
-                reason = (
-                    ("it may come from a * that cannot be expanded") if starred else "the statement does not write it"
-                )
+                starry = "it may come from a * that cannot be expanded"
+                reason = Sentence(starry if starred else "the statement does not write it")
                 yield LineageGap(ColumnOrigin(table.name, column.name), column.name, reason, lines.path, lines.of(0))
 
     def _declared(self, name: TableName) -> tuple[Column, ...] | None:

@@ -90,6 +90,8 @@ class ReachedTable:
     why: str
     place: str = ""
     """Lines at which the statement uses the lost column or a column derived from it, such as `dml.orders.sql:3,7`."""
+    direct: str = ""
+    """Those of the lines that use the lost column itself; `why` names them."""
     output_columns: tuple[str, ...] = ()
     """Columns of this table that are derived from the lost column."""
 
@@ -360,6 +362,7 @@ def _listed(
                 effect=effect,
                 why=why,
                 place=use.place if use else "",
+                direct=use.direct if use else "",
                 output_columns=use.output_columns if use else (),
             )
         )

@@ -34,20 +34,11 @@ def step_word(state: str) -> str:
 NOT_COMPARED = "rows were not compared"
 """Start of the note of a comparison step that compared nothing."""
 
-_SKIPPED = "skipped by an operator"
-
 
 def skipped_note(do: str, note: str) -> str:
-    """Return the note for a step that an operator skips; a comparison keeps the differences found so far in it."""
-    if do != StepKind.VALIDATE:
-        return _SKIPPED
-    if RELEASE_DIFF in note:
-        return f"{_SKIPPED}, despite what was found: {note.partition('; ' + RELEASE_DIFF)[0]}"
-    return f"{NOT_COMPARED}: {_SKIPPED}"
-
-
-RELEASE_DIFF = "headgate release diff"
-"""Command named at the end of the note of a comparison that blocks a release."""
+    """Return the note for a step that an operator skips; a comparison's previous note becomes part of it."""
+    skipped = "skipped by an operator"
+    return f"{skipped}; before that: {note}" if do == StepKind.VALIDATE and note else skipped
 
 
 class RunState(StrEnum):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.model.actions import StepKind
 from core.model.errors import AgentUnreachable, Refused, UsageError
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
@@ -215,6 +216,11 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
             context.output.say(
                 f"step {wrong[0].n} failed: {note}\n  once the cause is fixed: headgate runs retry {row.id} --follow"
             )
+            if wrong[0].do == StepKind.VALIDATE:
+                context.output.say(
+                    f"  headgate release diff {row.id} {wrong[0].table} lists what was compared\n"
+                    f"  headgate runs skip {row.id} --step {wrong[0].n} continues despite it"
+                )
         if is_held(row):
             waits = "all new versions run and have caught up; nothing is swapped until the swap is confirmed"
             context.output.say(

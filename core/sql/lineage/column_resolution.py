@@ -32,6 +32,7 @@ from core.sql.parsing.parser import bare_call
 from core.sql.parsing.star_expansion import is_star, left_out, name_parts, qualifiers_of
 from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
+from core.text.sentence import Sentence
 
 TIME_WINDOWS = ("window", "session_window")
 WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
@@ -65,7 +66,7 @@ class ColumnResolver:
     references: list[ColumnReference] = field(default_factory=list)
 
     def record_unresolved(
-        self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()
+        self, name: str, reason: Sentence, within: str, offset: int, lacking: Iterable[Relation] = ()
     ) -> None:
         """Record an unresolved name.
 
@@ -182,7 +183,7 @@ class ColumnResolver:
         side, within = scope.sides[0], scope.within
         parts = list(qualifiers_of(star))
         found: list[tuple[str, RelationColumn]]
-        missing = ""
+        missing: Sentence | None = None
         if not parts:
             found, missing = side.visible, side.incomplete_because()
         elif len(parts) == 1 and parts[0].name in side.relations:
@@ -192,13 +193,13 @@ class ColumnResolver:
             item = self._resolve(parts, scope)
             names = [name for name, _ in _struct(item)] if item is not None else []
             if item is not None and not names:
-                missing = "it is not a struct with known fields"
+                missing = Sentence("it is not a struct with known fields")
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
-        if missing:
+        if missing is not None:
             self.record_unresolved(
                 ".".join([*self._written(parts, scope), "*"]), missing, within, first_offset(star, 0)
             )
-        return self._without(star, found, scope, missing=bool(missing))
+        return self._without(star, found, scope, missing=missing is not None)
 
     def _without(
         self, star: Any, found: list[tuple[str, RelationColumn]], scope: ResolutionScope, *, missing: bool
@@ -212,9 +213,9 @@ class ColumnResolver:
             item, fields, reason = excepted_column(each, found, sources)
             paths = gone.setdefault(id(item), [])
             if item is not None and any(overlap(fields, path) for path in paths):
-                reason = "EXCEPT names it twice"
+                reason = Sentence("EXCEPT names it twice")
             paths.append(fields)
-            if reason and not missing:
+            if reason is not None and not missing:
                 source = [sources[each.alias].written] if each.alias else []
                 self.record_unresolved(
                     ".".join((*source, each.column, *each.fields)), reason, scope.within, each.offset
@@ -251,7 +252,7 @@ class ColumnResolver:
             relation = side.relations.get(bare) if len(parts) > 1 else None
             if relation is not None:
                 found, rest = relation.named(parts[1].name.lower()), parts[2:]
-                if not found and not relation.incomplete_because:
+                if not found and relation.incomplete_because is None:
                     # Spark falls back to a struct with the source's name.
                     found, rest = [item for _, item in side.by_unqualified_name(relation.written)], parts[1:]
                 missing = relation.incomplete_because
@@ -261,25 +262,26 @@ class ColumnResolver:
                     found = [side.named[bare]]
                 missing = side.incomplete_because()
             if len({id(item) for item in found}) > 1:
-                self._miss(parts, f"it is ambiguous: {len(found)} sources have it", scope)
+                self._miss(parts, Sentence(f"it is ambiguous: {len(found)} sources have it"), scope)
                 return None
             if found:
                 item = self._found(found[0], parts, rest, scope)
                 if item is not None and column is not None:
                     _show(column, side, outer=depth > 0)
                 return item
-            if missing or relation is not None:
+            if missing is not None or relation is not None:
                 if column is not None:
                     _show(column, side, outer=depth > 0)
-                reason = missing or f"{relation.shown if relation else ''} has no such column"
-                self._miss(parts, reason, scope, [relation] if relation is not None and not missing else ())
+                lacking = [relation] if relation is not None and missing is None else []
+                why = missing or Sentence(f"{relation.shown if relation else ''} has no such column")
+                self._miss(parts, why, scope, lacking)
                 return None
         if column is not None and len(parts) == 1 and (made := bare_call(column)) is not None:
             column.replace(made)
             return None
         # More than one qualifier may be a catalog and a database.
         around = (each for side in scope.sides for each in side.relations.values()) if len(parts) <= 2 else ()
-        self._miss(parts, "no source has such a column", scope, around)
+        self._miss(parts, Sentence("no source has such a column"), scope, around)
         return None
 
     def record_reference(self, item: RelationColumn, offset: int) -> None:
@@ -295,7 +297,7 @@ class ColumnResolver:
             if isinstance(each, exp.Identifier) or (isinstance(each, exp.Literal) and each.is_string):
                 inner = field_of(item, [each.name.lower()])
                 if inner is None:
-                    self._miss(parts, f"it has no field {each.name}", scope)
+                    self._miss(parts, Sentence(f"it has no field {each.name}"), scope)
                     return None
                 item = inner
             else:
@@ -303,7 +305,7 @@ class ColumnResolver:
         return item
 
     def _miss(
-        self, parts: Sequence[Any], reason: str, scope: ResolutionScope, lacking: Iterable[Relation] = ()
+        self, parts: Sequence[Any], reason: Sentence, scope: ResolutionScope, lacking: Iterable[Relation] = ()
     ) -> None:
         self.record_unresolved(
             ".".join(self._written(parts, scope)), reason, scope.within, offset_of(parts[-1]), lacking

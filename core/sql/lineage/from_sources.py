@@ -32,6 +32,7 @@ from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses, WatermarkClau
 from core.sql.parsing.table_names import NamedRead
 from core.sql.statement import CHANGE_COLUMNS
 from core.sql.tokens.lexer import open_sql, tokens_of
+from core.text.sentence import Sentence
 
 Ctes = Mapping[str, Relation]
 Sides = tuple[JoinSide, ...]
@@ -115,7 +116,7 @@ class FromSources:
             known = [table_column(table, column.name, column.type) for column in columns or ()]
             self._columns[table] = known if columns is not None else None
         items = self._columns[table]
-        missing = "" if items is not None else f"no DDL declares {table}"
+        missing = None if items is not None else Sentence(f"no DDL declares {table}")
         hidden = (table_column(table, "_metadata", METADATA),)
         # Copies, because a table that is read twice has two columns of each name.
         own = [replace(item) for item in items or ()]
@@ -185,9 +186,10 @@ class FromSources:
         for side in sides:
             found = [item for _, item in side.by_unqualified_name(name)]
             if len(found) != 1:
-                reason = "it is ambiguous on one side of USING" if found else "one side of USING has no such column"
-                lacking = () if found or side.incomplete_because() else side.relations.values()
-                self.walk.record_unresolved(name, side.incomplete_because() or reason, "JOIN", offset, lacking)
+                why, missing = "it is ambiguous on one side of USING", side.incomplete_because()
+                reason = missing or Sentence(why if found else "one side of USING has no such column")
+                lacking = () if found or missing is not None else side.relations.values()
+                self.walk.record_unresolved(name, reason, "JOIN", offset, lacking)
                 continue
             pair += found
             self.walk.record_reference(found[0], offset)

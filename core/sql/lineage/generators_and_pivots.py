@@ -25,6 +25,7 @@ from core.sql.parsing.canonical_text import sql_of
 from core.sql.parsing.from_clause import first_offset
 from core.sql.parsing.function_names import PREFIX
 from core.sql.tokens.data_types import element_type, fields_of, key_type
+from core.text.sentence import Sentence
 
 ROW_GENERATORS = frozenset(
     ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
@@ -44,7 +45,7 @@ def generated_relation(call: Any, scope: ResolutionScope, walk: ColumnResolver, 
     function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     found: list[RelationColumn] = []
-    missing = ""
+    missing: Sentence | None = None
     if function in ("explode", "posexplode") and arguments:
         collection = walk.resolve_expression(arguments[0], scope)
         at = [_part("pos", collection, "int")] if function == "posexplode" else []
@@ -59,7 +60,7 @@ def generated_relation(call: Any, scope: ResolutionScope, walk: ColumnResolver, 
         whole = walk.resolve_expression(call, scope)
         count = len(arguments) - 1 if function == "json_tuple" else len(names)
         found = [_part(f"c{number}", whole) for number in range(count)]
-        missing = "" if count else f"the columns of {function or 'this call'} are unknown"
+        missing = None if count else Sentence(f"the columns of {function or 'this call'} are unknown")
     text, offset = sql_of(call), first_offset(call, 0)
     for item in found:
         item.expression, item.offset = text, offset
@@ -78,18 +79,18 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
     return [item]
 
 
-def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Return the columns of `inline`, and the reason why they are unknown (empty if they are known)."""
+def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], Sentence | None]:
+    """Return the columns of `inline`, and the reason why they are unknown (None if they are known)."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
-        return found, "" if count else "the columns of inline are unknown"
+        return found, None if count else Sentence("the columns of inline are unknown")
     items = [(name.lower(), field_of(collection, [name.lower()]), kind) for name, kind in fields]
     return [
         RelationColumn(name, each.values, each.conditions, uses=(each,), kind=kind, plain=each.plain)
         for name, each, kind in items
         if each is not None
-    ], ""
+    ], None
 
 
 def _stacked(arguments: list[Any], scope: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
@@ -115,7 +116,7 @@ def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation
     else:
         found = None
     if found is None:
-        reason = "this form of PIVOT or UNPIVOT cannot be traced"
+        reason = Sentence("this form of PIVOT or UNPIVOT cannot be traced")
         walk.record_unresolved("PIVOT", reason, "PIVOT", first_offset(pivot, 0))
         found = Relation([], relation.row_conditions, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written

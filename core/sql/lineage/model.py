@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.model.names import TableName
+from core.text.sentence import Sentence
 
 
 class InputKind(StrEnum):
@@ -83,8 +84,8 @@ class UnresolvedName:
 
     name: str
     """The name as written, without backticks."""
-    reason: str
-    """The reason, as a sentence without a full stop."""
+    reason: Sentence
+    """The reason, without a full stop."""
     within: str
     """The output column or clause that contains the name."""
     offset: int

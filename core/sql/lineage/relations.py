@@ -11,6 +11,7 @@ from core.model.names import TableName
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageCondition, LineageInput, LineageStep
 from core.sql.parsing.star_expansion import LeftOut
 from core.sql.tokens.data_types import field_type, fields_of
+from core.text.sentence import Sentence
 
 Origins = dict[ColumnOrigin, frozenset[str]]
 """Maps each origin to the paths of the struct fields that are read; the path "" is the whole column."""
@@ -63,8 +64,8 @@ class Relation:
     """The conditions on the relation's rows, in text order."""
     tables: dict[TableName, None] = field(default_factory=dict)
     """The tables from whose rows the relation is made."""
-    incomplete_because: str = ""
-    """Why the relation may have more columns than are known; empty if all are known."""
+    incomplete_because: Sentence | None = None
+    """Why the relation may have more columns than are known; None if all are known."""
     shown: str = ""
     """Qualifier of the relation's columns for display."""
     written: str = ""
@@ -125,9 +126,9 @@ class JoinSide:
 
         return sorted(relation.items, key=position)
 
-    def incomplete_because(self) -> str:
-        """Return why an unqualified name may refer to an unknown column; empty if all columns are known."""
-        return next((each.incomplete_because for each in self.relations.values() if each.incomplete_because), "")
+    def incomplete_because(self) -> Sentence | None:
+        """Return why an unqualified name may refer to an unknown column; None if all columns are known."""
+        return next(filter(None, (each.incomplete_because for each in self.relations.values())), None)
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
@@ -274,10 +275,10 @@ def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None
 
 def excepted_column(
     name: LeftOut, found: Sequence[tuple[str, RelationColumn]], sources: Mapping[str, Relation]
-) -> tuple[RelationColumn | None, tuple[str, ...], str]:
+) -> tuple[RelationColumn | None, tuple[str, ...], Sentence | None]:
     """Resolve a name in EXCEPT to a column of the star, the path of the removed field, and an error.
 
-    The path is empty for a whole column, and the error is empty on success. A source takes precedence over a struct of
+    The path is empty for a whole column, and the error is None on success. A source takes precedence over a struct of
     the same name.
     """
     given, column, fields = [item for _, item in found], name.column, name.fields
@@ -289,9 +290,9 @@ def excepted_column(
             column, fields = source.written, (column, *fields)
             named = [item for item in given if item.name == column]
     if len(named) != 1:
-        return None, fields, "it is ambiguous" if named else "the star has no such column"
+        return None, fields, Sentence("it is ambiguous" if named else "the star has no such column")
     lacks = fields and field_of(named[0], fields) is None
-    return named[0], fields, "the struct has no such field" if lacks else ""
+    return named[0], fields, Sentence("the struct has no such field") if lacks else None
 
 
 def overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

@@ -56,6 +56,7 @@ from core.sql.parsing.table_names import resolve_table_names
 from core.sql.statement import ParsedStatement
 from core.sql.streaming.aggregation import aggregates_in
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+from core.text.sentence import Sentence
 
 
 def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
@@ -75,7 +76,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
         relation = reading.query(query, {}, ())
     except (SqlDiagnostic, RecursionError) as failure:
         reason = failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be traced"
-        missed = tuple(UnresolvedName(column.name, reason, column.name, 0) for column in parsed.columns)
+        missed = tuple(UnresolvedName(column.name, Sentence(reason), column.name, 0) for column in parsed.columns)
         return StatementLineage((), (), missed, ())
     walk, places = reading.walk, reading.sources.places
     rows = [
@@ -157,15 +158,16 @@ class _StatementTracer:
 
     def _outputs(
         self, select: Any, scope: ResolutionScope, label: str, conditions: dict[RelationCondition, None]
-    ) -> tuple[list[RelationColumn], str]:
-        side, items, missing = scope.sides[0], [], ""
+    ) -> tuple[list[RelationColumn], Sentence | None]:
+        side, items = scope.sides[0], []
+        missing: Sentence | None = None
         for node in select.expressions:
             inner = node.unalias() if isinstance(node, exp.Alias) else node
             if is_star(inner):
                 scope.within = "*"
                 before = len(self.walk.unresolved)
                 items += [star_output_column(item, label) for _, item in self.walk.starred(inner, scope)]
-                missing = missing or (side.incomplete_because() if len(self.walk.unresolved) > before else "")
+                missing = missing or (side.incomplete_because() if len(self.walk.unresolved) > before else None)
                 continue
             call = inner.this if isinstance(inner, exp.Aliases) else inner
             if is_generator(call):
@@ -239,7 +241,7 @@ class _StatementTracer:
         if query.args.get("by_name"):
             pairs = [(item, other) for item in left.items for other in right.named(item.name)]
         elif len(left.items) != len(right.items) and not missing:
-            reason = f"its sides have {len(left.items)} and {len(right.items)} columns"
+            reason = Sentence(f"its sides have {len(left.items)} and {len(right.items)} columns")
             self.walk.record_unresolved(word, reason, word, first_offset(query.expression, 0))
         if isinstance(query, exp.Union):
             united = {id(item): united_column(item, other) for item, other in pairs}

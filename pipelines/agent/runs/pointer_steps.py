@@ -54,14 +54,18 @@ def skipped_comparisons(run: RunContext, tables: Collection[TableName]) -> str:
 
 def moves_in_words(run: RunContext, step: Step) -> str:
     """Describe the new version of each pointer or, if a pointer keeps its version, the new columns."""
-    return ", ".join(_move_in_words(run, table, version) for table, version in run.versions(step))
+    moves = [(table, *_move_in_words(run, table, version)) for table, version in run.versions(step)]
+    # A step of one table is listed under its table.
+    if len(moves) == 1:
+        return moves[0][2]
+    return ", ".join(f"{table} {arrow}{words}" for table, arrow, words in moves)
 
 
-def _move_in_words(run: RunContext, table: TableName, version: int) -> str:
+def _move_in_words(run: RunContext, table: TableName, version: int) -> tuple[str, str]:
     node, name = run.nodes[table], physical_name(table, version)
     if node.from_version == version and node.action in (Action.RESTART, Action.REBUILD):
-        return f"{table} shows all columns of {name}"
-    return f"{table} → {name}"
+        return "", f"shows all columns of {name}"
+    return "→ ", name
 
 
 def has_swapped(run: RunContext, step: Step) -> bool:

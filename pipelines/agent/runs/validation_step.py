@@ -24,7 +24,7 @@ from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
 from core.observed.versions import Deployment
 from core.plan.model import Step
-from core.run.model import NOT_COMPARED, RELEASE_DIFF
+from core.run.model import NOT_COMPARED
 from core.run.records import CheckResultRow
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed
 from core.text.sentence import Sentence
@@ -114,10 +114,7 @@ def _no_position(
     slowest_s = max(trigger_s(each.trigger) for each in versions if each is not None)
     most_s = max(ALIGNED_S, ALIGNED_TRIGGERS * slowest_s)
     if run.agent.monotonic() - open_.opened_at > most_s:
-        short = run.id[:12]
-        waits, goes_on = f"headgate runs retry {short} waits again", f"headgate runs skip {short} --step {step.n}"
-        within = f"within {short_duration(most_s)} no position was found that both have read"
-        return StepFailed(step.n, f"{within}: {why}; {waits}, {goes_on} goes on without a comparison")
+        return StepFailed(step.n, f"within {short_duration(most_s)} no position was found that both have read: {why}")
     return GatePolled(step.n, f"no common position yet, for at most {short_duration(most_s)}: {why}")
 
 
@@ -218,15 +215,13 @@ def _judged(
 ) -> RunEvidence:
     assert open_.work is not None
     work, open_.work = open_.work, None
-    short = run.id[:12]
-    goes_on = f"headgate runs retry {short} compares again, headgate runs skip {short} --step {step.n} goes on"
     try:
         results = work.result()
     except (PoolUnreachable, LedgerUnavailable, Busy):
         raise
     except HeadgateError as error:
         lead = f"{error.error_class}: " if isinstance(error, EngineRefused) and error.error_class else ""
-        return StepFailed(step.n, f"{lead}{' '.join(error.summary.split())}; {goes_on}")
+        return StepFailed(step.n, f"{lead}{' '.join(error.summary.split())}")
     old, new = versions
     at, pair = run.agent.clock(), open_.pair
     run.agent.ledger.put_check_results(
@@ -243,8 +238,7 @@ def _judged(
         ],
     )  # fmt: skip
     if blocked := blocking_words(results):
-        shown = f"{RELEASE_DIFF} {short} {step.table} shows more"
-        return StepFailed(step.n, f"{blocked}; {shown}, {goes_on}")
+        return StepFailed(step.n, blocked)
     return StepDone(step.n, _words(results))
 
 

@@ -10,7 +10,7 @@ from core.text.wording import first_sentence
     [
         ("", ""),
         ("no such column", "no such column"),
-        ("12 rows differ; headgate release diff shows more", "12 rows differ"),
+        ("12 rows differ; one example follows", "12 rows differ"),
         ("[X.Y] Division by 0.5. Use try_divide.", "[X.Y] Division by 0.5"),
         ("first line\nsecond", "first line"),
         ("word " * 60, ("word " * 19).strip() + " …"),

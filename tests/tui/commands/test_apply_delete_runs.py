@@ -57,6 +57,16 @@ def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:
     return RunRow("7f3a-1", plan_hash, "ana", state, 1.0, None if state == "running" else 2.0, steps)
 
 
+def test_a_failed_comparison_is_reported_with_the_commands_that_show_and_skip_it(
+    ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = run_row("h", "failed", "failed")
+    create_run(ledger, replace(failed, steps=(replace(failed.steps[0], do="validate"),)))
+    assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 1
+    said = capsys.readouterr().err
+    assert "headgate release diff 7f3a-1 a" in said and "headgate runs skip 7f3a-1 --step 1" in said
+
+
 @pytest.mark.parametrize(
     ("state", "step", "code"),
     [("done", "done", 0), ("failed", "failed", 1), ("failed", "blocked", 1), ("cancelled", "done", 1)],

@@ -50,7 +50,7 @@ def test_for_programs_it_has_a_format_and_the_run() -> None:
 
 
 def test_a_skipped_comparison_is_named_before_its_findings() -> None:
-    note = "rows were not compared: skipped by an operator"
+    note = "skipped by an operator; before that: comparing"
     row = replace(RUN, steps=(replace(RUN.steps[0], state="skipped", note=note),))
     for verdicts in ((), ("unexpected",)):
         skipped = Context(*verdicts)

@@ -173,9 +173,8 @@ def _beside(line: str, why: str, room: int) -> list[str]:
 def _cells(one: "ReachedTable") -> tuple[str, ...]:
     first, *more = one.through or (None,)
     through = "" if first is None else first.table + ("" if first.streamed else " (static)")
-    why = one.why + (
-        (f"; reads a value derived from it at {one.place}") if one.place and one.place not in one.why else ""
-    )
+    derives = one.place != one.direct
+    why = f"{one.why}; reads a value derived from it at {one.place}" if derives else one.why
     return (
         str(one.effect),
         str(one.table),

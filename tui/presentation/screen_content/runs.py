@@ -162,9 +162,6 @@ def step_row(
     if step.state == "waits":
         row["took"] = Span(row["predicted"].text.replace("up to ", "< "), Tone.DIM)
     room, (note, tone) = max(widths(columns, width + 1)[-1] - 1, 8), row["note"]
-    if step.do == StepKind.SWAP and step.state == StepState.DONE and len(names) < 2:
-        # The step column names the table.
-        note = step.note.removeprefix(f"{step.table} →").lstrip()
     # An error starts with its class; if the message does not fit, it is written in full below the steps.
     note = shorten(note if len(note) <= room else note.partition(": ")[0], room, look.glyphs.ellipsis)
     # The cell that separates columns is not needed after the last one.

@@ -151,8 +151,8 @@ def _limit(statement: StatementView, measurement: Measurement | None) -> str:
 
 
 def error_text(row: StatementLine) -> str:
-    """Return a statement's error, preceded by its class unless the message contains it. Secrets are masked."""
-    return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
+    """Return a statement's error, preceded by its class if it has one. Secrets are masked."""
+    return mask_secrets(f"{row.error_class}  {row.error}" if row.error_class else row.error)
 
 
 def spark_ui_words(pool: Pool) -> str:

@@ -78,7 +78,7 @@ def test_unexpected_differences_block_and_leave_what_serves_alone_until_a_retry_
     assert drive(served, run) == "failed"
     note = step_of(served, run).note
     assert note.startswith("differences: 7 rows only in the new version, unexpected; for example in the new version: ")
-    assert f"headgate release diff {run[:12]} a" in note and "headgate runs skip" in note and "hunter2" not in note
+    assert "hunter2" not in note
     assert step_of(served, run, "swap").state == "blocked"
     assert pool.views["a"] == "a__v1" and "a@v1" in pool.running
     found = results(served, run)["differences"]
@@ -140,8 +140,8 @@ def test_differences_can_be_accepted_by_skipping_the_step(served: AgentContext, 
     assert drive(served, run, OperatorControl("skip", n)) == "done"
     assert pool.views["a"] == "a__v2" and results(served, run)["differences"].verdict == "unexpected"
     over = step_of(served, run).note
-    assert over.startswith("skipped by an operator, despite what was found: ") and "headgate" not in over
-    assert swap_note(served, run) == f"a → a__v2; a: {over}"
+    assert over.startswith("skipped by an operator; before that: differences: 7 rows only in the new version")
+    assert swap_note(served, run) == f"a__v2; a: {over}"
 
 
 @pytest.mark.parametrize(
@@ -213,14 +213,12 @@ def test_waiting_for_a_position_that_never_comes_is_bounded_and_then_asks(served
     assert drive(served, run) == "failed"
     found = step_of(served, run)
     assert found.note == (
-        "within 30m no position was found that both have read: a@v1 has read 3 files of landed, a@v2 2; "
-        f"headgate runs retry {run[:12]} waits again, "
-        f"headgate runs skip {run[:12]} --step {found.n} goes on without a comparison"
+        "within 30m no position was found that both have read: a@v1 has read 3 files of landed, a@v2 2"
     )
     assert pool.views["a"] == "a__v1" and not pool.compared
     assert drive(served, run, OperatorControl("skip", found.n)) == "done" and pool.views["a"] == "a__v2"
-    assert step_of(served, run).note == "rows were not compared: skipped by an operator"
-    assert swap_note(served, run) == "a → a__v2; a: rows were not compared: skipped by an operator"
+    assert step_of(served, run).note == f"skipped by an operator; before that: {found.note}"
+    assert swap_note(served, run) == f"a__v2; a: {step_of(served, run).note}"
 
 
 def test_files_that_cannot_be_reached_for_a_while_are_waited_for(served: AgentContext, pool: Any) -> None:
@@ -330,7 +328,7 @@ def test_a_pool_that_does_not_answer_is_asked_again_and_a_refusal_fails_the_step
     monkeypatch.setattr(tables, "read_files", refuse)
     again = submit(served, plan(served, UPPER, replace(REBUILD_A, nonce="again")))
     assert drive(served, again) == "failed"
-    assert step_of(served, again).note.startswith("FAILED_READ_FILE: the file is broken; headgate runs retry ")
+    assert step_of(served, again).note == "FAILED_READ_FILE: the file is broken"
 
 
 def test_a_comparison_that_cannot_read_the_ledger_is_repeated(

@@ -97,9 +97,7 @@ def test_an_opened_gate_is_reported_in_the_past_tense_with_its_time() -> None:
 
 
 def test_a_failure_is_shown_by_its_first_sentence_and_in_full_below() -> None:
-    long = (
-        "orders: 12 rows are only in v2; headgate release diff 9f2c orders shows more, " + "and more " * 60 + "at last"
-    )
+    long = "orders: 12 rows are only in v2; of the others, " + "and more " * 60 + "at last"
     failed = replace(PAIR, checks="failed", found=long)
     found = release_details(release("needs you", note=long, pairs=(failed,)), NOW)
     assert found[1].startswith("  Its run has failed: orders: 12 rows are only in v2. Next: headgate runs retry")

@@ -43,7 +43,7 @@ def test_a_deploy_is_listed_with_plan_actor_columns_and_the_time_it_began_to_ser
 
 
 def test_a_version_that_serves_without_a_comparison_is_reported() -> None:
-    note = "rows were not compared: skipped by an operator"
+    note = "skipped by an operator; before that: comparing"
     check = replace(step(1, StepKind.VALIDATE), state="skipped", note=note)
     run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(check, step(2, StepKind.SWAP)))
     *_, serves = table_history(TableRecords(A, runs=(run,)), {PLAN.hash: PLAN})
