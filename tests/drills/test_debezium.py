@@ -189,6 +189,7 @@ def test_events_of_an_outbox_are_rows_with_the_type_of_their_header(
     until(lambda: placed() == [(1, "9.50", "Placed")], ARRIVES_S, "the event is one row")
 
 
+@pytest.mark.long
 def test_no_change_is_lost_or_stale_when_the_worker_is_killed_under_load(
     tiny: Tiny, connect: KafkaConnect, postgres: PostgresServer
 ) -> None:

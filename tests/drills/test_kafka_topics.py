@@ -74,6 +74,7 @@ def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: 
     until(lambda: lag(tiny) == ("running", 0, True), 30, "nothing waits")
 
 
+@pytest.mark.long
 def test_a_killed_pool_and_a_killed_broker_lose_and_repeat_nothing(tiny: Tiny, broker: Broker) -> None:
     until(lambda: all_arrived(tiny), 60, "all messages are rows")
     send(broker, tiny, 40)

@@ -174,6 +174,7 @@ def deploy(tiny: Tiny, where: str, victim: str) -> None:
         until(lambda: tiny.ledger(newest)[0][1] == "done", ARRIVES_S, "what has failed is done once it is tried again")
 
 
+@pytest.mark.long
 def test_no_row_is_lost_stale_or_repeated_whatever_is_killed(tiny: Tiny, events: Events) -> None:
     chance = events.chance
     breaks = ["writer", "server", "restart", "deploy", "agent", "stop"]

@@ -147,6 +147,7 @@ def test_a_keyed_table_and_a_trail_follow_the_table_exactly(tiny: Tiny, server: 
     assert {op for op, _ in trail(tiny)} == {"c", "u", "d"}
 
 
+@pytest.mark.long
 def test_kills_under_load_lose_and_double_nothing(tiny: Tiny, server: PostgresServer) -> None:
     with load(server):
         before = sum(trail(tiny).values())

@@ -24,6 +24,7 @@ def seed() -> int:
     return int(found.stdout.strip() or "0", 16)
 
 
+@pytest.mark.long
 def test_a_release_survives_a_killed_agent_in_a_step_of_every_kind(world: Released) -> None:
     world.edit()
     plan = world.plan(*RELEASE)
