@@ -34,7 +34,7 @@ _PROVIDERS = {
     "kafka.config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
 }
 """Classes of Kafka's Java client that resolve references (kafka-clients 3.9.2)."""
-_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key", re.I)
+_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key|ssl\.key\b", re.I)
 _REFERENCE = re.compile(r"\$\{(?P<kind>env|file):(?P<of>[^{}:'\"\\]+)\}\Z")
 
 

@@ -48,7 +48,16 @@ _KAFKA_LOGIN = re.compile(r"(?:Sasl|Ssl)AuthenticationException: (?P<why>[^\n]*)
 """Kafka's message about refused credentials or certificates (kafka-clients 3.9.2)."""
 REFUSED_LOGIN = "HEADGATE_KAFKA_LOGIN"
 """Error class of an error caused by Kafka brokers that refuse the credentials of Spark, or whose certificate Spark
-refuses."""
+refuses, or by a file with a certificate or key that Spark cannot use."""
+_KAFKA_FILE = re.compile(
+    r"InvalidConfigurationException: Failed to load PEM SSL (?P<kind>key|trust)store (?P<file>\S+)"
+)
+"""Kafka's message about a file of certificates or keys that its Java client cannot use (kafka-clients 3.9.2)."""
+_KAFKA_FILE_REMEDIES = {
+    "key": "Kafka's Java client reads a key only as PKCS#8, and one with a password only as openssl pkcs8 -topk8 -v1 "
+    "PBE-SHA1-3DES writes it; the certificates follow in the same file",
+    "trust": "write certificates only, as PEM",
+}
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -220,7 +229,7 @@ def error_class(text: str) -> str:
         return ours[1]
     if _FULL.search(text):
         return NO_SPACE
-    if _KAFKA_LOGIN.search(text):
+    if _KAFKA_LOGIN.search(text) or _KAFKA_FILE.search(text):
         return REFUSED_LOGIN
     found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
     # A query plan contains the names of errors that the query would raise.
@@ -252,6 +261,8 @@ def first_line(text: str) -> str:
         return full[1]
     if database := _DATABASE.search(text):
         return f"a database that it reads: {database[1]}"[:_LONGEST]
+    if unusable := _KAFKA_FILE.search(text):
+        return f"Spark cannot use {unusable['file']}; {_KAFKA_FILE_REMEDIES[unusable['kind']]}"
     if login := _KAFKA_LOGIN.search(text):
         remedy = "correct what kafka.sasl.password refers to, or kafka.ssl.* in OPTIONS, and start it again"
         return f"the Kafka brokers cannot be connected to: {login['why']}; {remedy}"

@@ -24,6 +24,8 @@ _library_log = logging.getLogger("rdkafka")
 _library_log.disabled = True
 _AROUND = re.compile(r"^\w+://\S+: |(?: error)?: Authentication failed(?=:)| \(after \d+ms in state \w+\)$")
 """What the library adds to the reason of a broker: address, repetition and time."""
+_OWN_REFUSED = re.compile(r"alert (?P<why>[a-z ]+): SSL alert number (?:4[2-8]|116)$")
+"""The alerts of TLS about the client's certificate, which a broker may send after the handshake (RFC 8446, 6.2)."""
 
 
 class NoAnswer(TryAgain):
@@ -79,7 +81,9 @@ class KafkaClients:
         return NoAnswer(summary, remedy="check that Kafka runs and can be reached")
 
     def _not_allowed(self, reason: str) -> HeadgateError:
-        user = dict(self.place.settings).get("sasl.username", "anonymous users")
+        given = dict(self.place.settings)
+        own = given.get("ssl.keystore.location")
+        user = given.get("sasl.username") or (f"the subject of {own}" if own else "anonymous users")
         remedy = f"allow Describe and Read on the topics to {user}"
         return NotAllowed(f"{self.place.servers} does not allow this: {reason}", remedy=remedy)
 
@@ -101,6 +105,11 @@ class KafkaClients:
             summary = f"{self.place.servers} refuses the credentials of the topics' table: {why}"
             remedy = "correct what kafka.sasl.password refers to, or the user and mechanism in OPTIONS, and start again"
             raise Refused(summary, remedy=remedy) from because
+        if own := _OWN_REFUSED.search(why):
+            remedy = "set kafka.ssl.keystore.location to a PEM file with a key and a certificate that the broker trusts"
+            raise Refused(
+                f"{self.place.servers} refuses the client certificate: {own['why']}", remedy=remedy
+            ) from because
         if code == KafkaError._SSL:
             remedy = "check kafka.ssl.truststore.location: a PEM file of the authority that signed the broker's"
             raise Refused(f"TLS with {self.place.servers} fails: {why}", remedy=remedy) from because
@@ -146,7 +155,7 @@ def connect(place: TopicPlace) -> KafkaClients:
         clients.admin, clients.consumer = (of({**conf, **more}, logger=_library_log) for of, more in made)
     except KafkaException as error:
         why = str(error.args[0].str()).removeprefix("Failed to create admin client: ")
-        remedy = "check the files that kafka.ssl.* name in OPTIONS"
+        remedy = "check the files that kafka.ssl.* name in OPTIONS, and what kafka.ssl.key.password refers to"
         raise Refused(f"the client of {place.servers} cannot be set up: {why}", remedy=remedy) from error
     return clients
 

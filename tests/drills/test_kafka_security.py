@@ -1,19 +1,23 @@
-"""A statement over topics of a broker with SASL: its password is a reference, and what happens when it is refused."""
+"""Statements over topics of a broker with SASL and TLS: secrets by reference, and what is said of refused ones."""
 
 import json
 from pathlib import Path
 
 import pytest
-from kafka_broker import PASSWORD, USER, Broker
+from kafka_broker import PASSWORD, USER, Broker, certificate
 from tiny_project import Tiny, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
-LOGIN = """CREATE TABLE {name}_in (id BIGINT) USING kafka OPTIONS (
-  'kafka.bootstrap.servers'='{servers}', subscribe='guarded_events', 'kafka.sasl.username'='{user}', {options});"""
+SECURED = """CREATE TABLE {name}_in (id BIGINT) USING kafka OPTIONS (
+  'kafka.bootstrap.servers'='{servers}', subscribe='guarded_events', {options});"""
 OF_FILE = """'kafka.security.protocol'='SASL_PLAINTEXT', 'kafka.sasl.mechanism'='SCRAM-SHA-512',
-  'kafka.sasl.password'='${{file:{held}}}'"""
-OVER_TLS = """'kafka.security.protocol'='SASL_SSL', 'kafka.sasl.mechanism'='PLAIN',
-  'kafka.sasl.password'='${{env:KAFKA_TEST_PASSWORD}}', 'kafka.ssl.truststore.location'='{authority}'"""
+  'kafka.sasl.username'='{user}', 'kafka.sasl.password'='${{file:{held}}}'"""
+OVER_TLS = """'kafka.security.protocol'='SASL_SSL', 'kafka.ssl.truststore.location'='{authority}',
+  'kafka.sasl.mechanism'='{mechanism}', 'kafka.sasl.username'='{user}',
+  'kafka.sasl.password'='${{env:KAFKA_TEST_PASSWORD}}'"""
+MUTUAL = """'kafka.security.protocol'='SSL', 'kafka.ssl.truststore.location'='{authority}',
+  'kafka.ssl.keystore.location'='{own}', 'kafka.ssl.key.password'='${{env:KAFKA_TEST_PASSWORD}}'"""
+READERS = ("guarded", "over_tls", "hashed", "mutual")
 OTHER = "another secret of tests"
 
 
@@ -26,13 +30,23 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tiny(on_topics: Tiny, broker: Broker, held: Path) -> Tiny:
+def own(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Path:
+    """The file with the certificate and the key of the client."""
+    found = tmp_path_factory.mktemp("certificates") / "client.pem"
+    found.write_text(broker.client.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny(on_topics: Tiny, broker: Broker, held: Path, own: Path) -> Tiny:
     broker.create("guarded_events")
-    options = {"guarded": (broker.sasl, OF_FILE), "over_tls": (broker.tls, OVER_TLS)}
+    options = {"guarded": (broker.sasl, OF_FILE), "mutual": (broker.mutual, MUTUAL)}
+    for name, mechanism in (("over_tls", "PLAIN"), ("hashed", "SCRAM-SHA-256")):
+        options[name] = (broker.tls, OVER_TLS.replace("{mechanism}", mechanism))
     ddl, dml = {}, {}
     for name, (servers, more) in options.items():
-        login = more.format(held=held, authority=broker.authority)
-        ddl[f"{name}_in"] = LOGIN.format(name=name, servers=servers, user=USER, options=login)
+        given = more.format(held=held, authority=broker.authority, user=USER, own=own)
+        ddl[f"{name}_in"] = SECURED.format(name=name, servers=servers, options=given)
         ddl[name] = f"CREATE TABLE {name} (id BIGINT) USING parquet;"
         dml[name] = f"INSERT INTO {name} SELECT id FROM STREAM {name}_in;"
     on_topics.add(ddl, dml)
@@ -41,9 +55,9 @@ def tiny(on_topics: Tiny, broker: Broker, held: Path) -> Tiny:
 
 def test_a_secret_reaches_the_brokers_and_no_file_of_ours(tiny: Tiny, broker: Broker) -> None:
     broker.produce("guarded_events", [json.dumps({"id": n}) for n in range(20)])
-    done = tiny.apply(tiny.plan("guarded", "over_tls"))
+    done = tiny.apply(tiny.plan(*READERS))
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("guarded", "over_tls"):
+    for name in READERS:
         until(lambda name=name: tiny.ids(name, 1) == list(range(20)), 60, "the messages are rows")
         until(lambda name=name: tiny.statements()[name]["lag_rows"] == 0, 30, "the lag is known")
     files = [path for path in tiny.root.rglob("*") if path.is_file()]
@@ -65,3 +79,17 @@ def test_an_expired_password_is_one_sentence_and_a_new_one_is_read_at_the_next_s
     tiny.done("start", "guarded", "--confirm", "yes")
     broker.produce("guarded_events", [json.dumps({"id": n}) for n in range(20, 30)])
     until(lambda: tiny.ids("guarded", 1) == list(range(30)), 60, "later messages are rows")
+
+
+def test_a_client_certificate_that_the_broker_does_not_trust_is_one_sentence(tiny: Tiny, own: Path) -> None:
+    trusted = own.read_text()
+    tiny.done("stop", "mutual", "--confirm", "yes")
+    certificate(own.with_name("public.pem"), own)
+    tiny.run("start", "mutual", "--confirm", "yes")
+    until(lambda: tiny.statements()["mutual"]["state"] == "failed", 60, "the statement has failed")
+    shown = tiny.done("show", "mutual")
+    assert "HEADGATE_KAFKA_LOGIN  the Kafka brokers cannot be connected to: " in shown, shown
+    assert "kafka.ssl.* in OPTIONS" in shown, shown
+    own.write_text(trusted)
+    tiny.done("start", "mutual", "--confirm", "yes")
+    until(lambda: tiny.ids("mutual", 1) == list(range(30)), 60, "the statement reads on")

@@ -48,12 +48,13 @@ USER, PASSWORD = "headgate", "a secret of tests"
 class Broker:
     """A broker with its data in `folder`; it can be killed and started again.
 
-    It listens without authentication, at `sasl` with SASL (PLAIN, SCRAM-SHA-512), and at `tls` with SASL over TLS.
+    It listens without authentication, at `sasl` with SASL (PLAIN, SCRAM), at `tls` with SASL over TLS, and at `mutual`
+    with TLS alone for clients that show the certificate in `client`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self._controller, self._sasl, self._tls = free_port(), free_port(), free_port()
+        self._controller, self._sasl, self._tls, self._mutual = (free_port() for _ in range(4))
         self._process: subprocess.Popen[bytes] | None = None
         self._java = str(Path(find_java().home) / "bin" / "java")
         self._jars = f"{resolved_jars(*KAFKA)}/*"
@@ -62,8 +63,9 @@ class Broker:
             f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.voters=1@127.0.0.1:{self._controller}\nlog.dirs={folder}/data\n"
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self._sasl},"
-            f"TLS://127.0.0.1:{self._tls},CONTROLLER://127.0.0.1:{self._controller}\n"
-            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,CONTROLLER:PLAINTEXT\n"
+            f"TLS://127.0.0.1:{self._tls},MUTUAL://127.0.0.1:{self._mutual},CONTROLLER://127.0.0.1:{self._controller}\n"
+            "listener.security.protocol.map="
+            "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL,CONTROLLER:PLAINTEXT\n"
             f"inter.broker.listener.name=PLAINTEXT\n{self._secured()}"
             "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
             "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
@@ -77,8 +79,11 @@ class Broker:
             f"--cluster-id={name}",
             "-c",
             str(self._properties),
-            "--add-scram",
-            f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]",
+            *(
+                word
+                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+                for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
+            ),
         ).wait(60)
 
     @property
@@ -94,12 +99,21 @@ class Broker:
         return f"127.0.0.1:{self._tls}"
 
     @property
+    def mutual(self) -> str:
+        return f"127.0.0.1:{self._mutual}"
+
+    @property
     def authority(self) -> Path:
-        """The certificate that clients of `tls` must trust, as PEM."""
+        """The certificate that clients of `tls` and `mutual` must trust, as PEM."""
         return self.folder / "authority.pem"
 
+    @property
+    def client(self) -> Path:
+        """A certificate of CN=reader with its key, which `PASSWORD` protects, as PEM."""
+        return self.folder / "client.pem"
+
     def change_password(self, password: str) -> None:
-        """Replace the password of the user for SCRAM."""
+        """Replace the password of the user for SCRAM-SHA-512."""
         given = UserScramCredentialUpsertion(
             USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode()
         )
@@ -186,14 +200,18 @@ class Broker:
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=test", "-ext", "san=ip:127.0.0.1", "-ext", "bc=ca:true"]
         for command in (made, ["-exportcert", "-rfc", "-file", str(self.authority)]):
             subprocess.run([*keytool, *command], check=True, capture_output=True, timeout=60)
+        trusted = self.folder / "trusted.pem"
+        certificate(trusted, self.client)
         plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
         lines = [f"ssl.keystore.location={store}", f"ssl.keystore.password={PASSWORD}"]
+        mutual = {"client.auth": "required", "truststore.type": "PEM", "truststore.location": str(trusted)}
+        lines += [f"listener.name.mutual.ssl.{name}={value}" for name, value in mutual.items()]
         for name in ("sasl", "tls"):
             prefix = f"listener.name.{name}"
-            lines.append(f"{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512")
+            lines.append(f"{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512")
             lines.append(f'{prefix}.plain.sasl.jaas.config={plain} required user_{USER}="{PASSWORD}";')
-            lines.append(f"{prefix}.scram-sha-512.sasl.jaas.config={scram} required;")
+            lines += [f"{prefix}.scram-sha-{n}.sasl.jaas.config={scram} required;" for n in (256, 512)]
         return "".join(f"{line}\n" for line in lines)
 
     def _answers(self) -> bool:
@@ -209,6 +227,19 @@ class Broker:
         with open(self.folder / "log", "ab") as log:
             java = [self._java, "-Xmx256m", "-XX:+UseSerialGC", "-cp", self._jars, *command]
             return subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+
+def certificate(public: Path, client: Path) -> None:
+    """Write a self-signed certificate to `public`, and with its key, which `PASSWORD` protects, to `client`.
+
+    Kafka's Java client cannot read a key that AES protects (kafka-clients 3.9.2, Java 17).
+    """
+    made = ["openssl", "req", "-x509", "-subj", "/CN=reader", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-noenc", "-keyout", str(client), "-out", str(public)]
+    locked = ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-in", str(client), "-passout", f"pass:{PASSWORD}"]
+    subprocess.run(made, check=True, capture_output=True, timeout=60)
+    key = subprocess.run(locked, check=True, capture_output=True, timeout=60, text=True).stdout
+    client.write_text(key + public.read_text())
 
 
 @contextmanager

@@ -143,7 +143,7 @@ def check_started(run: RunContext, step: Step) -> RunEvidence:
     """Check whether a start has succeeded, as shown by a committed batch or by a trigger without input."""
     deployment, note = run.deployed(step), run.continuation_notes.get(step.n, "")
     if deployment.state == State.FAILED:
-        return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
+        return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}".removeprefix(": "))
     if deployment.state == State.RUNNING:
         return StepDone(step.n, note.removesuffix("; "))
     if run.stopped_by_operator(step.table, step.version):

@@ -16,6 +16,7 @@ LOGIN = {
     "kafka.sasl.password": "${env:KAFKA_PASSWORD}",
     "kafka.ssl.truststore.location": "/etc/kafka/ca.pem",
 }
+MUTUAL = {"kafka.security.protocol": "SSL", "kafka.ssl.keystore.location": "/etc/kafka/client.pem"}
 
 
 def declared(**options: str) -> TableDdl:
@@ -36,6 +37,9 @@ def text(**options: str) -> str:
         (LOGIN, None),
         ({**LOGIN, "kafka.sasl.password": "${file:/run/secrets/kafka}"}, None),
         ({"kafka.isolation.level": "read_committed"}, None),
+        ({**MUTUAL, "kafka.ssl.key.password": "${env:KEY}"}, None),
+        ({**MUTUAL, "kafka.ssl.key.password": "hunter2"}, SecurityFault.SECRET),
+        ({"kafka.ssl.key.pem": "hunter2"}, SecurityFault.UNKNOWN),
         ({**LOGIN, "kafka.sasl.password": "hunter2"}, SecurityFault.SECRET),
         ({"kafka.sasl.jaas.config": "x required password=hunter2;"}, SecurityFault.UNKNOWN),
         ({"kafka.ssl.truststore.password": "hunter2"}, SecurityFault.UNKNOWN),

@@ -177,6 +177,14 @@ def test_refused_credentials_of_kafka_are_the_cause_and_not_what_the_plan_would_
     assert error_class(f"[STREAM_FAILED] terminated{plan}") == "STREAM_FAILED"
 
 
+def test_a_key_that_kafkas_java_client_cannot_read_is_named() -> None:
+    cause = "org.apache.kafka.common.errors.InvalidConfigurationException: Failed to load PEM SSL keystore /c.pem"
+    ended = "[STREAM_FAILED] Query ended: Failed to create new KafkaAdminClient\n\nJVM stacktrace:\n\tat a.b\n"
+    text = f"{ended}Caused by: {cause}\nCaused by: java.security.NoSuchAlgorithmException: PBES2 not available"
+    assert error_class(text) == "HEADGATE_KAFKA_LOGIN"
+    assert first_line(text).startswith("Spark cannot use /c.pem; Kafka's Java client reads a key only as PKCS#8")
+
+
 def test_a_missing_data_file_of_a_table_is_reported_with_a_remedy() -> None:
     text = (
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "

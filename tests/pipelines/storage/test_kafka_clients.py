@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from kafka_broker import PASSWORD, USER, Broker
+from kafka_broker import PASSWORD, USER, Broker, certificate
 from live_project import until
 
 from core.model.errors import HeadgateError, Refused
@@ -43,7 +43,7 @@ def refusal(location: str, offsets: KafkaOffsets | None = None) -> HeadgateError
     return raised.value
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_password_comes_from_the_environment_or_a_file(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
 ) -> None:
@@ -95,6 +95,29 @@ def test_a_certificate_that_cannot_be_verified_or_read_is_named(
     assert untrusted.summary.startswith(f"TLS with {broker.tls} fails: ") and "truststore" in untrusted.remedy
     absent = place(broker.tls, security_protocol="SASL_SSL", ssl_truststore_location=f"{tmp_path}/ca.pem")
     assert f"the client of {broker.tls} cannot be set up" in refusal(absent).summary
+
+
+def mutual(broker: Broker, **options: str) -> str:
+    given = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": str(broker.authority)}
+    given |= {f"kafka.{name.replace('_', '.')}": value for name, value in options.items()}
+    return kafka_location(given | {"kafka.bootstrap.servers": broker.mutual, "subscribe": "guarded"})
+
+
+def test_a_client_certificate_is_shown_and_a_refused_one_is_named(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", PASSWORD)
+    own = {"ssl_keystore_location": str(broker.client), "ssl_key_password": BY_NAME}
+    assert KafkaOffsets().lag(None, TABLE, mutual(broker, **own)).rows == 5
+    certificate(tmp_path / "public.pem", tmp_path / "other.pem")
+    for wrong in (mutual(broker), mutual(broker, **own | {"ssl_keystore_location": f"{tmp_path}/other.pem"})):
+        refused = refusal(wrong)
+        assert refused.summary.startswith(f"{broker.mutual} refuses the client certificate: "), refused
+        assert "kafka.ssl.keystore.location" in refused.remedy
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", "another")
+    locked = refusal(mutual(broker, **own))
+    assert f"the client of {broker.mutual} cannot be set up" in locked.summary
+    assert "kafka.ssl.key.password" in locked.remedy
 
 
 def test_a_topic_that_may_not_be_read_hides_no_other(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
