@@ -41,7 +41,15 @@ class DeclaredTables:
     def graph(self) -> TableGraph:
         """The graph of declared reads; the graph of `like` is reused if both projects have the same reads."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
-        return self._like.graph if same and self._like is not None else table_graph(self.project)
+        if same and self._like is not None:
+            return self._like.graph
+        # Deployed revisions declared in place of broken tables could form a cycle with declared reads.
+        sound = {name: table for name, table in self.tables.items() if name not in self.project.broken}
+        return table_graph(replace(self.project, tables=sound) if self.project.broken else self.project)
+
+    def is_gone(self, table: TableName) -> bool:
+        """True if no file declares a table, not even one with errors."""
+        return table not in self.tables and table not in self.project.broken
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
         """Return the tables in a table's statement set, including itself, sorted.

@@ -69,7 +69,7 @@ def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> 
 def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
     if child in walk.scope.excluded:
         walk.found.warn(child, PlanWarningKind.EXCLUDED_STAYS.of(parent=parent))
-    elif walk.context.declared.tables.get(child) is None:
+    elif walk.context.declared.is_gone(child):
         walk.found.warn(child, PlanWarningKind.UNDECLARED_STAYS.of(parent=parent))
 
 

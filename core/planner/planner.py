@@ -14,6 +14,7 @@ from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
+from core.planner.broken_files import refuse_broken_plan, refuse_broken_request, with_deployed_revisions
 from core.planner.context import PlanningContext, planning_context
 from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
@@ -46,7 +47,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan for a request; a plan with `refusals` has no steps.
 
-    Raises UsageError if the project does not declare the environment. `answers` maps question keys to Spark's answers
+    Raises UsageError if the project does not declare the environment, and InvalidProject if the plan would need the
+    declaration of a table whose files have errors. `answers` maps question keys to Spark's answers
     as JSON; an answer can only make a change more severe. `policy` is the recorded policy; without it, the declared
     policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured durations of steps
     in earlier runs. `parse_cache` only saves time. Time is linear in tables and reads.
@@ -61,11 +63,17 @@ def make_plan(
     if request.continues:
         observed = without_orphans(observed)
     headroom = headroom or Headroom()
+    parse_cache = parse_cache or ParseCache()
+    has_errors = bool(project.broken or project.stray)
+    if has_errors and request.verb == "deploy":
+        refuse_broken_request(project, request)
+    elif has_errors:
+        project = with_deployed_revisions(project, observed, parse_cache)
     context = planning_context(
         project,
         project.environments[environment],
         observed,
-        parse_cache or ParseCache(),
+        parse_cache,
         answers,
         engine=headroom.engine,
     )
@@ -75,6 +83,8 @@ def make_plan(
     policy = policy or declared
     scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
     draft = _BODIES[request.verb](context, scope)
+    if has_errors:
+        refuse_broken_plan(context, scope, draft)
     sealed = _sealed(context, scope, draft, policy, headroom)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 

@@ -245,6 +245,7 @@ def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
         table
         for table, former in sorted(found.by_table.items())
         if (declared := context.declared.tables.get(table)) is not None
+        and table not in context.declared.project.broken
         and not declared.external
         and context.revisions.declared(table).texts != former.texts
     )

@@ -11,7 +11,7 @@ from core.plan.request import BY_NAME, CHILDREN, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
 from core.planner.warning_and_refusal_kinds import PlanRefusalKind, PlanWarningKind
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
-from core.project.model import Layer, Project, Table
+from core.project.model import BrokenTable, Layer, Project, Table
 from core.text.wording import did_you_mean
 
 ROOT = "."
@@ -77,10 +77,13 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     """Resolve a request in normal form. An unknown name becomes a refusal that suggests a similar name."""
-    tables, known = context.declared.tables, frozenset(context.observed.known())
+    tables, known = (
+        context.declared.tables,
+        frozenset(context.observed.known() | context.declared.project.broken.keys()),
+    )
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
-    found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
+    found = one_by_one | {name for name, table in tables.items() if is_meant(table, request)}
     if request.everything:
         found |= set(tables if request.verb == "deploy" else known)
     above = _above(request.pipelines, context.observed, context.bindings) - found
@@ -115,20 +118,21 @@ def request_mistakes(request: PlanRequest, project: Project, known: Collection[T
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
-    products = {table.product for table in project.tables.values()}
+    tables: tuple[Table | BrokenTable, ...] = (*project.tables.values(), *project.broken.values())
+    products = {table.product for table in tables}
     yield from (_unknown("product", name, products) for name in request.products if name not in products)
     if request.children not in CHILDREN:
         for word in request.children.split(","):
             if word not in products:
                 yield _unknown("product", word, products | set(CHILDREN))
-    layers = {str(table.layer) for table in project.tables.values()}
+    layers = {str(table.layer) for table in tables}
     for layer in request.layers:
         if layer not in tuple(Layer):
             yield _unknown("layer", layer, tuple(Layer))
         elif layer not in layers:
             yield PlanRefusal.of(layer, PlanRefusalKind.EMPTY_LAYER.of(layers=_sorted(layers)))
     for folder in request.folders:
-        if not any(_is_below(table, folder) for table in project.tables.values()):
+        if not any(_is_below(table, folder) for table in tables):
             yield PlanRefusal.of(folder, PlanRefusalKind.EMPTY_FOLDER.of())
     yield from _contradictions(request)
 
@@ -164,7 +168,8 @@ def _sorted(values: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(sorted(set(values)))
 
 
-def _is_meant(table: Table, request: PlanRequest) -> bool:
+def is_meant(table: Table | BrokenTable, request: PlanRequest) -> bool:
+    """True if a request in normal form selects a table by product, layer or folder."""
     return (
         table.product in request.products
         or table.layer in request.layers
@@ -172,7 +177,7 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
     )
 
 
-def _is_below(table: Table, folder: str) -> bool:
+def _is_below(table: Table | BrokenTable, folder: str) -> bool:
     """True if a table's folder equals `folder`, contains `folder` or is contained in it.
 
     The folder `sql-scripts` inside a table's folder therefore selects the table.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from core.model.names import TableName
+from core.model.problems import Problem, in_reading_order
 from core.policy.roles_and_rules import Policy
 from core.sql.statement import ParsedStatement, TableDdl
 
@@ -167,6 +168,19 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenTable:
+    """A table of a folder that has a file with errors, as far as paths describe the table."""
+
+    name: TableName
+    product: str
+    layer: Layer
+    unit: TableName
+    folder: str
+    problems: tuple[Problem, ...]
+    """The errors in the folder's files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """Everything that a project folder declares."""
 
@@ -179,3 +193,13 @@ class Project:
     """The declared tables, sorted by name."""
     defaults: Settings = field(default_factory=Settings)
     """Settings in headgate.yml that apply to every table that does not override them."""
+    broken: Mapping[TableName, BrokenTable] = field(default_factory=dict)
+    """Tables that `tables` lacks because of errors in the files of their folders."""
+    stray: tuple[Problem, ...] = ()
+    """Errors in files outside the folder of any table; such a file may declare a table that `tables` lacks."""
+
+    def errors(self, names: Iterable[TableName] | None = None) -> tuple[Problem, ...]:
+        """Return the errors in the files of the broken tables `names` or, if that is None, in all files."""
+        chosen = self.broken if names is None else names
+        found = (problem for name in chosen for problem in self.broken[name].problems)
+        return in_reading_order((*found, *(self.stray if names is None else ())))

@@ -1,16 +1,16 @@
 """Conversion of the contents of project files to a Project, or to all Problems at once; this module opens no files."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
-from core.project.model import Project, Script, Settings, Table
+from core.project.model import BrokenTable, Project, Script, Settings, Table
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
-from core.project_reader.paths import ScriptFolder, read_script_folders
+from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
 from core.project_reader.settings_checks import (
     check_keyed,
     check_queries,
@@ -18,13 +18,13 @@ from core.project_reader.settings_checks import (
     with_changes,
     with_schema_tracking,
 )
-from core.project_reader.table_consistency_checks import check_tables
+from core.project_reader.table_consistency_checks import check_tables, cycle_problems
 from core.project_reader.table_yml import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean
 
-__all__ = ["read_project", "read_settings", "read_tables", "settings_as_text"]
+__all__ = ["read_project", "read_settings", "read_sound_tables", "read_tables", "settings_as_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,16 @@ class _ProjectDraft:
     statements: dict[TableName, _StatementFile] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Folders that contain a statement that could not be read."""
+    unread: Set[str] = frozenset()
+    """Paths of files that could not be read, whose contents are empty here."""
+    all_folders: tuple[ScriptFolder, ...] = ()
+    elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
+    """Problems that also concern another folder than that of their file, with the path of that folder."""
+
+    def report(self, problem: Problem, *folders: str) -> None:
+        """Report a problem, which also concerns the script folders at the paths `folders`."""
+        self.problems.append(problem)
+        self.elsewhere += [(folder, problem) for folder in folders]
 
 
 def read_project(
@@ -57,14 +67,28 @@ def read_project(
     The Project is None if any Problem is an error. `texts` are the contents by relative path with forward slashes.
     `parse_cache` only saves time: a content that it contains is not parsed again, and new results are added to it.
     """
+    project, found = read_sound_tables(texts, parse_cache)
+    return (None if any(map(_is_error, found)) else project), found
+
+
+def read_sound_tables(
+    texts: Mapping[str, str], parse_cache: ParseCache | None = None
+) -> tuple[Project | None, tuple[Problem, ...]]:
+    """Read a project like `read_project`, but set aside the folders of tables whose files have errors.
+
+    The Project is None only if headgate.yml has errors, because they concern every table.
+    """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
         Problem(f"{shown} is not UTF-8", "rename the file or its folder", Where(shown))
         for path in texts
         if (shown := escape_surrogates(path)) != path
     ]
+    unread = unreadable_files(texts)
+    problems += unread.values()
+    texts = {path: "" if path in unread else text for path, text in texts.items()} if unread else texts
     manifest = read_manifest(texts.get(MANIFEST), problems)
-    draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems)
+    draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems, unread=unread.keys())
     tables = _read_tables(draft, manifest.defaults)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     connectors = {connector.name for connector in manifest.connectors}
@@ -78,14 +102,57 @@ def read_project(
         missing_in_inputs=missing,
         connectors=connectors,
     )
+    _check_cycles(tables, draft)
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
     check_queries(tables, yml, problems)
     check_keyed(tables, yml, problems)
     check_schema_tracking(tables, yml, problems)
     found = in_reading_order(problems)
-    if any(problem.severity is Severity.ERROR for problem in found):
+    errors = tuple(filter(_is_error, found))
+    if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):
         return None, found
-    return _project(manifest, tables), found
+    project = _project(manifest, tables)
+    return (_without_broken(project, draft, errors) if errors else project), found
+
+
+def _check_cycles(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> None:
+    found = cycle_problems(tables)
+    draft.problems += [problem for problem, _ in found]
+    acyclic = dict(tables)
+    while found:
+        for problem, cycle in found:
+            draft.elsewhere += [(draft.folders[acyclic.pop(name).name].path, problem) for name in cycle]
+        # A component that has several cycles is cut in several rounds.
+        found = cycle_problems(acyclic)
+
+
+def _is_error(problem: Problem) -> bool:
+    return problem.severity is Severity.ERROR
+
+
+def _without_broken(project: Project, draft: _ProjectDraft, errors: Sequence[Problem]) -> Project:
+    by_folder: dict[str, list[Problem]] = {folder.path: [] for folder in draft.all_folders}
+    stray: list[Problem] = []
+    for problem in errors:
+        by_folder.get(table_folder(problem.where.path) if problem.where else "", stray).append(problem)
+    for path, problem in draft.elsewhere:
+        by_folder[path].append(problem)
+    written = {(found.folder.path, name) for name, found in draft.statements.items()}
+    broken: dict[TableName, BrokenTable] = {}
+    for folder in draft.all_folders:
+        if problems := in_reading_order(by_folder[folder.path]):
+            for name in {*folder.ddl, *folder.dml, *(name for path, name in written if path == folder.path)}:
+                before = broken[name].problems if name in broken else ()
+                broken[name] = BrokenTable(
+                    name=name,
+                    product=folder.product,
+                    layer=folder.layer,
+                    unit=folder.unit,
+                    folder=folder.path,
+                    problems=(*before, *problems),
+                )
+    tables = {name: table for name, table in project.tables.items() if name not in broken}
+    return replace(project, tables=tables, broken=dict(sorted(broken.items())), stray=tuple(stray))
 
 
 def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
@@ -97,7 +164,7 @@ def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: Parse
 
 
 def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
-    folders = read_script_folders(draft.texts, draft.problems)
+    draft.all_folders = folders = read_script_folders(draft.texts, draft.problems)
     for folder in folders:
         _read_ddls(folder, draft)
     for folder in folders:
@@ -120,13 +187,16 @@ def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
 def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
     for name, path in sorted(folder.ddl.items()):
         if name in draft.declared:
-            other = draft.folders[name].ddl[name]
-            draft.problems.append(
-                Problem(f"{name} is declared twice", f"keep one: the other is {other}", Where(path), name)
+            first = draft.folders[name]
+            draft.report(
+                Problem(f"{name} is declared twice", f"keep one: the other is {first.ddl[name]}", Where(path), name),
+                first.path,
             )
             continue
         draft.declared.add(name)
         draft.folders[name] = folder
+        if path in draft.unread:
+            continue
         view, ddl, problems = draft.parse_cache.ddl(draft.texts[path], path)
         if view is not None:
             draft.views[name] = path
@@ -156,6 +226,9 @@ def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
 
 def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> None:
     for name, path in sorted(folder.dml.items()):
+        if path in draft.unread:
+            draft.broken.add(folder.path)
+            continue
         settings = _settings(name, folder, draft, defaults)
         statements, problems = draft.parse_cache.statements(
             draft.texts[path], path, every_table_streams=settings.every_table_streams
@@ -211,23 +284,25 @@ def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
             )
         )
     elif draft.folders[target].path != statement.folder.path:
-        draft.problems.append(
+        draft.report(
             Problem(
                 f"{target} is written here and declared in {draft.folders[target].path}",
                 "put the statement and the DDL of a table into the same folder",
                 where,
                 target,
-            )
+            ),
+            draft.folders[target].path,
         )
     if target in draft.statements:
         first = draft.statements[target]
-        draft.problems.append(
+        draft.report(
             Problem(
                 f"{target} has two writers",
                 f"keep one: the other is {Where(first.path, first.parsed.line)}",
                 where,
                 target,
-            )
+            ),
+            first.folder.path,
         )
         return
     draft.statements[target] = statement

@@ -13,7 +13,7 @@ from core.policy.roles_and_rules import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROL
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
-from core.project_reader.paths import ScriptFolder, read_script_folders
+from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
 from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
@@ -219,6 +219,7 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
     `texts` are the project's file contents by path; the contents of SQL files may be empty. Mistakes are appended to
     `problems`.
     """
+    problems += unreadable_files(texts).values()
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
     protected = protected_tables(texts, manifest.defaults, problems)

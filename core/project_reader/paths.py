@@ -1,7 +1,7 @@
 """Assignment of a project's files to tables by path; a misplaced or misspelled file becomes a Problem."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.errors import BadName
@@ -14,6 +14,25 @@ TESTS_FOLDER = "tests"
 """Folder for test cases, next to a table's `sql-scripts`; files in it declare nothing."""
 
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
+
+
+_UNREADABLE = "\0"
+"""Start of a content that stands for a file that cannot be read; a readable file contains no NUL character."""
+
+
+def unreadable_content(reason: str, remedy: str) -> str:
+    """Return a content that stands for a file that cannot be read; readers of a project report it as a Problem."""
+    return f"{_UNREADABLE}{reason}{_UNREADABLE}{remedy}"
+
+
+def unreadable_files(texts: Mapping[str, str]) -> dict[str, Problem]:
+    """Return a Problem for each file that could not be read, by path."""
+    found = {}
+    for path, text in texts.items():
+        if text.startswith(_UNREADABLE):
+            reason, _, remedy = text.removeprefix(_UNREADABLE).partition(_UNREADABLE)
+            found[path] = Problem(f"{path.rpartition('/')[2]} cannot be read: {reason}", remedy, Where(path))
+    return found
 
 
 @dataclass(slots=True)

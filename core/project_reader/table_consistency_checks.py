@@ -35,7 +35,7 @@ def check_tables(
     missing_in_inputs: MissingInInputs,
     connectors: Set[str] = frozenset(),
 ) -> None:
-    """Check the sink, columns and reads of every table, and report cycles between tables.
+    """Check the sink, columns and reads of every table.
 
     The tables in `unreadable` seem to be external only because their statements could not be read; their sinks are not
     checked. `connectors` are the connectors declared in headgate.yml.
@@ -47,7 +47,6 @@ def check_tables(
         if table.parsed is not None:
             _check_columns(table, missing_in_inputs, problems)
             _check_reads(table, tables, declared, views, problems)
-    _check_order(tables, problems)
 
 
 def _check_sink(table: Table, problems: list[Problem]) -> None:
@@ -256,20 +255,22 @@ def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
     return None
 
 
-def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> None:
+def cycle_problems(tables: Mapping[TableName, Table]) -> list[tuple[Problem, tuple[TableName, ...]]]:
+    """Return a Problem for one cycle of each strongly connected component, with the cycle's tables in order."""
     parents: dict[TableName, Sequence[TableName]] = {
         name: [read.table for read in table.parsed.reads if read.table in tables] if table.parsed else ()
         for name, table in tables.items()
     }
+    found = []
     for cycle in cycles(parents):
         last = tables[cycle[0]]
         assert last.dml is not None and last.parsed is not None
-        problems.append(
-            Problem(
-                f"these tables form a cycle: {' → '.join((*cycle, cycle[0]))}",
-                "remove one of these reads",
-                Where(last.dml.path, last.parsed.line),
-                cycle[0],
-                detail=", ".join(cycle),
-            )
+        problem = Problem(
+            f"these tables form a cycle: {' → '.join((*cycle, cycle[0]))}",
+            "remove one of these reads",
+            Where(last.dml.path, last.parsed.line),
+            cycle[0],
+            detail=", ".join(cycle),
         )
+        found.append((problem, cycle))
+    return found

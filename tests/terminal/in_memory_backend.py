@@ -35,6 +35,7 @@ class FakeBackend:
         self.now = now
         self.calls: list[tuple[object, ...]] = []
         self.reader = self.agent = self
+        self.problems_in_files = 0
         self.staged_marks: tuple[StagedRow, ...] = (
             StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
         )
@@ -80,6 +81,9 @@ class FakeBackend:
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         return self.current
+
+    def check_files(self) -> None:
+        """Do nothing: the pizzeria has no files."""
 
     def change(self, table: str, /, **fields: object) -> None:
         """Change what the lists show of a table."""

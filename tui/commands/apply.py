@@ -8,7 +8,7 @@ from core.plan.model import Plan
 from state.plans import refuse_closed
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
-from tui.commands.plan import read_request
+from tui.commands.plan import read_request, say_set_aside
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
 from tui.presentation.screen_content.screen_frame import accepted_words
@@ -30,8 +30,11 @@ def delete(context: CommandContext) -> int:
     context.announce()
     asked = read_request(context, "delete")
     operations = context.operations
-    refuse_unknown(operations.project(), planner_input_reader.observe(operations.reader), asked.request, asked.places)
+    declared = operations.projects.read_sound_tables()
+    observed = planner_input_reader.observe(operations.reader)
+    refuse_unknown(declared.project, observed, asked.request, asked.places)
     submitted = operations.submit(asked.request)
+    say_set_aside(context, declared.project)
     if submitted.plan.empty:
         raise Refused("none of these tables is deployed", remedy="headgate ls lists the deployed tables")
     context.output.say("\n".join(plan_lines(submitted.plan)))
@@ -52,8 +55,10 @@ def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *,
     context.announce()
     operations = context.operations
     request = operations.request_by_name(verb, words, retain=retain)
-    refuse_unknown(operations.project(), planner_input_reader.observe(operations.reader), request)
+    declared = operations.projects.read_sound_tables()
+    refuse_unknown(declared.project, planner_input_reader.observe(operations.reader), request)
     submitted = operations.submit(request)
+    say_set_aside(context, declared.project)
     context.output.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
 from core.model.names import TableName
-from core.model.problems import Problem
+from core.model.problems import Problem, Severity
 from core.model.states import State
 from core.observed.planner_input import PlannerInput
 from core.plan.model import Plan
 from core.plan.request import BY_NAME, PlanRequest
+from core.text.wording import counted
 from tui.agent_client import agent_process
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
@@ -34,6 +35,7 @@ from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
+    from core.project.model import Project
     from core.project_reader.git_comparison import GitComparison
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
@@ -74,7 +76,7 @@ def _plan(context: CommandContext) -> int:
     said = planner_input_reader.read_observed(args.observed, environment) if args.observed else None
     asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy", said)
     request = asked.request
-    declared = undo.declared if undo else operations.projects.read()
+    declared = undo.declared if undo else operations.projects.read_sound_tables()
     offline = bool(args.observed or args.offline)
     answering = not offline and _agent_ready(context)
     if answering or args.save:
@@ -93,6 +95,7 @@ def _plan(context: CommandContext) -> int:
     if said:
         said.refuse_impossible(declared.project, environment, known.observed, operations.projects.parse_cache)
     found = operations.compute_over(declared.project, known, request)
+    say_set_aside(context, declared.project)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):
         taken = _submit(context, found, known, declared, answering=answering)
@@ -107,12 +110,23 @@ def _plan(context: CommandContext) -> int:
     if output.as_json:
         output.data(_as_json(found, submitted))
     else:
-        _print(context, declared.warnings, found, submitted)
+        warnings = [problem for problem in declared.problems if problem.severity is Severity.WARNING]
+        _print(context, warnings, found, submitted)
         if submitted and (until := _frozen(known)):
             output.say(f"{environment} is {until}: no plan is applied until then")
     if found.refusals:
         return 3
     return _exit_code(found, known) if args.exit_code else 0
+
+
+def say_set_aside(context: CommandContext, project: "Project") -> None:
+    """Say how many errors of the project's files do not concern the plan that was computed."""
+    if count := len(project.errors()):
+        them, are = ("it", "was") if count == 1 else ("them", "were")
+        context.output.say(
+            f"{counted(count, 'problem')} in files that this plan does not need {are} set aside: "
+            f"headgate plan --all lists {them}"
+        )
 
 
 def _agent_ready(context: CommandContext) -> bool:

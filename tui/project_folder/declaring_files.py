@@ -5,10 +5,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from core.model.errors import InvalidProject, UsageError
-from core.model.problems import Problem, Where
-from core.project_reader.paths import TESTS_FOLDER
-from core.text.wording import counted
+from core.model.errors import UsageError
+from core.project_reader.paths import TESTS_FOLDER, unreadable_content
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 FOLDER = "pipelines"
@@ -26,6 +24,8 @@ _LARGEST = 4 * 1024 * 1024
 
 FileStamp = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime of a file, which change when the file is written."""
+_NO_STAMP: FileStamp = (0, 0, 0, 0, 0)
+"""The stamp of a file that cannot be read, which is tried again each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class DeclaringFiles:
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
-    """Read all declaring files of a project. Raises UsageError if one cannot be read.
+    """Read all declaring files of a project.
 
-    Files whose stamp is unchanged are taken from `before`, which is returned itself if no file has changed.
+    A file or folder that cannot be read has a content that the project's readers report. Files whose stamp is unchanged
+    are taken from `before`, which is returned itself if no file has changed. Raises UsageError if there is no
+    headgate.yml.
     """
-    paths = list_files(folder)
+    paths, texts = list_files(folder)
     known = before or DeclaringFiles()
-    texts: dict[str, str] = {}
-    stamps: dict[str, FileStamp] = {}
-    unreadable: list[str] = []
+    stamps: dict[str, FileStamp] = dict.fromkeys(texts, _NO_STAMP)
     inside = os.path.join(folder, "")
     for path in paths:
         try:
@@ -55,22 +55,23 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
             else:
                 texts[path], stamps[path] = _read(place)
         except (OSError, UnicodeDecodeError) as error:
-            unreadable.append(f"{path} ({error})")
-    if PROJECT_FILE not in texts and not unreadable:
+            texts[path], stamps[path] = content_unless_read(error), _NO_STAMP
+    if PROJECT_FILE not in texts:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="if the folder was moved, name it with --project")
-    if unreadable:
-        raise UsageError(
-            f"{counted(len(unreadable), 'file')} of the project cannot be read: {'; '.join(unreadable[:5])}",
-            remedy="make them readable UTF-8 text files",
-        )
     return before if before is not None and stamps == before.stamps else DeclaringFiles(texts, stamps)
 
 
-def list_files(folder: str) -> list[str]:
-    """List headgate.yml and the declaring files below `pipelines`, sorted. `folder` must exist.
+def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
+    """Return the content that `read_files` gives a file whose reading raised an error."""
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return unreadable_content(reason, "make it a readable UTF-8 text file")
 
-    Raises UsageError if a folder cannot be read, and InvalidProject with a Problem for each link to a folder or to
-    nothing, because such links are not followed.
+
+def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
+    """List headgate.yml and the declaring files below `pipelines`, sorted.
+
+    The second value has a content for each folder that cannot be read, and for each link to a folder or to nothing,
+    because such links are not followed. Raises UsageError if `folder` does not exist.
     """
     if not os.path.isdir(folder):
         raise UsageError(
@@ -78,7 +79,7 @@ def list_files(folder: str) -> list[str]:
         )
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
     waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
-    links: list[str] = []
+    unread: dict[str, str] = {}
     inside = os.path.join(folder, "")
     while waiting:
         below = waiting.pop()
@@ -92,25 +93,20 @@ def list_files(folder: str) -> list[str]:
                     elif name.lower().endswith(READ):
                         found.append(f"{below}/{name}")
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
-                        links.append(f"{below}/{name}")
+                        unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
-            raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
+            unread[below] = unreadable_content(error.strerror or str(error), "make it readable")
         tested = SCRIPTS in folders
         waiting += [
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
         ]
-    if links:
-        raise InvalidProject(
-            f"the project {folder} has {counted(len(links), 'problem')}",
-            remedy="correct what is listed",
-            problems=tuple(_unfollowed(link).as_json() for link in sorted(links)),
-        )
-    return sorted(found)
+    return sorted(found), dict(sorted(unread.items()))
 
 
-def _unfollowed(link: str) -> Problem:
-    summary = f"{link} is a link to a folder, or to nothing: links to folders are not followed"
-    return Problem(summary, "put the folder itself there, or move the link out of pipelines", Where(link), link)
+_UNFOLLOWED = unreadable_content(
+    "it is a link to a folder, or to nothing, and links to folders are not followed",
+    "put the folder itself there, or move the link out of pipelines",
+)
 
 
 def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
@@ -158,6 +154,8 @@ def _read(place: str) -> tuple[str, FileStamp]:
     finally:
         os.close(file)
     text = b"".join(parts).decode("utf-8")
+    if "\0" in text:
+        raise OSError("it contains a NUL character")
     return text.removeprefix("\ufeff"), _stamp(found)
 
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -39,20 +39,43 @@ def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], parse_cache: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
     """Parse a project's files into a Project and its warnings. Raises InvalidProject with all Problems."""
-    from core.project_reader.loader import read_project
+    return _refuse_errors(place, parse_sound_tables(place, texts, parse_cache))
+
+
+def parse_sound_tables(
+    place: SelectedEnvironment, texts: Mapping[str, str], parse_cache: "ParseCache | None" = None
+) -> "tuple[Project, tuple[Problem, ...]]":
+    """Parse a project's files into a Project without the tables whose files have errors, and all Problems.
+
+    Raises InvalidProject if headgate.yml has errors.
+    """
+    from core.project_reader.loader import read_sound_tables
+
+    project, problems = read_sound_tables(texts, parse_cache)
+    if project is None:
+        raise _invalid(place, problems)
+    _refuse_other_project(place, project)
+    if (missing := _missing_folder(place)) is not None:
+        return replace(project, stray=(*project.stray, missing)), (*problems, missing)
+    return project, problems
+
+
+def _refuse_errors(place: SelectedEnvironment, found: "ReadProject") -> "ReadProject":
+    project, problems = found
+    if project.broken or project.stray:
+        raise _invalid(place, problems)
+    return found
+
+
+def _invalid(place: SelectedEnvironment, problems: "tuple[Problem, ...]") -> InvalidProject:
     from core.text.wording import counted
 
-    _refuse_without_tables(place)
-    project, problems = read_project(texts, parse_cache)
-    errors = [problem for problem in problems if problem.severity.value == "error"]
-    if project is None or errors:
-        raise InvalidProject(
-            f"the project {place.folder} has {counted(len(errors), 'problem')}",
-            remedy="correct what is listed; `headgate plan` checks again",
-            problems=tuple(problem.as_json() for problem in problems),
-        )
-    _refuse_other_project(place, project)
-    return project, problems
+    errors = sum(problem.severity.value == "error" for problem in problems)
+    return InvalidProject(
+        f"the project {place.folder} has {counted(errors, 'problem')}",
+        remedy="correct what is listed; `headgate plan --all` checks again",
+        problems=tuple(problem.as_json() for problem in problems),
+    )
 
 
 def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> None:
@@ -63,21 +86,18 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
         )
 
 
-def _refuse_without_tables(place: SelectedEnvironment) -> None:
+def _missing_folder(place: SelectedEnvironment) -> "Problem | None":
     # An empty folder may be intended.
     folder = place.folder
     if os.path.isdir(os.path.join(folder, FOLDER)):
-        return
+        return None
     from core.model.problems import Problem, Where
 
-    problem = Problem(
+    return Problem(
         f"the folder {FOLDER} does not exist or is not a folder",
         f"restore it, or create it empty to declare no tables: mkdir {os.path.join(folder, FOLDER)}",
         Where(FOLDER),
         FOLDER,
-    )
-    raise InvalidProject(
-        f"the project {folder} has 1 problem", remedy="correct what is listed", problems=(problem.as_json(),)
     )
 
 
@@ -130,7 +150,8 @@ class ProjectDeclaration:
 
     texts: Mapping[str, str]
     project: "Project"
-    warnings: "tuple[Problem, ...]"
+    problems: "tuple[Problem, ...]"
+    """All Problems; errors only of tables that the project lacks."""
 
 
 class ProjectReader:
@@ -144,16 +165,19 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Return the current contents of the project's files by path, unparsed.
-
-        Raises UsageError if a file is unreadable.
-        """
+        """Return the current contents of the project's files by path, unparsed."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
-        """Return the project as its files declare it now.
+        """Return the project as its files declare it now. Raises InvalidProject with all Problems."""
+        found = self.read_sound_tables()
+        _refuse_errors(self._place, (found.project, found.problems))
+        return found
 
-        Raises UsageError if a file is unreadable, and InvalidProject if the files are invalid.
+    def read_sound_tables(self) -> ProjectDeclaration:
+        """Return the project as its files declare it now, without the tables whose files have errors.
+
+        Raises InvalidProject if headgate.yml has errors.
         """
         with self._lock:
             files = read_files(self._place.folder, self._files)
@@ -184,18 +208,18 @@ class ProjectReader:
         edited are likely to change again.
         """
         if first:
-            _refuse_without_tables(self._place)
-            if known := self._cache.load_project(texts):
+            known = self._cache.load_project(texts) if _missing_folder(self._place) is None else None
+            if known:
                 _refuse_other_project(self._place, known[0])
                 return known
             from tui.project_folder.parsing_performance import parse_in_two_processes
 
             parse_in_two_processes(texts, self.parse_cache)
         try:
-            found = parse(self._place, texts, self.parse_cache)
+            found = parse_sound_tables(self._place, texts, self.parse_cache)
         finally:
             new = self._cache.save(self.parse_cache)
-        if first and not new:
+        if first and not (new or found[0].broken or found[0].stray):
             self._cache.save_project(texts, found)
         return found
 

@@ -116,7 +116,11 @@ def refuse_unknown(
     from core.model.states import State
     from core.planner.scope import normal_request, request_mistakes
 
-    known = {*project.tables, *(t for t, seen in observed.items() if seen.state != State.ABSENT or seen.in_trash)}
+    known = {
+        *project.tables,
+        *project.broken,
+        *(t for t, seen in observed.items() if seen.state != State.ABSENT or seen.in_trash),
+    }
     wrong = tuple(request_mistakes(normal_request(request), project, known))
     if wrong:
         told = [

@@ -52,6 +52,12 @@ SCREENS = {
 }
 """Module and class of each screen by name. A module is imported when its screen is first opened, to start quickly."""
 
+FIRST_CHECK_S, CHECK_S = 5.0, 60.0
+"""Seconds until the project's files are first checked for errors, when typing is no longer slowed, and between checks.
+
+A check that finds no edited file takes 0.26 s for 10,000 tables.
+"""
+
 STOP_ALL = 7001
 """Exit code of the application when the user chose to stop everything."""
 
@@ -151,6 +157,11 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, lambda _: self.resend_cells())
         self.set_interval(POLL_S, self._show_newest)
         self._poller.start()
+        self.set_timer(FIRST_CHECK_S, self._check_files)
+        self.set_interval(CHECK_S, self._check_files)
+
+    def _check_files(self) -> None:
+        threading.Thread(target=self.state.backend.check_files, name="console-files", daemon=True).start()
 
     def on_unmount(self) -> None:
         self._poller.stop()

@@ -19,6 +19,7 @@ from core.policy.freeze_windows import frozen_until
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from core.run.release import Release
+from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from state.plans import refuse_closed
 from state.releases import release_of_run
@@ -77,9 +78,10 @@ class ProjectView:
 
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
+    """Errors in the project's files; tables without errors are compared all the same, unless `missing` is set."""
     missing: str = ""
     declared: frozenset[str] = frozenset()
-    """All declared tables; empty if the files could not be read."""
+    """All declared tables, also those whose files have errors; empty if the files could not be read."""
 
 
 class ConsoleBackend:
@@ -95,6 +97,8 @@ class ConsoleBackend:
         self._plans: dict[str, Plan] = {}
         self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
         self._drift: tuple[object, ProjectView] | None = None
+        self.problems_in_files = 0
+        """Number of errors in the project's files when these were last read."""
 
     @property
     def reader(self) -> "LedgerReader":
@@ -118,9 +122,13 @@ class ConsoleBackend:
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read a table's SQL files and, if `column` is given, that column's lineage."""
         try:
-            found = self._service.project().tables.get(TableName(table))
+            project = self._service.projects.read_sound_tables().project
         except HeadgateError as error:
             return _undeclared(_sentence(error))
+        found, broken = project.tables.get(TableName(table)), project.broken.get(TableName(table))
+        if broken is not None:
+            first = broken.problems[0]
+            return _undeclared(f"{first.where}: {first.summary}. {first.remedy}")
         if found is None:
             return _undeclared("the project no longer declares it")
         texts = DeclaredDetails(found.dml.text if found.dml else "", found.ddl.text)
@@ -198,14 +206,25 @@ class ConsoleBackend:
 
     # Files.
 
+    def check_files(self) -> None:
+        """Read the project's files and update `problems_in_files`; errors in reading them are not raised."""
+        try:
+            self.problems_in_files = len(self._service.projects.read_sound_tables().project.errors())
+        except InvalidProject as error:
+            self.problems_in_files = len(error.problems)
+        except HeadgateError:
+            self.problems_in_files = 0
+
     def project(self) -> ProjectView:
         """Compare the files with what is deployed. The result is reused until files or deployments change."""
+        self.check_files()
         try:
-            project = self._service.project()
+            project = self._service.projects.read_sound_tables().project
             lines = self._service.snapshot().statements
             key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
-                self._drift = (key, ProjectView(drift=self._compare(project), declared=frozenset(project.tables)))
+                declared = frozenset((*project.tables, *project.broken))
+                self._drift = (key, ProjectView(self._compare(project), project.errors(), declared=declared))
             return self._drift[1]
         except InvalidProject as error:
             return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
@@ -220,7 +239,11 @@ class ConsoleBackend:
         rows: list[ChangeRow] = []
         deployed = {row.table: row for row in self.reader.deployments() if row.active}
         known, request = self._service.planner_input(), PlanRequest(tables=wanted)
-        plan = self._service.compute_over(project, known, request) if wanted else None
+        why = ""
+        try:
+            plan = self._service.compute_over(project, known, request) if wanted else None
+        except InvalidProject as error:
+            plan, why = None, _sentence(error)
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
         for name in wanted:
@@ -230,7 +253,7 @@ class ConsoleBackend:
             if name in refused:
                 change, would, reason = "changed", "refused", f"{refused[name].summary}. {refused[name].remedy}"
             elif node is None:
-                change, would, reason = ("changed" if name in deployed else "new"), "?", ""
+                change, would, reason = ("changed" if name in deployed else "new"), "?", why
             else:
                 below = sum(
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
@@ -259,6 +282,10 @@ class ConsoleBackend:
                     RevisionTexts(),
                 )
             )
+        for name, broken in project.broken.items():
+            found_wrong = counted(len(broken.problems), "problem")
+            first = f"{broken.problems[0].where}: {broken.problems[0].summary}. {broken.problems[0].remedy}"
+            rows.append(ChangeRow(name, f"{found_wrong} in its files", "refused", first, folder=broken.folder))
         return tuple(sorted(rows, key=lambda one: one.table))
 
     # Plans.

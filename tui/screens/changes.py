@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.screen_content.changes import ChangeRow, columns, detail, merge, problem_lines, row, summary
-from tui.presentation.styling.styled_text import Line, Tone, line
+from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.presentation.styling.table_layout import header
 from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
@@ -68,14 +68,17 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         if project is None:
             self.pane.show((line((" reading the project", Tone.DIM)),))
             return
-        lines = list(problem_lines(project.problems, project.missing))
+        wrong = problem_lines(project.problems, project.missing)
+        lines = list(wrong) if project.missing else []
         chosen = self.changes.get(self.table.cursor_id or "")
         if chosen is not None:
             lines.extend(detail(chosen, width, self.state.glyphs, full=self.full))
-        elif not lines and self.typed.filter_text and self.changes:
+        elif not wrong and self.typed.filter_text and self.changes:
             lines.append(line((" the filter hides every difference: esc ends it", Tone.DIM)))
-        elif not lines:
+        elif not wrong:
             lines.append(line((" the files match what is deployed, and nothing is staged", Tone.DIM)))
+        if wrong and not project.missing:
+            lines += [EMPTY, *wrong] if lines else wrong
         self.pane.show(lines)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:

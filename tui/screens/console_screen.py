@@ -153,7 +153,8 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             return
         self.refresh_body()
         state = self.state
-        self.banner.show((banner_line(state.identity, state.view, state.freshness, width),))
+        wrong = state.backend.problems_in_files
+        self.banner.show((banner_line(state.identity, state.view, state.freshness, width, problems_in_files=wrong),))
         path, counts = self.path_and_counts()
         if state.frozen:
             counts = f"FROZEN  {counts}"

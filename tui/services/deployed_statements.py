@@ -143,7 +143,8 @@ def named_lines(lines: Iterable["StatementLine"], names: Iterable[TableName]) ->
 def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> ProjectDrift:
     """Compare the declared revisions with the deployed ones; `deployments` must include deleted versions.
 
-    A deleted table counts as a difference only if its files have changed since the deletion.
+    A deleted table counts as a difference only if its files have changed since the deletion. A table is gone only if
+    no file with errors may declare it.
     """
     from core.project.revision import revision_hash
     from core.project_reader.revision_reader import revision_of
@@ -162,7 +163,9 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
     return ProjectDrift(
         changed=tuple(sorted(changed)),
         new=tuple(sorted(name for name in declared if name not in deployed and name not in left)),
-        gone=tuple(sorted(name for name in deployed if name not in declared)),
+        gone=tuple(sorted(name for name in deployed if name not in declared and name not in project.broken))
+        if not project.stray
+        else (),
         deleted=tuple(sorted(left)),
     )
 

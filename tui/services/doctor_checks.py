@@ -200,8 +200,8 @@ def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> D
     except UsageError as error:
         return DoctorCheck("project", False, error.summary, error.remedy or "headgate plan says more")
     told = counted(len(found.project.tables), "table")
-    if found.warnings:
-        told += f", {counted(len(found.warnings), 'warning')}: headgate plan --all lists them"
+    if found.problems:
+        told += f", {counted(len(found.problems), 'warning')}: headgate plan --all lists them"
     return DoctorCheck("project", True, f"{folder}: {told}", facts={"folder": folder})
 
 

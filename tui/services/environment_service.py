@@ -20,7 +20,7 @@ from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.project_folder_reader import ProjectDeclaration, ProjectReader, parse
+from tui.project_folder.project_folder_reader import ProjectDeclaration, ProjectReader, parse_sound_tables
 from tui.services import deployed_statements
 from tui.services.deployed_statements import ProjectDrift
 
@@ -175,7 +175,8 @@ class EnvironmentService:
         name, UsageError for an invalid selector, and InvalidProject if the files are needed and invalid.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
-        return select_named(words, lambda: self.snapshot().serving if deployed else (), self.project)
+        lines = (lambda: self.snapshot().serving) if deployed else None
+        return select_named(words, lines, self.project)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
         """Resolve names and selectors to the tables of an operator action.
@@ -205,8 +206,9 @@ class EnvironmentService:
         return inventory_of(self.project(), serving_versions(deployed))
 
     def drift(self) -> ProjectDrift:
-        """Compare the project's files with what is deployed."""
-        return deployed_statements.project_drift(self.project(), self.reader.deployments(include_deleted=True))
+        """Compare the tables whose files have no errors with what is deployed."""
+        project = self.projects.read_sound_tables().project
+        return deployed_statements.project_drift(project, self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
         """Trace a declared `table` or `table.column` upstream or downstream. Raises UsageError for any other name."""
@@ -276,11 +278,11 @@ class EnvironmentService:
         If `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
         computed for the same request, together with its input. `declared` replaces the project's files. Raises Refused
         with the plan's first refusal, Stale if the plan is outdated when the agent receives it, and InvalidProject if
-        the project is invalid.
+        files that the plan needs have errors.
         """
         from tui.services.plan_submission import submit
 
-        declared, facts = declared or self.projects.read(), self.projects.parse_cache
+        declared, facts = declared or self.projects.read_sound_tables(), self.projects.parse_cache
         line = agent_commands.plan_command(self.place, request)
         return submit(
             self.place,
@@ -303,11 +305,10 @@ class EnvironmentService:
 
         from tui.services import follow_up_plans
 
-        found = follow_up_plans.find_undo(
-            self.reader, word, self.projects.read(), self.planner_input().observed, children=children, rebuild=rebuild
-        )
-        project, warnings = parse(self.place, found.declared.texts, self.projects.parse_cache)
-        return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
+        declared, observed = self.projects.read_sound_tables(), self.planner_input().observed
+        found = follow_up_plans.find_undo(self.reader, word, declared, observed, children=children, rebuild=rebuild)
+        project, problems = parse_sound_tables(self.place, found.declared.texts, self.projects.parse_cache)
+        return replace(found, declared=ProjectDeclaration(found.declared.texts, project, problems))
 
     def continuation(self, run_id: str) -> "follow_up_plans.RunContinuation | None":
         """Submit a plan that continues a failed deployment with the current files.
@@ -327,7 +328,7 @@ class EnvironmentService:
             return None
         if follow_up_plans.same_files(row, self.projects.texts()):
             return None
-        edits = follow_up_plans.find_edits(plan, run, self.project())
+        edits = follow_up_plans.find_edits(plan, run, self.projects.read_sound_tables().project)
         if not edits:
             return None
         return follow_up_plans.RunContinuation(run, edits, self.submit(follow_up_plans.request_of(plan, run)))
@@ -364,31 +365,34 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
 
 
 def select_named(
-    words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]], project: "Callable[[], Project]"
+    words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]] | None, project: "Callable[[], Project]"
 ) -> tuple[TableName, ...]:
     """Resolve names and selectors to tables. Files and ledger are read only if there is a selector.
 
     A selector's levels follow the versions that deployed tables read and, for all other tables, the project's
-    statements. Raises BadName for an invalid name, UsageError for an invalid selector, and InvalidProject if a tag is
-    used and the files are invalid.
+    statements. Without `lines`, the levels follow the statements alone. Raises BadName for an invalid name, UsageError
+    for an invalid selector, and InvalidProject if the files are invalid and a tag is used or `lines` are missing.
     """
     from core.lineage.selectors import is_selector, select_tables
 
     asked = list(words)
     if not any(map(is_selector, asked)):
         return tuple(dict.fromkeys(map(parse_table_name, asked)))
-    return select_tables(asked, _among(list(lines()), project))
+    return select_tables(asked, _among(None if lines is None else list(lines()), project))
 
 
-def _among(lines: list["StatementLine"], project: "Callable[[], Project]") -> "SelectableTables":
+def _among(lines: list["StatementLine"] | None, project: "Callable[[], Project]") -> "SelectableTables":
     from core.lineage.selectors import SelectableTables
     from core.lineage.table_graph import TableEdge, TableGraph, edges_of
 
-    edges = [TableEdge(bound.parent, line.table, bound.streamed) for line in lines for bound in line.bindings]
-    deployed = {line.table for line in lines}
+    served = lines or []
+    edges = [TableEdge(bound.parent, line.table, bound.streamed) for line in served for bound in line.bindings]
+    deployed = {line.table for line in served}
     try:
         declared = [table for name, table in project().tables.items() if name not in deployed]
     except (InvalidProject, UsageError):
+        if lines is None:
+            raise
         # Acts on deployed tables must work even if the files are invalid.
         declared = []
     graph = TableGraph([*edges, *(edge for table in declared for edge in edges_of(table))], deployed)

@@ -12,6 +12,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.descriptions import undo_command
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, parse_children
+from core.planner.broken_files import refuse_broken
 from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.table_yml import settings_as_text
@@ -46,11 +47,12 @@ def find_undo(
 ) -> PlannedUndo:
     """Find the undo of a plan, given the start of the plan's hash or of its run's id.
 
-    No SQL is parsed. Raises UsageError for an unknown plan, and Refused if there is nothing to undo or a table has
-    changed since.
+    No SQL is parsed. Raises UsageError for an unknown plan, InvalidProject if files of its tables have errors, and
+    Refused if there is nothing to undo or a table has changed since.
     """
     plan = _executed(reader, word)
     nodes = _to_undo(plan, observed)
+    refuse_broken(declared.project, {node.table for node in nodes} & declared.project.broken.keys())
     gone = [node.table for node in nodes if node.table not in declared.project.tables]
     if gone:
         raise Refused(f"{', '.join(gone)} is no longer declared", remedy="restore its files, then undo the plan")

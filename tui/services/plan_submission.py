@@ -29,7 +29,7 @@ from core.text.wording import counted
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.agent_client.socket_client import AgentClient
-from tui.project_folder.declaring_files import read_text
+from tui.project_folder.declaring_files import content_unless_read, read_text
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 from tui.project_folder.request_scope import refuse_unknown
@@ -384,11 +384,11 @@ def _statements(scripts: str, texts: Iterable[str]) -> list[str]:
 
 
 def _now(folder: str, path: str) -> tuple[str | None, float | None]:
-    """Return a file's content (None if it does not exist, empty if it is unreadable) and modification time."""
+    """Return a file's content and modification time, as far as they can be read; None if it does not exist."""
     place = os.path.join(folder, path)
     try:
         return read_text(place), os.stat(place).st_mtime
     except FileNotFoundError:
         return None, None
-    except (OSError, UnicodeDecodeError):
-        return "", None
+    except (OSError, UnicodeDecodeError) as error:
+        return content_unless_read(error), None

@@ -24,7 +24,7 @@ from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
 from core.policy.roles_and_rules import Policy
 from core.project.model import Project
-from core.project_reader.loader import read_project
+from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.run.records import RunRow, StepRow
 from core.text.wording import counted
@@ -199,7 +199,7 @@ class SubmittedPlans:
 
     def _project(self, args: Mapping[str, Any]) -> Project:
         texts = {str(path): str(text) for path, text in (args.get("texts") or {}).items()}
-        project, problems = read_project(texts, self._facts)
+        project, problems = read_sound_tables(texts, self._facts)
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(

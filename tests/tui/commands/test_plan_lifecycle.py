@@ -385,3 +385,53 @@ def test_settings_are_restored_with_the_text(serving: Agent, folder: Path, capsy
     back = written(["plan", "undo", plan["hash"]], capsys)
     node = next(node for node in back["nodes"] if node["table"] == "b")
     assert (node["trigger"], node["texts"]["yml"]) == ("10 seconds", "trigger: 10 seconds\n")
+
+
+BROKEN = {
+    "statement": ("sql-scripts/dml.b.sql", b"INSERT INTO b SELCT id FORM"),
+    "settings": ("b.yml", b"trigger: [1, 2\nowner: : x"),
+    "encoding": ("sql-scripts/dml.b.sql", b"INSERT INTO b SELECT '\xff\xfe' FROM STREAM a"),
+    "link": ("sql-scripts/more", None),
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request: pytest.FixtureRequest, folder: Path, serving: Agent) -> str:
+    """Break a file of b, which reads a; z and its files are sound."""
+    path, content = BROKEN[request.param]
+    place = folder / "pipelines/facts/p/b" / path
+    if content is None:
+        place.symlink_to(folder)
+    else:
+        place.write_bytes(content)
+    return f"pipelines/facts/p/b/{path}"
+
+
+def test_deployed_tables_are_operated_while_a_file_is_broken(
+    broken: str, serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (
+        ["delete", "z"],
+        ["delete", "b"],
+        ["plan", "z", "--rebuild"],
+        ["plan", "a", "--rebuild", "--children", "none"],
+    ):
+        code = exit_codes.run_command_line(words)
+        said = capsys.readouterr().err
+        assert "needs the confirmation" in said if words[0] == "delete" else code == 0, said
+        assert "1 problem in files that this plan does not need was set aside: headgate plan --all lists it" in said
+    assert applied("b.json", written(["plan", "delete", "b", "--save", "b.json"], capsys)) == 0
+    assert len(serving.runs.driven) == 1
+
+
+def test_what_needs_a_broken_file_is_refused_with_its_place(
+    broken: str, serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["plan", "--all"], ["plan", "b"] if "more" not in broken else ["plan", "--product", "p"]):
+        assert exit_codes.run_command_line(words) == 2
+        assert f"{broken}" in capsys.readouterr().err
+
+
+def test_selectors_of_a_deploy_need_every_file(broken: str, serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["plan", "+z"]) == 2
+    assert broken in capsys.readouterr().err

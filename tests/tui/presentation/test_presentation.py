@@ -263,6 +263,12 @@ def test_a_pool_that_starts_is_no_alarm(state: str, tone: Tone) -> None:
     assert [span.tone for span in banner if span.text.startswith("pool ")] == [tone]
 
 
+def test_the_banner_counts_the_problems_in_the_files() -> None:
+    place = ConsoleIdentity("pizzeria", "dev", False, "alice")
+    found = [plain(banner_line(place, VIEW, freshness(VIEW.snapshot, NOW), 120, problems_in_files=n)) for n in (0, 2)]
+    assert ["2 problems in files" in text for text in found] == [False, True]
+
+
 def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
     place = ConsoleIdentity("pizzeria", "prod", True, "alice")
     for width in (80, 100, 200):

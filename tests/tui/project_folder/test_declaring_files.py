@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from core.model.errors import InvalidProject, UsageError
+from core.model.errors import UsageError
+from core.project_reader.paths import unreadable_files
 from tui.project_folder.declaring_files import list_files, read_files, read_test_files
 from tui.project_folder.git_objects import texts_differing_from
 
@@ -34,17 +35,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folders_of_test_cases_declare_nothing(folder: Path) -> None:
-    assert list_files(str(folder)) == sorted(DECLARING)
+    assert list_files(str(folder)) == (sorted(DECLARING), {})
 
 
 @pytest.mark.parametrize("target", ["../../elsewhere", "nowhere"])
 def test_an_unfollowed_link_is_a_problem(target: str, folder: Path) -> None:
     (folder.parent / "elsewhere").mkdir(exist_ok=True)
     (folder / "pipelines/linked").symlink_to(target)
-    with pytest.raises(InvalidProject) as caught:
-        list_files(str(folder))
-    (problem,) = caught.value.problems
-    assert problem["file"] == "pipelines/linked" and problem["remedy"] and "link" in str(problem["summary"])
+    (problem,) = unreadable_files(read_files(str(folder)).texts).values()
+    assert str(problem.where) == "pipelines/linked" and problem.remedy and "is a link to a folder" in problem.summary
 
 
 def test_a_link_to_a_file_is_read(folder: Path) -> None:
@@ -56,13 +55,13 @@ def test_a_link_to_a_file_is_read(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["two.YML", "two.Yaml", "ddl.two.SQL"])
 def test_an_ending_in_capital_letters_is_listed(name: str, folder: Path) -> None:
     (folder / "pipelines/facts/p/a" / name).write_text("x")
-    assert f"pipelines/facts/p/a/{name}" in list_files(str(folder))
+    assert f"pipelines/facts/p/a/{name}" in list_files(str(folder))[0]
 
 
 def test_a_file_that_is_too_large_is_named_and_not_cut(folder: Path) -> None:
     (folder / "pipelines/facts/p/a/a.yml").write_text("#" * (4 * 1024 * 1024 + 1))
-    with pytest.raises(UsageError, match=r"a/a\.yml \(larger than 4 MB\)"):
-        read_files(str(folder))
+    (problem,) = unreadable_files(read_files(str(folder)).texts).values()
+    assert problem.summary == "a.yml cannot be read: larger than 4 MB"
 
 
 def test_nor_do_they_at_a_commit(folder: Path) -> None:

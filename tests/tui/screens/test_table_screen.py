@@ -12,6 +12,7 @@ from core.model.problems import Problem, Where
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
+from tui.presentation.screen_content.changes import ChangeRow
 from tui.screens.backend import ProjectView
 
 
@@ -272,6 +273,24 @@ def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None
         assert "not compared" in console.text()
 
     in_console(scenario, backend=Unreadable())
+
+
+def test_problems_of_some_files_are_listed_below_the_tables_that_differ() -> None:
+    class Partly(FakeBackend):
+        def project(self) -> ProjectView:
+            self.problems_in_files = 1
+            broken = ChangeRow("menu", "1 problem in its files", "refused", "dml.menu.sql:1: no SELECT")
+            return ProjectView((broken,), (Problem("no SELECT", "write one", Where("dml.menu.sql", 1)),))
+
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "1 problem in its files" in console.text(), "the changes")
+        assert "dml.menu.sql:1: no SELECT" in console.lines(console.screen.pane)
+        await console.until(lambda: "1 problem in files" in console.lines(console.screen.banner), "the banner")
+        await console.press("escape")
+        assert "oven_load" in console.text(), "live statements are listed whatever the files say"
+
+    in_console(scenario, backend=Partly(), size=(120, 40))
 
 
 def test_a_problem_keeps_its_file_and_line_however_long_the_path() -> None:

@@ -13,6 +13,7 @@ from live_project import until
 from core.model.errors import InvalidProject, LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName
 from core.project.model import Layer
+from core.project_reader.paths import unreadable_files
 from tui.agent_client import agent_process, os_processes
 from tui.project_folder import project_folder_reader
 from tui.project_folder.declaring_files import read_files
@@ -51,9 +52,8 @@ def test_texts_are_those_of_headgate_yml_and_of_pipelines_alone(folder: Path) ->
 
 def test_an_unreadable_file_is_named(folder: Path) -> None:
     (folder / "pipelines/facts/p/b/b.yml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError) as refused:
-        read_files(str(folder))
-    assert "b.yml" in refused.value.summary
+    (problem,) = unreadable_files(read_files(str(folder)).texts).values()
+    assert problem.where is not None and problem.where.path == "pipelines/facts/p/b/b.yml"
 
 
 def test_a_missing_project_is_reported(folder: Path, place: SelectedEnvironment) -> None:
@@ -253,3 +253,21 @@ def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
 
     agent_process.wait_for_pool(place, look, seconds=5.0)
     assert len(waits) == 1
+
+
+def test_a_broken_file_leaves_the_other_tables_compared(folder: Path, place: SelectedEnvironment, ledger: Any) -> None:
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELCT id FORM")
+    from tui.screens.backend import ConsoleBackend
+
+    service = EnvironmentService(place, {})
+    backend = ConsoleBackend(service)
+    found = backend.project()
+    assert [(row.table, row.change, row.would) for row in found.drift] == [
+        ("a", "new", "start + 1"), ("b", "1 problem in its files", "refused"),
+    ]  # fmt: skip
+    assert len(found.problems) == backend.problems_in_files == 1 and not found.missing and "b" in found.declared
+    assert "dml.b.sql:1" in backend.declared("b").missing and "FROM STREAM landed" in backend.declared("a").dml
+    (folder / "headgate.yml").write_text("project: shop\n")
+    backend.check_files()
+    assert backend.problems_in_files > 1
+    service.close()

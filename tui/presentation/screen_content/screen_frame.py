@@ -56,10 +56,13 @@ class ConsoleIdentity:
         return f"{self.project} {self.words}"
 
 
-def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
+def banner_line(
+    identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int, *, problems_in_files: int = 0
+) -> Line:
     """Render line 1 of the screen: project, environment, age of the data, pool, faults, runs, staged tables, user.
 
-    Parts that do not fit are omitted, least important first; environment and age of the data are always shown.
+    The number of errors in the project's files follows the runs. Parts that do not fit are omitted, least important
+    first; environment and age of the data are always shown.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
@@ -67,7 +70,7 @@ def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, w
     start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(identity))]
     room = width - line_width(tuple(start))
     kept: list[tuple[int, str, Tone]] = []
-    for part in sorted(_parts(view, fresh)):
+    for part in sorted(_parts(view, fresh, problems_in_files)):
         taken = width_of(SEPARATOR + part[2])
         if taken > room:
             break
@@ -78,7 +81,7 @@ def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, w
     return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
 
 
-def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
+def _parts(view: LedgerView, fresh: Freshness, problems_in_files: int) -> list[tuple[int, int, str, Tone]]:
     """Return the parts of line 1 as (importance, position, text, tone); 0 is the most important, or the leftmost."""
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
@@ -99,8 +102,10 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
         parts.append(_releases_part(snapshot))
     elif snapshot.open_runs:
         parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
+    if problems_in_files:
+        parts.append((4, 4, f"{counted(problems_in_files, 'problem')} in files", Tone.BAD))
     if snapshot.staged:
-        parts.append((4, 4, f"{len(snapshot.staged)} staged", Tone.MARK))
+        parts.append((4, 5, f"{len(snapshot.staged)} staged", Tone.MARK))
     return parts
 
 
