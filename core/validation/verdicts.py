@@ -181,14 +181,16 @@ def differences_result(
     if expected.multiplicity_change:
         explained.append(f"how often a row stands is not compared: {expected.multiplicity_change}")
     explained += [f"not compared: {expected.changed[name]}" for name in sorted(expected.volatile & {*expected.changed})]
-    one_in = f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
+    left_out = [n for n, _ in rows.columns if n.lower() in expected.changed.keys() - expected.volatile - rows.equal]
+    end = f"; not compared: {_listed(left_out)}" if left_out else ""
+    end += f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
     if unexpected:
         summary, verdict = f"{'; '.join(unexpected)}, unexpected", CheckVerdict.UNEXPECTED
         summary += f"; {'; '.join(explained)}" if explained else ""
     else:
-        summary, verdict = "; ".join(explained) or "no row differs", CheckVerdict.EXPECTED
-        verdict = CheckVerdict.EXPECTED if explained else CheckVerdict.OK
-    return CheckResult("differences", verdict, f"{summary}{one_in}", counts, tuple(examples))
+        nothing = "no row differs in the compared columns" if left_out else "no row differs"
+        summary, verdict = "; ".join(explained) or nothing, CheckVerdict.EXPECTED if explained else CheckVerdict.OK
+    return CheckResult("differences", verdict, f"{summary}{end}", counts, tuple(examples))
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
@@ -328,6 +330,11 @@ def _profile(rows: ComparedRows, old: Row, new: Row, expected: ExpectedDifferenc
 def _some(words: Sequence[str]) -> str:
     more = f"; and {len(words) - _MOST_WORDS} more" if len(words) > _MOST_WORDS else ""
     return f"{'; '.join(words[:_MOST_WORDS])}{more}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_WORDS} more" if len(names) > _MOST_WORDS else ""
+    return f"{', '.join(names[:_MOST_WORDS])}{more}"
 
 
 def _cut(text: str) -> str:

@@ -98,6 +98,18 @@ def test_columns_that_are_not_compared_are_named() -> None:
     assert found.verdict == "expected" and found.summary == f"not compared: {apart.changed['price']}"
 
 
+def test_no_row_is_called_equal_if_a_changed_column_was_left_out_of_the_comparison() -> None:
+    edited, rows = ExpectedDifferences(changed={"price": "value changed"}), replace(ROWS, equal=frozenset({"id"}))
+    found = differences_result(rows, [], (), edited)
+    assert (found.verdict, found.summary) == ("ok", "no row differs in the compared columns; not compared: price")
+    (sums,) = [one for one in profile_results(rows, (side("old", 3), side("new", 3, sum_1="2")), edited, found)
+               if one.check == "sums"]  # fmt: skip
+    assert (sums.verdict, sums.summary) == ("expected", "sums of price: 1.5 → 2")
+    lost = differences_result(rows, [group("old", -1, 2, 0)], (), edited)
+    assert lost.summary.endswith(", unexpected; not compared: price")
+    assert differences_result(ROWS, [], (), NONE).summary == "no row differs"
+
+
 def test_a_new_branch_explains_no_rows_that_are_equal_to_others() -> None:
     excess = [{"side": "new", "keys": 3, "excess": 3, "least": None, "most": None}]
     for alike, verdict in ((True, "expected"), (False, "unexpected")):
