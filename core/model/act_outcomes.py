@@ -61,7 +61,7 @@ UNCHANGED = frozenset({ActResult.ALREADY_RUNNING, ActResult.ALREADY_STOPPED})
 UNCONFIRMED = frozenset({ActResult.SENT, ActResult.NOT_SENT})
 
 FAILED = frozenset({ActResult.NOT_STARTED, ActResult.NOT_RESTARTED, ActResult.NOT_STOPPED})
-"""Results of a failed action; the outcome carries the error."""
+"""Results of a failed action; `ActOutcome.error` holds the error."""
 
 _SENTENCES = {
     ActResult.ALREADY_RUNNING: "was already running",

@@ -41,7 +41,7 @@ DONE_BY = {
     EventCause.RESTART: "restarted by ",
     EventCause.RUN: "by run ",
 }
-"""The words before the name of the operator or run in a sentence, for causes whose sentence contains such a name."""
+"""The words that precede the name of the operator or run, for causes whose sentence contains such a name."""
 
 FAULTY = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 

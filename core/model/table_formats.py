@@ -55,9 +55,7 @@ class TableFormat:
     """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
 
     read_before_first_batch: bool = True
-    """Whether existing rows can be marked as read before the first batch; if not, the first batch marks them, without
-    state.
-    """
+    """Whether existing rows can be marked as read before the first batch, not only by a first batch without state."""
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False
@@ -82,7 +80,7 @@ class TableFormat:
     Statement tests and Spark's analysis use it for tables whose format does not store rows in plain files.
     """
     topics: bool = False
-    """Whether the rows are messages of topics of a broker instead of files; such a table can only be streamed."""
+    """Whether the rows are messages in a broker's topics instead of files; such a table can only be streamed."""
     database: bool = False
     """Whether the rows are in a database instead of files; such a table can only be read as a static side."""
 

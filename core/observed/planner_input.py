@@ -118,7 +118,7 @@ class ObservedDeployment:
     lost: str = ""
     """Why the statement cannot continue, as a sentence; empty if it can, or if no cause was recorded."""
     lost_kind: str = ""
-    """The `TableFaultKind` of the table that prevents the statement from continuing; empty if the checkpoint does."""
+    """The `TableFaultKind` of the table that prevents the statement from continuing; empty for any other cause."""
     pointer: str = ""
     """The physical table behind the pointer, such as `orders__v3`; empty if there is no pointer."""
     table_id: str = ""

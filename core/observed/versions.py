@@ -77,7 +77,7 @@ class Deployment:
     lost: str = ""
     """What is missing or belongs to another query, as a sentence; empty if the statement can continue."""
     lost_kind: str = ""
-    """The `TableFaultKind` of the table that prevents the statement from continuing; empty if its checkpoint does."""
+    """The `TableFaultKind` of the table that prevents the statement from continuing; empty for any other cause."""
     pool: Pool | None = None
     """The pool at the last start, with the settings pinned by the checkpoint; None if unknown."""
     engine: str = ""
@@ -85,7 +85,7 @@ class Deployment:
     made_by: str = ""
     """The run that created the table and the checkpoint; empty if unknown."""
     recorded: int = 0
-    """Number of times this version was recorded in the data folder; a higher number there shows a newer ledger."""
+    """How often this version was recorded in the data folder; a higher number there comes from a newer ledger."""
     served_at: float | None = None
     """When the pointer last moved to this version; None if it never served."""
     served_by: str = ""
@@ -100,7 +100,7 @@ class Deployment:
     They are also part of `compiled`.
     """
     older_rows: str = ""
-    """Description of the rows that the SQL does not produce from its current inputs: `rows that came of a@v1`."""
+    """Description of the rows that the SQL does not produce from its current inputs, such as `rows from a@v1`."""
     begins_after: str = ""
     """The position before the version's first row, such as `batch 12 of orders@v1`; empty if there is none."""
     begins_after_version: int = 0

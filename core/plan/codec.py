@@ -1,4 +1,6 @@
-"""Plans as JSON and back, and a plan's hash over its canonical JSON (sorted keys, no spaces, ASCII only)."""
+"""Conversion of plans to and from JSON, and the hash of a plan's canonical JSON (sorted keys, no spaces, ASCII
+only).
+"""
 
 import hashlib
 import json
@@ -98,12 +100,11 @@ def canonical_text(data: Mapping[str, Any]) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
-
-    Excluded are measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
-    pool's load, the exact state of an existing table, and indirect readers that are left behind. A change confirmed by
-    Spark's analysis has the same hash as one that Spark has not analysed, because the analysis can only make a change
-    more severe. A change's kind is represented by its code (field `row`).
+    """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit. It
+    excludes measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
+    pool's load, the exact state of an existing table, and indirect readers that stay on an old version. A change
+    confirmed by Spark's analysis has the same hash as one that Spark has not analysed, because the analysis can only
+    make a change more severe. A change's kind is represented by its code (field `row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -132,7 +133,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return a guard's verdict as it is hashed; a warning about the pool's changing load counts as ok."""
+    """Return a guard's verdict for the hash; a warning about the pool's load, which keeps changing, counts as ok."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
@@ -196,7 +197,7 @@ _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     )
 }  # fmt: skip
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
-"""Field names of each dataclass, and a call that reads all fields; a plan of 3,000 tables has 20,000 objects."""
+"""Field names of each dataclass, and a fast getter of all fields: a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
     kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
     for kind, names in ((Plan, _PLAN_FIELDS), *_NAMES_BY_KIND.items())

@@ -140,7 +140,7 @@ def undo_words(node: PlanNode) -> str:
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo; empty if there is none. RUN stands for a plan that no agent has."""
+    """Return the command of an undo; empty if there is none. It names RUN instead of a plan that no agent has."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
@@ -158,7 +158,7 @@ def undo_effect(way: Undo) -> str:
 
 
 def lowered_words(node: PlanNode) -> str:
-    """Return a clause that warns that the operator chose less than the default strategy of a node."""
+    """Return a clause that warns of a strategy, chosen by the operator, that is less severe than a node's default."""
     if node.strategy == Strategy.KEYED:
         return "rows may stay that a rebuild would not produce"
     return "less severe than the default"

@@ -26,7 +26,7 @@ REBUILDS = frozenset(
         Strategy.CHAIN,
     }
 )  # fmt: skip
-"""Strategies that rebuild a table: by creating a new version, or by rewriting the rows of the current one (KEYED)."""
+"""Strategies that rebuild a table, either as a new version or, with KEYED, by rewriting the rows of the current one."""
 
 _NEVER_IN_PLACE = {
     Reason.ASKED: StrategyRefusal.REBUILD_ASKED,
@@ -84,7 +84,7 @@ def why_not(
 
 
 def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return why a new version would accept outdated rows, because it would not know each key's latest sequence.
+    """Return a refusal if a new version would not know each key's latest sequence, and so would accept outdated rows.
 
     None if the table does not upsert by sequence or is not deployed.
     """
@@ -202,7 +202,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is not allowed; None if it is, or if `strategy` is not SEEDED."""
+        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed or not the chosen one."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables

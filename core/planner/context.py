@@ -39,7 +39,7 @@ class DeclaredTables:
 
     @cached_property
     def graph(self) -> TableGraph:
-        """The graph of declared reads; the graph of `like` is reused if both projects have the same reads."""
+        """The graph of declared reads, shared with `like` if both projects have the same reads."""
         same = self._like is not None and _read_the_same(self.tables, self._like.tables)
         if same and self._like is not None:
             return self._like.graph

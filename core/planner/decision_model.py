@@ -134,7 +134,7 @@ class DeployDecisions(WarningsAndRefusals):
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, Evidence | None]] = field(default_factory=dict)
-    """For each table, the tables because of which it is in the plan, each with optional evidence; see `because_of`."""
+    """For each table, the tables that brought it into the plan, each with optional evidence; see `because_of`."""
 
     def put(self, table: TableName, decision: TableDecision) -> None:
         """Record the decision about a table, replacing any earlier decision."""

@@ -116,7 +116,9 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; a star needs no name."""
+    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; a star always
+    resolves.
+    """
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -162,7 +164,9 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash, without those that have readers and the versions that these read."""
+    """Return the orphans to move to the trash; an orphan with readers is kept, and so are the versions that it
+    reads.
+    """
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -200,7 +204,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a table that is kept, because the plan stops an old version of it or moves an orphan of it to the trash."""
+    """Add a table as kept, because the plan only stops one of its old versions or trashes one of its orphans."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -250,7 +254,9 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Return orphans in two groups: those that no serving version reads, and those that one reads, even indirectly."""
+    """Split orphans into those that no serving version reads and those that a serving version reads, even
+    indirectly.
+    """
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside

@@ -83,7 +83,9 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents with earlier rows that only their pointers serve, because statements do not read pointers."""
+    """Warn about parents whose earlier rows only the pointer serves, because statements do not read through
+    pointers.
+    """
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return
@@ -97,7 +99,7 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 def _warn_of_changes(walk: DeployWalk, table: TableName) -> None:
     """Warn that a stream of an upserted table reads either all changes or only the first row of each key.
 
-    The SQL alone may not show which it reads. Warn as well that changes of a database begin late.
+    The SQL alone may not show which it reads. Also warn that changes of a database begin at its replication slot.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)

@@ -281,7 +281,7 @@ def _replay(case: GuardInput) -> Guard | None:
 
 
 def _time(case: GuardInput) -> Guard | None:
-    """Check the longest replay against the policy's time limit; a table is replayed after its parents."""
+    """Check the longest replay against the policy's time limit, if any; a table is replayed after its parents."""
     if case.policy.max_replay_h is None:
         return None
     seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)

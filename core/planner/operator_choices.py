@@ -1,6 +1,6 @@
 """Applies the operator's `--strategy`, `--from` and `--keep-table` to the decisions of a deploy.
 
-If the chosen strategy is not allowed for a table, the plan is refused, and the refusal lists those that are.
+If the chosen strategy is not allowed for a table, the plan is refused, and the refusal lists the allowed strategies.
 """
 
 from collections.abc import Mapping
@@ -189,7 +189,7 @@ def _seeing(decision: TableDecision, seen: Evidence) -> TableDecision:
 
 
 def refuse_unmet_choices(walk: DeployWalk) -> None:
-    """Refuse every choice that is not allowed for its table, and list the strategies that are."""
+    """Refuse every choice that is not allowed for its table, and list the allowed strategies."""
     for table, choice in sorted(walk.choices.items()):
         decision = walk.found.by_table.get(table)
         if decision is None:
@@ -242,7 +242,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or requires one; None if the choice is valid."""
+    """Return why a strategy does not support the chosen position, or lacks one; None if the choice is valid."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = why_not_partial(walk.context.declared.tables, declared, at)

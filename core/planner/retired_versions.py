@@ -82,7 +82,7 @@ class _Retirement:
     def _sinks_first(self, candidates: Iterable[TableName]) -> list[TableName]:
         """Return tables and everything downstream of them; a reader comes before the tables that it reads.
 
-        The walk starts with the plan's own tables, so that tables outside the plan do not affect the order of these.
+        The walk starts with the plan's own tables, so that other tables do not affect their order.
         """
         inside = {*self.rebuilt, *self.deleted, *self.bindings_then}
         done: list[TableName] = []
@@ -121,5 +121,5 @@ class _Retirement:
 
 
 def reads_any(bindings: Iterable[Binding], versions: Set[Version]) -> bool:
-    """True if any of the bindings is to any of the versions."""
+    """True if any of the bindings refers to any of the versions."""
     return any((binding.parent, binding.version) in versions for binding in bindings)

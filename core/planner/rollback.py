@@ -89,7 +89,8 @@ def blocked_former_versions(
 ) -> dict[TableName, tuple[Binding, ...]]:
     """Return the tables whose former version cannot resume, with their bindings to versions that get no more rows.
 
-    `former` maps each table to the bindings of its former version; `then` is True for a version that will get rows.
+    `former` maps each table to the bindings of its former version; `then` returns True for a version that will get
+    rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))
@@ -233,7 +234,7 @@ def _node(context: PlanningContext, table: TableName, former: OtherVersion, leve
 
 
 def _warn_of_outlived(table: TableName, former: OtherVersion, found: FormerVersions) -> None:
-    """Warn that the trash contains only an older version, because the versions that later served are gone."""
+    """Warn that the trash contains only an older version, because the versions that served later are gone."""
     if former.outlived:
         gone = tuple(physical_name(table, version) for version in former.outlived)
         found.warn(table, PlanWarningKind.LATER_VERSIONS_GONE.of(gone=gone, version=former.version))

@@ -182,7 +182,9 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """`went` is the table's node in the plan to be undone."""
+    """Return what the undo does to a table, given its node in the undo plan and, as `went`, in the plan to be
+    undone.
+    """
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:

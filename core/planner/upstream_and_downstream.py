@@ -162,7 +162,7 @@ def _decide_user_of_changed_column(walk: DeployWalk, child: TableName, *, statef
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader that does not use its parent's change, once the parent is altered.
+    """Return the decision to resume a reader once its parent is altered; the reader does not use the altered columns.
 
     The reader's own new SQL is included only if it was requested and only has to be recorded.
     """
@@ -198,7 +198,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Rebuild a rebuilt table's whole statement set, because it swaps together; return the tables added."""
+    """Extend a rebuild to the table's whole statement set, which swaps together; return the added tables."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []
@@ -228,7 +228,7 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
     """Decide about the tables upstream of a planned table, and start those on which the table depends.
 
-    A reader that is merely paused starts no table.
+    A paused reader does not start any table.
     """
     found = walk.found
     if found.by_table[table].reason in STOPPED_MEANWHILE:

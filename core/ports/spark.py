@@ -166,7 +166,7 @@ class Tables(Protocol):
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables among `tables` in one request, and return the names of those created.
 
-        The caller must pass the tables that exist to `create`. Raises EngineRefused if Spark refuses a table; other
+        The caller must register existing tables with `create`. Raises EngineRefused if Spark refuses a table; other
         tables may have been created by then.
         """
 
@@ -190,7 +190,7 @@ class Tables(Protocol):
         """
 
     def record_batch(self, location: str, query: str, batch: int) -> None:
-        """Record in a table's log, unless it is there already, that the table contains a query's batch."""
+        """Record in a table's log that the table contains a query's batch; do nothing if that is already recorded."""
 
     def forget(self, name: str) -> None:
         """Drop a table from the catalog without deleting its files."""

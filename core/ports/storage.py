@@ -86,7 +86,7 @@ class SourceLag:
     versions: int | None = None
     """Number of versions of the source that are not completely read; None if there is no transaction log."""
     skipped: int | None = None
-    """Messages that were deleted unread and that the next batch skips; None unless the table declares that."""
+    """Messages that were deleted unread and that the next batch skips; None unless the table's options allow it."""
     topics: bool = False
     """Whether the source is made of topics or of changes, so that `files` counts messages."""
     wal_bytes: int | None = None
@@ -112,10 +112,10 @@ class FolderContents:
     log_entries: int | None = None
     """Number of versions since the last checkpoint of the log; None if there is no transaction log."""
     log_bytes: int | None = None
-    """Size in bytes of the commits since the last checkpoint of the log; None if too many, or if any is gone."""
+    """Size in bytes of the commits since the last checkpoint of the log; None if there are too many or one is gone."""
 
     def as_statistics(self, at: float, missing_inputs: int | None, history: LogHistory | None) -> TableStatistics:
-        """Convert to table statistics measured at `at`; `missing_inputs` counts those no longer present."""
+        """Convert to table statistics measured at `at`; `missing_inputs` is the number of input files that are gone."""
         return TableStatistics(
             at,
             self.rows,
@@ -196,7 +196,7 @@ class SeenMessages:
 
 
 Seen = Sequence[SeenFile] | SeenLog | SeenMessages
-"""What a source contains that is marked as read."""
+"""The contents of a source that are marked as read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class Checkpoints(Protocol):
         """Return how many of a statement's read files no longer exist; None if not all of them are known."""
 
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
-        """Request at once what `lag` needs for these checkpoints and their sources in topics."""
+        """Request, all at once, the topic offsets that `lag` will need for these checkpoints and sources."""
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
@@ -387,7 +387,7 @@ class Checkpoints(Protocol):
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
         does not separate that batch from later batches. With `since`, in epoch seconds, only the messages of topics
-        that precede the first one of that time are returned.
+        before the first message of that time are returned.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.

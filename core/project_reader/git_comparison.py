@@ -28,7 +28,7 @@ class GitComparison:
     gone: tuple[TableName, ...] = ()
     """Tables that were declared at the commit but are not now; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
-    """Tables that were declared at the commit but are no longer declared; sorted."""
+    """SQL and YAML at the commit of each table in `changed` and `gone` that had readable files there."""
     settings: tuple[str, ...] = ()
     """Keys of the environment's section in headgate.yml that differ, such as `policy.freeze`; sorted."""
 

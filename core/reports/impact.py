@@ -91,7 +91,7 @@ class ReachedTable:
     place: str = ""
     """Lines at which the statement uses the lost column or a column derived from it, such as `dml.orders.sql:3,7`."""
     direct: str = ""
-    """Those of the lines that use the lost column itself; `why` names them."""
+    """The lines that use the lost column itself; `why` names these."""
     output_columns: tuple[str, ...] = ()
     """Columns of this table that are derived from the lost column."""
 
@@ -130,7 +130,7 @@ class Impact:
     Empty if the question is about a single column.
     """
     edited: tuple[TableName, ...] = ()
-    """Tables from the root downstream whose files differ from the deployed SQL; the files are traced for columns."""
+    """The root and downstream tables whose files differ from the deployed SQL; columns are traced in the files."""
 
 
 def impact_of(
@@ -287,7 +287,7 @@ def _is_edited(context: PlanningContext, name: TableName) -> bool:
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
-    """Return the effects of deleting the table, as if the delete were not blocked by the readers that remain."""
+    """Return the effects of deleting the table, as if the remaining readers did not block the delete."""
     context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, context)

@@ -79,7 +79,7 @@ class DownstreamReach:
     """All tables that a change may affect, with the reads through which it reaches them."""
 
     depth: Mapping[TableName, int]
-    """Number of reads from the changed table (depth 0) to each table; a step within a statement set adds none."""
+    """Number of reads from the changed table (depth 0) to each table; a step within a statement set adds nothing."""
     through: Mapping[TableName, tuple[InventoryReading, ...]]
     """For each table, its reads of other affected tables, sorted by name; may be empty in a statement set."""
     readers: frozenset[TableName]

@@ -231,7 +231,7 @@ def _key(node: PlanNode) -> tuple[str, int]:
 
 
 def _side(key: Version, one: Deployment | None, measured: Measurement | None, now: float) -> ReleaseSide:
-    """Omit a scheduled stop that has passed, because readers then keep the version running."""
+    """Return one side of a release; a stop that is overdue is omitted, because readers keep the version running."""
     if one is None or one.deleted:
         return ReleaseSide(key[1], State.ABSENT, runs=False, stops_at=None)
     runs = one.wanted == WantedState.RUNNING

@@ -17,7 +17,7 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """The difference between expected and actual rows; false as a condition if both are equal as multisets."""
+    """The difference between expected and actual rows; falsy if both are equal as multisets."""
 
     columns: TypedColumns
     missing: tuple[Row, ...] = ()

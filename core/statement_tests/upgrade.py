@@ -35,7 +35,7 @@ def verdict_of(
 ) -> tuple[UpgradeVerdict, RowDifference]:
     """Compare the rows of an upgraded statement with those of the new SQL alone; return the verdict and the difference.
 
-    `alone` and `upgraded` are pairs of the rows written before the upgrade and all rows at the end.
+    `alone` and `upgraded` each contain the rows written before the upgrade, then all rows at the end.
     """
     whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
     if not whole:
