@@ -4,6 +4,7 @@ A name is validated only once, when it is parsed.
 """
 
 import re
+from functools import lru_cache
 from typing import NewType
 
 from core.model.errors import BadName
@@ -78,6 +79,7 @@ def split_query(name: str) -> tuple[TableName, int] | None:
     return (TableName(found["table"]), int(found["version"])) if found else None
 
 
+@lru_cache(maxsize=256)
 def trigger_s(text: str) -> float:
     """Return the interval of a processing-time trigger in seconds; 10 if it cannot be parsed."""
     found = _INTERVAL.fullmatch(text.lower())

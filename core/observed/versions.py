@@ -306,6 +306,12 @@ def serving_version(versions: Iterable[V]) -> V | None:
     return max(versions, key=_standing, default=None)
 
 
+def bindings_of(lines: Iterable[StatementLine]) -> list[tuple[Binding, ...]]:
+    """Decode the bindings of many lines, in their order; faster than reading `bindings` of each."""
+    decoded = json.loads(f"[{','.join([line.bound for line in lines])}]")
+    return [tuple([Binding(*item) for item in items]) for items in decoded]
+
+
 def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:
     """Return the serving version of every table, sorted by table name, in time linear in the number of versions."""
     found: dict[TableName, V] = {}

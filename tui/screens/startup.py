@@ -1,5 +1,6 @@
 """Starts the console: draws the last known state first, and only then imports everything else."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -39,9 +40,15 @@ def run_console(
     from tui.presentation.view.ledger_view import make_ledger_view
     from tui.terminal.first_frame import FirstFrame
 
-    view = make_ledger_view(read_ledger(None))
     with FirstFrame(environ) as opening:
-        opening.draw(identity, view)
+        # Almost all objects made until then stay alive: traversing them would take a fifth of the time.
+        gc.disable()
+        try:
+            view = make_ledger_view(read_ledger(None))
+            opening.draw(identity, view)
+        finally:
+            gc.freeze()
+            gc.enable()
         from tui.screens.application import STOP_ALL, ConsoleApp
 
         app = ConsoleApp(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger_rows import environment_row
+from ledger_rows import deployment_row, environment_row, statement_line
 
 from core.model.errors import UsageError
 from core.model.names import TableName
@@ -18,6 +18,7 @@ from core.observed.versions import (
     Binding,
     Deployment,
     Measurement,
+    bindings_of,
     heartbeat_age_s,
     is_stale,
     serving_version,
@@ -161,3 +162,9 @@ def test_data_is_stale_after_three_intervals_or_when_nobody_writes() -> None:
     assert [heartbeat_age_s(seen, 10.0) for seen in (None, 4.0, 11.0)] == [None, 6.0, 0.0]
     pids, ages = (None, 7), (None, 0.0, STALE_S, STALE_S + 0.1)
     assert [age for pid, age in product(pids, ages) if not is_stale(age, pid)] == [0.0, STALE_S]
+
+
+def test_bindings_are_decoded_together_as_one_by_one() -> None:
+    some = (Binding(TableName("a"), 1, True), Binding(TableName("b"), 0, False))
+    lines = [statement_line(deployment_row(bindings=bindings)) for bindings in ((), some, some[:1])]
+    assert bindings_of(lines) == [line.bindings for line in lines] == [(), some, some[:1]]

@@ -134,14 +134,19 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
     return UNICODE if "utf" in locale.lower() else ASCII
 
 
+# Faster than the constructors of the enumerations, which the first picture would call for each statement.
+_STATE_BY_WORD = {str(state): state for state in State}
+_TREND_BY_WORD = {str(trend): trend for trend in Trend}
+
+
 def parse_state(word: str) -> State:
     """Parse a state recorded in the ledger. An unrecognized value becomes UNKNOWN."""
-    return State(word) if word in State._value2member_map_ else State.UNKNOWN
+    return _STATE_BY_WORD.get(word, State.UNKNOWN)
 
 
 def parse_trend(word: str) -> Trend:
     """Parse a trend recorded in the ledger. An unrecognized value becomes UNKNOWN."""
-    return Trend(word) if word in Trend._value2member_map_ else Trend.UNKNOWN
+    return _TREND_BY_WORD.get(word, Trend.UNKNOWN)
 
 
 def sparkline(values: Sequence[float | None], width: int, levels: str) -> str:

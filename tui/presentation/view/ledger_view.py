@@ -12,6 +12,7 @@ from core.observed.versions import (
     Binding,
     Measurement,
     StatementLine,
+    bindings_of,
     heartbeat_age_s,
     is_stale,
     serving_versions,
@@ -124,7 +125,7 @@ def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = Non
     for line in snapshot.statements:
         if line is not serving[line.table] and line.state not in ("stopped", "absent", "completed"):
             others[line.table] = (*others.get(line.table, ()), line)
-    parents = {table: line.bindings for table, line in serving.items()}
+    parents = dict(zip(serving, bindings_of(serving.values()), strict=True))
     readers: dict[TableName, set[TableName]] = {}
     for table, bindings in parents.items():
         for binding in bindings:
