@@ -1,0 +1,394 @@
+"""Time until the position that a statement has committed in a source can no longer be read, and what bounds it.
+
+A position counts as lost only if its source shows that, as a log that begins later does. A time that has passed never
+suffices: the clocks of servers differ, and ours may be set.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from core.text.sentence import Fact, FactKind, Sentence
+
+DAY_S = 86400.0
+
+SHORT_S = DAY_S
+"""Seconds left from which a position is in danger, unless half of the time that a source keeps its input is shorter."""
+
+LEAST_GROWTH_S = 10.0
+"""Seconds for which a source must have been observed before its growth is known."""
+
+_OBSERVED_S, _EVERY_S = 3600.0, 60.0
+
+
+class Left(StrEnum):
+    """The four forms of the time left."""
+
+    LIMITED = "limited"
+    """The position stays readable for some seconds."""
+    NEVER = "never"
+    """The position is never lost, whatever happens in the source."""
+    UNKNOWN = "unknown"
+    LOST = "lost"
+
+
+class Bound(FactKind):
+    """What bounds the time left, or why it is unknown; the remedy is what raises the bound."""
+
+    # Limited.
+    MESSAGE_AGE = (
+        "Kafka deletes messages of {topic} {kept_s:duration} after their time",
+        "raise its retention: {set} retention.ms={raised}",
+    )  # fmt: skip
+    TOPIC_SIZE = (
+        "Kafka keeps {kept:size} in a partition of {topic}", "raise its retention: {set} retention.bytes={raised}",
+    )  # fmt: skip
+    COMMIT_AGE = (
+        "the log of {table} keeps commits for {kept_s:duration}",
+        "raise it: ALTER TABLE {table} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval {raised} days')",
+    )  # fmt: skip
+    REPLACED_FILES = (
+        "a VACUUM of {table} deletes replaced files after {kept_s:duration}",
+        "raise it: ALTER TABLE {table} SET TBLPROPERTIES "
+        "('delta.deletedFileRetentionDuration' = 'interval {raised} days')",
+    )  # fmt: skip
+    SLOT_SIZE = (
+        "the database keeps {kept:size} of its log for the slot {slot}",
+        "raise it in the database: ALTER SYSTEM SET max_slot_wal_keep_size = '{raised}MB'; SELECT pg_reload_conf()",
+    )  # fmt: skip
+    SLOT_IDLE = (
+        "the database invalidates the slot {slot} if nothing advances it for {kept_s:duration}",
+        "raise it in the database: ALTER SYSTEM SET idle_replication_slot_timeout = '{raised}s'; "
+        "SELECT pg_reload_conf()",
+    )  # fmt: skip
+
+    # Never.
+    TOPIC_KEEPS_ALL = "Kafka keeps all messages of {topic}"
+    COMPACTED = "Kafka compacts {topic} and deletes no message because of its age"
+    LOG_KEEPS_ALL = "the log of {table} keeps all commits"
+    SLOT_KEEPS_ALL = "the database keeps all of its log for the slot {slot}"
+    OWN_TABLE = "no file of {table} is deleted while it is read"
+
+    # Unknown.
+    SETTINGS_UNREAD = (
+        "the retention of {topic} cannot be read: {why}", "allow the user DescribeConfigs on the topic",
+    )  # fmt: skip
+    MESSAGE_UNREAD = "the next message of {topic} has not been read"
+    GROWTH_UNKNOWN = "{free:size} more and {what} reaches its limit of {kept:size}; its growth is not known yet"
+    NO_GROWTH = "{free:size} more and {what} reaches its limit of {kept:size}; it does not grow now"
+    RETENTION_UNREADABLE = "the retention in the properties of {table} is not a number of days, hours or seconds"
+    FILES_OF_OTHERS = "others write {table}, and when they delete files is not known"
+
+    # Lost.
+    MESSAGES_GONE = (
+        "{messages:message} of {topics:and} {messages:was/were} deleted before {messages:it was/they were} read"
+    )
+    COMMITS_GONE = "the log of {table} no longer has the next commit"
+    LOG_GONE = "the database has deleted log that the slot {slot} needed"
+    SLOT_GONE = "the database has no slot {slot}"
+    SLOT_MOVED = "the slot {slot} begins after the position"
+    SOURCE_GONE = "{table} is gone or was replaced"
+
+
+_ESTIMATED = frozenset({Bound.TOPIC_SIZE, Bound.SLOT_SIZE})
+"""Bounds by a size, whose time follows from the growth observed until now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLeft:
+    """How long a committed position stays readable, at the time of a measurement."""
+
+    kind: Left
+    bound: Fact[Bound]
+    seconds: float | None = None
+    """Seconds left if the kind is LIMITED, by the clock of the source where it has one; 0 if the time has passed."""
+    full_s: float | None = None
+    """Seconds left for a position at the newest input; None if not limited or unknown."""
+    held_bytes: int | None = None
+    """Bytes of a database's log that are kept for the slot; None for other sources."""
+    held_by: str = ""
+    """The version without a query for which they are kept; empty if they are kept for a running one."""
+    at: float = 0.0
+    """When it was measured, in epoch seconds by our clock."""
+
+    @property
+    def is_short(self) -> bool:
+        """True if the position is lost soon unless somebody acts."""
+        bound_s = SHORT_S if self.full_s is None else min(SHORT_S, self.full_s / 2)
+        return self.seconds is not None and self.seconds < bound_s
+
+    @property
+    def words(self) -> Sentence:
+        """The time left and what bounds it, such as `at least 3d 4h: …`."""
+        return Sentence(f"{self.amount}: {self.bound}")
+
+    @property
+    def amount(self) -> Sentence:
+        """The time left alone: `at least 3d 4h`, `about 2h 5m`, `any moment now`, `never lost`, `unknown` or `lost`."""
+        if self.seconds is None:
+            return Sentence("never lost" if self.kind is Left.NEVER else str(self.kind))
+        if self.seconds < 1:
+            return Sentence("any moment now")
+        from core.text.wording import long_duration
+
+        how = "about" if self.bound.kind in _ESTIMATED else "at least"
+        return Sentence(f"{how} {long_duration(self.seconds)}")
+
+    def as_of(self, now: float) -> "TimeLeft":
+        """Return the time left at a later time, in epoch seconds; a position is not lost by the passing of time."""
+        if self.seconds is None:
+            return self
+        return replace(self, seconds=max(0.0, self.seconds - max(0.0, now - self.at)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value as a JSON object, from which `time_left_from_json` restores it."""
+        found: dict[str, Any] = {"kind": str(self.kind), "seconds": self.seconds, "bound": self.bound.as_json()}
+        found |= {"remedy": self.bound.remedy, "at": self.at}
+        if self.full_s is not None:
+            found["full_s"] = self.full_s
+        if self.held_bytes is not None:
+            found |= {"held_bytes": self.held_bytes, "held_by": self.held_by}
+        return found
+
+    def as_text(self) -> str:
+        """Return the value as a string, from which `time_left_of` restores it."""
+        return json.dumps(self.as_json(), separators=(",", ":"))
+
+
+def time_left_from_json(value: object) -> TimeLeft | None:
+    """Restore what `as_json` returned; None for anything else, such as the value of a newer version of Headgate."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        given = {name: tuple(part) if isinstance(part, list) else part for name, part in value["bound"].items()}
+        kind, seconds, full_s = Bound[str(given.pop("kind")).upper()], value["seconds"], value.get("full_s")
+        del given["sentence"]
+        found = TimeLeft(
+            Left(value["kind"]),
+            kind.of(**given),
+            seconds=None if seconds is None else float(seconds),
+            full_s=None if full_s is None else float(full_s),
+            held_bytes=value.get("held_bytes"),
+            held_by=str(value.get("held_by", "")),
+            at=float(value["at"]),
+        )
+        # A value that is missing from a sentence is found here.
+        _ = found.words, found.bound.remedy
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        return None
+
+
+def time_left_of(text: str | None) -> TimeLeft | None:
+    """Restore what `as_text` returned; None for any other string."""
+    try:
+        return time_left_from_json(json.loads(text)) if text else None
+    except ValueError:
+        return None
+
+
+_ORDER = (Left.LOST, Left.LIMITED, Left.UNKNOWN, Left.NEVER)
+
+
+def shortest(found: Iterable[TimeLeft | None]) -> TimeLeft | None:
+    """Return the one that matters most: a lost one, else the shortest, else an unknown one; None if there is none."""
+    return min((each for each in found if each is not None), key=_urgency, default=None)
+
+
+def _urgency(left: TimeLeft) -> tuple[int, float]:
+    return _ORDER.index(left.kind), left.seconds or 0.0
+
+
+def _of_source(found: Iterable[TimeLeft], otherwise: Fact[Bound]) -> TimeLeft:
+    """Return the time left by all bounds of one source; NEVER with the fact `otherwise` if it has none.
+
+    While one of them is not known yet, only a short time by another one is certain.
+    """
+    bounds = tuple(found)
+    if not bounds:
+        return TimeLeft(Left.NEVER, otherwise)
+    least = min(bounds, key=_urgency)
+    open_ones = [each for each in bounds if each.kind is Left.UNKNOWN and each.bound.kind is not Bound.NO_GROWTH]
+    return least if least.is_short or not open_ones else open_ones[0]
+
+
+@dataclass(slots=True)
+class Growth:
+    """The growth of a counter, such as the end of a log, over at most the last hour."""
+
+    _seen: list[tuple[float, int]] = field(default_factory=list)
+
+    def add(self, at: float, value: int) -> float | None:
+        """Add the value at a time in seconds, and return the growth per second; None if not known yet.
+
+        A value that is lower than before begins a new series, and so does a time that is.
+        """
+        if self._seen and (at < self._seen[-1][0] or value < self._seen[-1][1]):
+            self._seen.clear()
+        if not self._seen or at - self._seen[-1][0] >= _EVERY_S:
+            self._seen = [each for each in self._seen if at - each[0] <= _OBSERVED_S]
+            self._seen.append((at, value))
+        since, before = self._seen[0]
+        return (value - before) / (at - since) if at - since >= LEAST_GROWTH_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The settings of a topic that decide what Kafka deletes."""
+
+    topic: str
+    servers: str
+    deletes: bool = True
+    """Whether its cleanup.policy contains `delete`."""
+    kept_s: float | None = None
+    """Its retention.ms in seconds; None without limit."""
+    kept: int | None = None
+    """Its retention.bytes for each partition; None without limit."""
+
+    @property
+    def command(self) -> str:
+        """The command that changes a setting of the topic, without the setting."""
+        where = f"kafka-configs.sh --bootstrap-server {self.servers} --alter --entity-type topics"
+        return f"{where} --entity-name {self.topic} --add-config"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPosition:
+    """A position in a partition of a topic that Kafka has not deleted."""
+
+    pending: int
+    """Messages after the position."""
+    before: int
+    """Messages before the position that still exist."""
+    next_at: float | None = None
+    """Time of the next message, in epoch seconds; None if there is none, or if it was not read."""
+    per_s: float | None = None
+    """Messages written per second; None if unknown."""
+
+
+def time_left_in_topic(
+    settings: TopicSettings, partitions: Iterable[PartitionPosition], *, message: float | None, now: float
+) -> TimeLeft:
+    """Return the time left for positions in the partitions of a topic.
+
+    `message` is the average size of a message in bytes, None if unknown, and `now` is in epoch seconds. Kafka deletes
+    whole segments, a segment only when all of its messages are too old. So a position by age stays readable for at
+    least that time.
+    """
+    topic, kept_s, kept = settings.topic, settings.kept_s, settings.kept
+    if not settings.deletes:
+        return TimeLeft(Left.NEVER, Bound.COMPACTED.of(topic=topic))
+    found: list[TimeLeft] = []
+    for each in partitions:
+        if kept_s is not None:
+            found.append(_by_age(settings, each, kept_s, now))
+        if kept is not None:
+            found.append(_by_size(settings, each, kept, message))
+    return _of_source(found, Bound.TOPIC_KEEPS_ALL.of(topic=topic))
+
+
+def _by_age(settings: TopicSettings, each: PartitionPosition, kept_s: float, now: float) -> TimeLeft:
+    if each.pending and each.next_at is None:
+        return TimeLeft(Left.UNKNOWN, Bound.MESSAGE_UNREAD.of(topic=settings.topic))
+    age_s = 0.0 if each.next_at is None else now - each.next_at
+    raised = int(2 * kept_s * 1000)
+    bound = Bound.MESSAGE_AGE.of(topic=settings.topic, kept_s=kept_s, set=settings.command, raised=raised)
+    return TimeLeft(Left.LIMITED, bound, max(0.0, kept_s - age_s), kept_s)
+
+
+def _by_size(settings: TopicSettings, each: PartitionPosition, kept: int, message: float | None) -> TimeLeft:
+    pending = None if message is None else int(each.pending * message)
+    free = kept if pending is None else max(0, kept - pending)
+    if message is None or not each.per_s:
+        kind = Bound.NO_GROWTH if message is not None and each.per_s is not None else Bound.GROWTH_UNKNOWN
+        return TimeLeft(Left.UNKNOWN, kind.of(free=free, what=settings.topic, kept=kept))
+    # A message takes less space if it is compressed. Then the log still begins well before the position.
+    left_s = max(free / (each.per_s * message), each.before / each.per_s)
+    bound = Bound.TOPIC_SIZE.of(topic=settings.topic, kept=kept, set=settings.command, raised=2 * kept)
+    return TimeLeft(Left.LIMITED, bound, left_s, max(left_s, kept / (each.per_s * message)))
+
+
+def time_left_in_log(
+    table: str,
+    *,
+    next_at: float | None,
+    replaced_at: float | None,
+    log_kept_s: float | None,
+    files_kept_s: float | None,
+    now: float,
+) -> TimeLeft:
+    """Return the time left for a position in the log of a Delta table.
+
+    `next_at` is when the next commit was made, None if there is none. `replaced_at` is when files that the position may
+    need were first replaced, None if none were or nobody vacuums the table. The retention of log and files is in
+    seconds, infinite if they are never deleted and None if it cannot be read. Delta deletes commits only when it writes
+    a checkpoint, and whole days of them.
+    """
+    if log_kept_s is None or (replaced_at is not None and files_kept_s is None):
+        return TimeLeft(Left.UNKNOWN, Bound.RETENTION_UNREADABLE.of(table=table))
+    found: list[TimeLeft] = []
+    for kind, since, kept_s in (
+        (Bound.COMMIT_AGE, now if next_at is None else next_at, log_kept_s),
+        (Bound.REPLACED_FILES, replaced_at, files_kept_s),
+    ):
+        if since is not None and kept_s is not None and kept_s != float("inf"):
+            bound = kind.of(table=table, kept_s=kept_s, raised=max(1, round(2 * kept_s / DAY_S)))
+            found.append(TimeLeft(Left.LIMITED, bound, max(0.0, since + kept_s - now), kept_s))
+    return _of_source(found, Bound.LOG_KEEPS_ALL.of(table=table))
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A replication slot as the database describes it."""
+
+    slot: str
+    now: float
+    """The time of the database, in epoch seconds."""
+    end: int
+    """The end of the database's log."""
+    begins: int
+    """Where the log begins that is kept for the slot."""
+    kept: int | None = None
+    """max_slot_wal_keep_size in bytes; None without limit."""
+    free: int | None = None
+    """safe_wal_size: bytes of log until the slot may be lost; None without limit."""
+    idle_limit_s: float = 0.0
+    """idle_replication_slot_timeout in seconds; 0 without limit."""
+    idle_since: float | None = None
+    """When the slot was last advanced, in epoch seconds; None if the database does not say."""
+
+
+def time_left_in_slot(state: SlotState, per_s: float | None) -> TimeLeft:
+    """Return the time left for all positions in a slot; `per_s` is the growth of the log in bytes per second."""
+    found: list[TimeLeft] = []
+    if state.idle_limit_s and state.idle_since is not None:
+        raised = int(2 * state.idle_limit_s)
+        bound = Bound.SLOT_IDLE.of(slot=state.slot, kept_s=state.idle_limit_s, raised=raised)
+        left_s = state.idle_since + state.idle_limit_s - state.now
+        found.append(TimeLeft(Left.LIMITED, bound, max(0.0, left_s), state.idle_limit_s))
+    if state.kept is not None:
+        free = max(0, state.free or 0)
+        if free and not per_s:
+            kind = Bound.GROWTH_UNKNOWN if per_s is None else Bound.NO_GROWTH
+            bound = kind.of(free=free, what=f"the log for the slot {state.slot}", kept=state.kept)
+            found.append(TimeLeft(Left.UNKNOWN, bound))
+        else:
+            bound = Bound.SLOT_SIZE.of(slot=state.slot, kept=state.kept, raised=max(1, 2 * state.kept >> 20))
+            full_s = state.kept / per_s if per_s else None
+            found.append(TimeLeft(Left.LIMITED, bound, free / per_s if per_s else 0.0, full_s))
+    left = _of_source(found, Bound.SLOT_KEEPS_ALL.of(slot=state.slot))
+    return replace(left, held_bytes=max(0, state.end - state.begins))
+
+
+def time_left_in_files(table: str, *, external: bool) -> TimeLeft:
+    """Return the time left for a position in a folder of files."""
+    if external:
+        return TimeLeft(Left.UNKNOWN, Bound.FILES_OF_OTHERS.of(table=table))
+    return TimeLeft(Left.NEVER, Bound.OWN_TABLE.of(table=table))
+
+
+def lost(kind: Bound, **values: object) -> TimeLeft:
+    """Return the time left for a position that is lost."""
+    return TimeLeft(Left.LOST, kind.of(**values))
