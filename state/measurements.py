@@ -54,6 +54,7 @@ _STATISTICS = {name: f"f.{name}" for name in _COUNTED} | {
     "state_rows": "m.state_rows",
     "state_bytes": "m.state_bytes",
     "batch_s": "m.batch_ms / 1000.0",
+    "time_left": "coalesce(m.time_left, '')",
 }
 """SQL expression for each field of table statistics."""
 

@@ -160,7 +160,9 @@ ALTER TABLE deployment ADD COLUMN begins_after_version INTEGER NOT NULL DEFAULT 
 ALTER TABLE deployment ADD COLUMN begins_after_batch INTEGER;
 """
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH)
+_TIME_LEFT = "ALTER TABLE measurement ADD COLUMN time_left TEXT NOT NULL DEFAULT '';\n"
+
+MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT)
 """The migrations.
 
 The first turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to the version.

@@ -38,6 +38,7 @@ _LINE_COLUMNS = {
     "exact": "m.exact IS NOT 0",
     "keyed": "d.mode LIKE 'upsert%'",
     "deleted": "d.drop_after IS NOT NULL",
+    "time_left": "coalesce(m.time_left, '')",
     "limited": "m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0",
 }
 """SQL for the fields of a line that are not plain columns of `deployment` or `measurement`."""

@@ -73,6 +73,10 @@ class TableFormat:
     """The table property that sets how long unreferenced files are kept; empty if the format has no such files."""
     retention_h: float = 0.0
     """The default retention of unreferenced files, in hours."""
+    log_retention_property: str = ""
+    """The table property that sets how long commits are kept in the log; empty if the format has no log."""
+    log_retention_h: float = 0.0
+    """The default retention of commits, in hours."""
 
     data_files: str = ""
     """The format of the data files if it differs from the table format; else empty.
@@ -100,6 +104,11 @@ class TableFormat:
         """Return how many hours a table keeps unreferenced files; None if its retention property cannot be parsed."""
         said = properties.get(self.retention_property)
         return self.retention_h if said is None else _hours(said)
+
+    def log_kept_h(self, properties: Mapping[str, str]) -> float | None:
+        """Return how many hours a table keeps commits; None if its retention property cannot be parsed."""
+        said = properties.get(self.log_retention_property)
+        return self.log_retention_h if said is None else _hours(said)
 
     @property
     def counts_rows_exactly(self) -> bool:
@@ -138,6 +147,7 @@ _FORMATS = (
         clones=True, keyed=True,
         keyed_properties=(("delta.enableChangeDataFeed", "true"),), subfolder="delta",
         data_files="parquet", retention_property="delta.deletedFileRetentionDuration", retention_h=168.0,
+        log_retention_property="delta.logRetentionDuration", log_retention_h=720.0,
     ),
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}

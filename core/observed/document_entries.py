@@ -148,7 +148,7 @@ Only the first four keys are documented; the others let an export reproduce the 
 """
 
 _FLAGS = frozenset(("exact",))
-_TEXTS = frozenset(("engine", "log"))
+_TEXTS = frozenset(("engine", "log", "time_left"))
 _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Fields whose numbers may have decimals."""
 

@@ -41,6 +41,8 @@ class TableStatistics:
     log_bytes: int | None = None
     log: str = ""
     """A `LogHistory` as a string; empty if the table has no transaction log."""
+    time_left: str = ""
+    """The shortest `TimeLeft` of the statement's sources as a string; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

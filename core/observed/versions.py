@@ -172,14 +172,16 @@ class Measurement:
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
-    """For each source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
+    """For each source: table, rows, files, bytes, behind_s, newest_s, exact, missing, time_left."""
     fastest_rows_s: float | None = None
     """Rows read per second in the fastest batch of this version."""
+    time_left: str = ""
+    """The shortest `TimeLeft` of the sources as a string; empty if there is none."""
 
 
 _FIGURES = (
     "lag_rows", "lag_files", "lag_bytes", "exact", "behind_s", "data_age_s", "rate_rows_s", "eta_s", "in_rows_s",
-    "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
+    "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at", "time_left",
 )  # fmt: skip
 
 
@@ -231,6 +233,8 @@ class StatementLine(NamedTuple):
     served_at: float | None = None
     limited: bool = False
     """Whether the lag grows while `maxFilesPerTrigger` limits the batches."""
+    time_left: str = ""
+    """The shortest `TimeLeft` of the sources as a string; empty if there is none."""
 
     @property
     def bindings(self) -> tuple[Binding, ...]:

@@ -10,6 +10,7 @@ from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.observed.aligned_positions import BatchHistory
 from core.observed.table_statistics import LogHistory, TableStatistics
+from core.observed.time_left import TimeLeft
 from core.sql.statement import LogStart
 from core.text.sentence import Sentence
 
@@ -91,6 +92,8 @@ class SourceLag:
     """Whether the source is made of topics or of changes, so that `files` counts messages."""
     wal_bytes: int | None = None
     """Bytes of a database's log after the position, whatever they contain; None for other sources."""
+    time_left: TimeLeft | None = None
+    """How long the committed position stays readable; None if none is committed, or if the format alone decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ import struct
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.observed.time_left import Bound, Growth, SlotState, TimeLeft, lost, time_left_in_slot
 from core.ports.storage import SourceLag, TableFault
 from core.sql.postgres_changes import NEW_SLOT, ChangeAddress, change_address, read_address, with_slot
 from core.sql.statement import TableDdl
@@ -48,6 +49,15 @@ HEARTBEAT_PREFIX = "headgate"
 _SETTINGS = "-c statement_timeout=5s -c timezone=UTC"
 _MESSAGES = f"""FROM pg_logical_slot_peek_binary_changes(%(copy)s, NULL, {COUNTED}, {PLUGIN})
 WITH ORDINALITY AS found(lsn, xid, data, n)"""
+_STATE = """SELECT extract(epoch FROM clock_timestamp())::float8 AS now,
+    (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8 AS "end", (restart_lsn - '0/0'::pg_lsn)::int8 AS begins,
+    nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1) AS kept, safe_wal_size AS free,
+    coalesce(extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval), 0)::float8
+        AS idle_limit_s,
+    extract(epoch FROM (to_jsonb(slot)->>'inactive_since')::timestamptz)::float8 AS idle_since
+FROM (SELECT) AS one LEFT JOIN pg_replication_slots AS slot ON slot_name = %s AND wal_status <> 'lost'"""
+"""The columns are fields of `SlotState`. PostgreSQL 18 added the timeout, and 17 `inactive_since`."""
+
 _OF_TABLE = "get_byte(data, 0) IN (68, 73, 85) AND substr(data, 2, 4) = int4send(to_regclass(%(table)s)::oid::int4)"
 _OF_PREFIX = """get_byte(data, 0) = 77
 AND substr(data, 11, length(%(prefix)s) + 1) = convert_to(%(prefix)s, 'UTF8') || '\\x00'::bytea"""
@@ -60,7 +70,8 @@ _PENDING = """SELECT count(*) FILTER (WHERE {mine}), count(*), (max(lsn) - '0/0'
 class SlotFault(Refused):
     """Raised if a slot is missing, lost, or begins too late."""
 
-    def __init__(self, kind: TableFaultKind, why: str) -> None:
+    def __init__(self, error_class: str) -> None:
+        kind, why, self.bound = _SLOT_FAULTS[error_class]
         super().__init__(why)
         self.fault = TableFault(kind, why, NEW_SLOT)
 
@@ -73,6 +84,8 @@ class ChangeSlots:
         """The last lag behind each position, with the end of the log at that time."""
         self._beats: dict[str, int] = {}
         """The end of the log at the last heartbeat for each slot."""
+        self._growth: dict[str, Growth] = {}
+        """Growth of the log of each database, by connection string."""
 
     def lag(self, position: int | None, table: TableName, url: str) -> SourceLag:
         """Return a statement's lag behind the end of the log. `position` is None before the first batch.
@@ -82,18 +95,29 @@ class ChangeSlots:
         address = read_address(url)
         try:
             with _asked(table), connected(address.dsn, _SETTINGS) as database:
-                end, start = log_end(database), position
+                (end, left), start = self._state(database, address), position
                 if start is None:
                     start = confirmed_position(database, address.slot)
                 known = self._known.get((url, start))
-                if known is not None and known[0] == end and known[1].rows == 0:
-                    return known[1]
+                if left is not None and known is not None and known[0] == end and known[1].rows == 0:
+                    return replace(known[1], time_left=left)
                 found = _lag(database, address, table, start, end)
-        except SlotFault:
-            return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
+        except SlotFault as fault:
+            gone = lost(fault.bound, slot=address.slot)
+            return SourceLag(
+                table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True, time_left=gone
+            )
         self._known = {key: each for key, each in self._known.items() if key[0] != url or each[0] == end}
         self._known[url, start] = (end, found)
-        return found
+        return replace(found, time_left=left)
+
+    def _state(self, database: Any, address: ChangeAddress) -> tuple[int, TimeLeft | None]:
+        """Return the end of the log, and the time left for positions in a slot; None if it is missing or lost."""
+        found = database.execute(_STATE, (address.slot,))
+        values = dict(zip([column.name for column in found.description], found.fetchone(), strict=True))
+        per_s = self._growth.setdefault(address.dsn, Growth()).add(values["now"], values["end"])
+        left = None if values["begins"] is None else time_left_in_slot(SlotState(address.slot, **values), per_s)
+        return values["end"], left
 
     def fault_behind(self, position: int | None, url: str) -> TableFault | None:
         """Return why a statement that has read up to `position` cannot continue; None if it can. Raises like `lag`."""
@@ -288,13 +312,19 @@ def _asked(who: str) -> Iterator[None]:
             remedy = "pip install 'headgate[postgres]', then headgate restart-agent"
             raise Refused(f"{who} cannot be checked: {error.why}", remedy=remedy) from error
         if error.error_class in _SLOT_FAULTS:
-            raise SlotFault(*_SLOT_FAULTS[error.error_class]) from error
+            raise SlotFault(error.error_class) from error
         raise TryAgain(f"{who}: {error.why}", remedy="correct that in the database") from error
 
 
 _SLOT_FAULTS = {
-    SLOT_MISSING: (TableFaultKind.GONE, "has no replication slot any more: somebody has dropped it"),
-    SLOT_LOST: (TableFaultKind.LOG_GONE, "has lost changes: the database has deleted log that they were in"),
-    SLOT_AHEAD: (TableFaultKind.LOG_GONE, "has lost changes: its replication slot begins after them"),
-}
-"""Faults by error class, as clauses that follow the name of the external table."""
+    SLOT_MISSING: (
+        TableFaultKind.GONE, "has no replication slot any more: somebody has dropped it", Bound.SLOT_GONE,
+    ),
+    SLOT_LOST: (
+        TableFaultKind.LOG_GONE, "has lost changes: the database has deleted log that they were in", Bound.LOG_GONE,
+    ),
+    SLOT_AHEAD: (
+        TableFaultKind.LOG_GONE, "has lost changes: its replication slot begins after them", Bound.SLOT_MOVED,
+    ),
+}  # fmt: skip
+"""Faults by error class, as clauses that follow the name of the external table, and what lost the position."""

@@ -350,7 +350,8 @@ class TableCheckpoints:
                 committed = self._newest(f"{checkpoint}/commits")
                 for source, log in logs.items():
                     offset = log.of.offsets(checkpoint, committed).get(source[0])
-                    measured[source] = log.of.lag(offset, source[1], log.place)
+                    others = not table_format(source[3]).written
+                    measured[source] = log.of.lag(offset, source[1], log.place, vacuumed_by_others=others)
         for source, consumed in topics.items():
             measured[source] = self._topics.lag(consumed, source[1], source[2])
         for source in changes:

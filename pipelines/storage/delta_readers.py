@@ -8,6 +8,7 @@ import json
 import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -96,6 +97,10 @@ class Backlog:
     waiting: Totals
     oldest: float | None
     """Commit time of the oldest unread rows; None if there are none."""
+    next_at: float | None = None
+    """Time of the commit that is read next, whatever it contains; None if there is none."""
+    replaced_at: float | None = None
+    """Time of the first commit from there on that replaced files; None if there is none."""
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
@@ -108,11 +113,19 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
         return Backlog(log.head + 1 if held.files else 0, held, held.earliest)
     _require(log, offset)
     waiting, oldest, after, partly = Totals(), None, offset.version, 0
+    next_at, replaced_at = None, None
     if offset.in_snapshot:
         left = log.files_at(offset.version)[offset.files_read :]
         waiting, after, partly = Totals.of(left), offset.version + 1, int(bool(left))
         oldest = waiting.earliest
+    if offset.in_snapshot:
+        # The snapshot may be readable from a checkpoint alone.
+        with suppress(CommitsGone):
+            next_at = next(log.since(offset.version)).at
     for commit in log.since(after):
+        next_at = commit.at if next_at is None else next_at
+        if replaced_at is None and commit.replaced:
+            replaced_at = commit.at
         files, size, rows = commit.files, commit.bytes, commit.rows
         if commit.version == offset.version and offset.files_read:
             left = log.added_in(commit.version)[offset.files_read :]
@@ -121,7 +134,7 @@ def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
         waiting = waiting.plus(files, size, rows, commit.at)
         if files and (oldest is None or commit.at < oldest):
             oldest = commit.at
-    return Backlog(log.head + 1 - after + partly, waiting, oldest)
+    return Backlog(log.head + 1 - after + partly, waiting, oldest, next_at, replaced_at)
 
 
 def extended_backlog(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffset) -> Backlog:
@@ -130,12 +143,14 @@ def extended_backlog(known: Backlog, upto: int, log: DeltaLog, offset: DeltaOffs
     Only commits after `upto` are examined. Raises the same errors as `backlog`.
     """
     _require(log, offset)
-    waiting, oldest = known.waiting, known.oldest
+    waiting, oldest, next_at, replaced_at = known.waiting, known.oldest, known.next_at, known.replaced_at
     for commit in log.since(upto + 1):
+        next_at = commit.at if next_at is None else next_at
+        replaced_at = commit.at if replaced_at is None and commit.replaced else replaced_at
         waiting = waiting.plus(commit.files, commit.bytes, commit.rows, commit.at)
         if commit.files and (oldest is None or commit.at < oldest):
             oldest = commit.at
-    return Backlog(known.versions + log.head - upto, waiting, oldest)
+    return Backlog(known.versions + log.head - upto, waiting, oldest, next_at, replaced_at)
 
 
 def _require(log: DeltaLog, offset: DeltaOffset) -> None:

@@ -15,6 +15,7 @@ from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.model.table_formats import TABLE_FORMATS
 from core.observed.table_statistics import NEWEST_COMMITS, LogHistory
+from core.observed.time_left import Bound, TimeLeft, lost, time_left_in_log
 from core.ports.storage import FolderContents, LogMark, SeenLog, SourceLag, TableFault, Upkeep
 from core.sql.statement import AT_VERSION, LogStart
 from core.text.sentence import Sentence
@@ -103,15 +104,22 @@ class DeltaTables:
             for ordinal, end in self.offsets(checkpoint, batch).items()
         }
 
-    def lag(self, offset: DeltaOffset | None, table: TableName, folder: str) -> SourceLag:
-        """Return a query's lag behind a table. `offset` is None if the query has read nothing."""
+    def lag(
+        self, offset: DeltaOffset | None, table: TableName, folder: str, *, vacuumed_by_others: bool = False
+    ) -> SourceLag:
+        """Return a query's lag behind a table. `offset` is None if the query has read nothing.
+
+        With `vacuumed_by_others`, replaced files may be deleted before the query has read them.
+        """
         now = time.time()
         with self._lock:
             try:
                 log = self._log(folder)
                 waits = self._backlog(log, offset)
-            except (NoDeltaLog, OtherTable, CommitsGone):
-                return SourceLag(table, 0, bytes=0, rows=None, exact=False, oldest_s=None, missing=True)
+            except (NoDeltaLog, OtherTable, CommitsGone) as why:
+                kind = Bound.COMMITS_GONE if isinstance(why, CommitsGone) else Bound.SOURCE_GONE
+                gone = None if offset is None else lost(kind, table=table)
+                return SourceLag(table, 0, bytes=0, rows=None, exact=False, oldest_s=None, missing=True, time_left=gone)
             produced, rows = log.produced.rows, waits.waiting.rows
             return SourceLag(
                 table=table,
@@ -124,6 +132,7 @@ class DeltaTables:
                 consumed_rows=None if produced is None or rows is None else max(0, produced - rows),
                 newest_s=None if log.newest_at is None else max(0.0, now - log.newest_at),
                 versions=waits.versions,
+                time_left=None if offset is None else _time_left(log, waits, table, now, vacuumed=vacuumed_by_others),
             )
 
     def _log(self, folder: str, *, newest: bool = False) -> DeltaLog:
@@ -229,6 +238,20 @@ def history(log: DeltaLog) -> LogHistory:
 def kept_h(log: DeltaLog) -> float | None:
     """Return how many hours the table keeps files of older versions; None if unknown."""
     return _DELTA.kept_h(log.configuration)
+
+
+def _time_left(log: DeltaLog, waits: Backlog, table: TableName, now: float, *, vacuumed: bool) -> TimeLeft:
+    log_kept_h, files_kept_h = _DELTA.log_kept_h(log.configuration), kept_h(log)
+    if log.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+        log_kept_h = float("inf")
+    return time_left_in_log(
+        table,
+        next_at=waits.next_at,
+        replaced_at=waits.replaced_at if vacuumed else None,
+        log_kept_s=None if log_kept_h is None else log_kept_h * 3600,
+        files_kept_s=None if files_kept_h is None else files_kept_h * 3600,
+        now=now,
+    )
 
 
 def why_not_from(log: DeltaLog, start: LogStart, *, takes_changes: bool, tracked: bool) -> Sentence | None:

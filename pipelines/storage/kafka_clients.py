@@ -7,12 +7,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from core.model.errors import HeadgateError, Refused, TryAgain
+from core.model.names import whole_number
+from core.observed.time_left import TopicSettings
 from core.sql.kafka_security import library_settings, reference
 from core.sql.kafka_topics import TopicPlace
 
@@ -75,6 +77,21 @@ class KafkaClients:
                 if time.monotonic() > ends_at:
                     raise self.silent("no answer in time") from error
 
+    def settings_of(self, topics: Iterable[str]) -> dict[str, TopicSettings | HeadgateError]:
+        """Return the retention of topics that exist, or why a broker refuses to show it. Raises as `answer` does."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found: dict[str, TopicSettings | HeadgateError] = {}
+        for resource, answer in self.admin.describe_configs(asked, request_timeout=ANSWER_S).items():
+            try:
+                if settings := self.answer(answer):
+                    values = {name: entry.value for name, entry in settings.items()}
+                    found[resource.name] = _retention(resource.name, self.place.servers, values)
+            except NotAllowed as error:
+                found[resource.name] = error
+        return found
+
     def silent(self, why: str) -> HeadgateError:
         """Return the error for a cluster whose brokers do not answer."""
         summary = f"no broker of {self.place.servers} answers: {why}"
@@ -120,6 +137,17 @@ class KafkaClients:
 
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.failure = (error.code(), _AROUND.sub("", _AROUND.sub("", error.str())))
+
+
+def _retention(topic: str, servers: str, values: Mapping[str, str]) -> TopicSettings:
+    age_ms, size = (whole_number(values.get(f"retention.{unit}") or "") for unit in ("ms", "bytes"))
+    return TopicSettings(
+        topic,
+        servers,
+        deletes="delete" in values.get("cleanup.policy", "delete"),
+        kept_s=None if age_ms is None else age_ms / 1000,
+        kept=size,
+    )
 
 
 def connect(place: TopicPlace) -> KafkaClients:

@@ -1,10 +1,26 @@
-"""Reads the newest messages of Kafka topics for people to look at, without committing offsets."""
+"""Reads single messages of Kafka topics, without committing offsets: the newest, and the next of each statement."""
 
+import threading
 import time
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.sql.kafka_topics import topic_place
+from pipelines.storage import kafka_clients
 from pipelines.storage.kafka_clients import ANSWER_S, KafkaClients, connect
+
+Partition = tuple[str, int]
+"""Topic and partition number."""
+
+KEPT = 20_000
+"""Most timestamps of messages that are kept for a cluster; more are forgotten all at once."""
+
+UNREAD_S = 60.0
+"""Seconds for which a partition whose next message did not arrive in time is not read again."""
+
+OVERHEAD_B = 70
+"""Bytes of a message besides key and value, if it is alone in its batch (Kafka 4.1)."""
 
 MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value")
 """The columns of `newest_messages`, called as in the DDL of a table over topics."""
@@ -70,3 +86,103 @@ def _text(value: bytes | None) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """The next message of a partition after an offset, as far as it was found."""
+
+    at: float | None
+    """Timestamp of the message, in epoch seconds; None if no message was read."""
+    end: int | None = None
+    """The end of the partition, if no message precedes it."""
+    until: float = 0.0
+    """Monotonic time before which the partition is not read again, if it did not answer."""
+
+    def holds(self, end: int) -> bool:
+        """Return whether reading again would give the same result; a message never changes."""
+        return self.at is not None or self.end == end or time.monotonic() < self.until
+
+
+@dataclass(slots=True)
+class NextMessages:
+    """Reads the messages of a cluster that statements read next, each once. Thread-safe."""
+
+    clients: KafkaClients
+    _reading: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the consumer is in use. A slow consumer must not delay anything else."""
+    _known: dict[tuple[Partition, int], NextMessage] = field(default_factory=dict)
+    """Messages by partition and the offset from which they were read."""
+    _led: set[str] = field(default_factory=set)
+    """Topics whose leaders the consumer knows."""
+    _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Number and total size of the messages that were read, by topic."""
+
+    def after(
+        self, unread: Mapping[Partition, tuple[int, int]], places: Collection[Partition]
+    ) -> dict[Partition, NextMessage]:
+        """Return the first message of each partition between two offsets; offsets may hold no message.
+
+        Compaction removes messages, and each transaction ends with a record that is none. `places` are all partitions
+        of the cluster that are read.
+        """
+        with self._reading:
+            known = {
+                each: found
+                for each, (offset, end) in unread.items()
+                if (found := self._known.get((each, offset))) and found.holds(end)
+            }
+            if missing := {each: offsets for each, offsets in unread.items() if each not in known}:
+                self._learn_leaders({topic for topic, _ in missing}, places)
+                read = _read_next(self.clients.consumer, missing, self._sizes)
+                if len(self._known) > KEPT:
+                    self._known.clear()
+                self._known.update({(each, missing[each][0]): found for each, found in read.items()})
+                known.update(read)
+        return known
+
+    def size(self, topic: str) -> float | None:
+        """Return the average size in bytes of the messages of a topic that were read, without compression."""
+        number, total = self._sizes.get(topic, (0, 0))
+        return total / number if number else None
+
+    def _learn_leaders(self, topics: Set[str], places: Collection[Partition]) -> None:
+        """Have the consumer find all leaders at once, because separate look-ups would take a second each."""
+        from confluent_kafka import OFFSET_END, TopicPartition
+
+        if not topics <= self._led:
+            self.clients.consumer.assign([TopicPartition(*each, OFFSET_END) for each in places])
+            self._led = {topic for topic, _ in places}
+
+
+def _read_next(
+    consumer: Any, unread: Mapping[Partition, tuple[int, int]], sizes: dict[str, tuple[int, int]]
+) -> dict[Partition, NextMessage]:
+    """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds.
+
+    The sizes of messages are added to `sizes`, by topic.
+    """
+    from confluent_kafka import KafkaError, TopicPartition
+
+    # Pausing a partition that was read would delay the next assignment by a second (librdkafka 2.16).
+    consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])
+    found: dict[Partition, NextMessage] = {}
+    ends_at = time.monotonic() + kafka_clients.ANSWER_S
+    while len(found) < len(unread) and time.monotonic() < ends_at:
+        message = consumer.poll(0.2)
+        if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
+            continue
+        each = (message.topic(), message.partition())
+        if not message.error():
+            number, total = sizes.get(each[0], (0, 0))
+            size = len(message.key() or b"") + len(message.value() or b"") + OVERHEAD_B
+            sizes[each[0]] = (number + 1, total + size)
+        if each in found or each not in unread:
+            continue
+        end = unread[each][1]
+        is_message = not message.error() and message.offset() < end
+        at = message.timestamp()[1] / 1000 if is_message else None
+        found[each] = NextMessage(at, None if is_message else end)
+    consumer.unassign()
+    until = time.monotonic() + UNREAD_S
+    return {each: found.get(each, NextMessage(None, until=until)) for each in unread}

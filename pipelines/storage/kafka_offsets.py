@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,14 +16,23 @@ from typing import Any
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.observed.time_left import (
+    Bound,
+    Growth,
+    Left,
+    PartitionPosition,
+    TimeLeft,
+    TopicSettings,
+    lost,
+    shortest,
+    time_left_in_topic,
+)
 from core.ports.storage import SourceLag, TableFault
 from core.sql.kafka_topics import TopicPlace, topic_place
 from core.text.wording import counted
 from pipelines.storage import kafka_clients
 from pipelines.storage.kafka_clients import KafkaClients, NoAnswer, NotAllowed, connect
-
-Partition = tuple[str, int]
-"""Topic and partition number."""
+from pipelines.storage.kafka_messages import NextMessage, NextMessages, Partition
 
 REFRESH_S = 0.5
 """Minimum seconds between two requests for a cluster's offsets, however many statements read it."""
@@ -34,30 +43,14 @@ SILENT_S = 5.0
 """Seconds for which a cluster that did not answer receives no further request, so that it delays no other measurement.
 """
 
-KEPT = 20_000
-"""Most timestamps of messages that are kept for a cluster; more are forgotten all at once."""
-
-UNREAD_S = 60.0
-"""Seconds for which a partition whose next message did not arrive in time is not read again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Oldest:
-    at: float | None
-    """Timestamp of the oldest message, in epoch seconds; None if no message was read."""
-    end: int | None = None
-    """The end of the partition, if no message precedes it."""
-    until: float = 0.0
-    """Monotonic time before which the partition is not read again, if it did not answer."""
-
-    def holds(self, end: int) -> bool:
-        """Return whether reading again would give the same result; a message never changes."""
-        return self.at is not None or self.end == end or time.monotonic() < self.until
+SETTINGS_S = 60.0
+"""Seconds for which the retention of topics is not requested again."""
 
 
 @dataclass(slots=True)
 class _Cluster:
     clients: KafkaClients
+    next: NextMessages = field(init=False)
     topics: set[str] = field(default_factory=set)
     """All topics ever requested. Their offsets are requested together."""
     earliest: dict[Partition, int] = field(default_factory=dict)
@@ -70,14 +63,18 @@ class _Cluster:
     """Why the cluster refuses requests; it receives no further request until `silent_until`."""
     denied: dict[str, HeadgateError] = field(default_factory=dict)
     """Topics that the user may not read."""
-    reading: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the consumer is in use. A slow consumer must not delay anything else."""
-    oldest: dict[tuple[Partition, int], _Oldest] = field(default_factory=dict)
-    """Oldest messages by partition and the offset from which they were read."""
     ids: dict[str, str] = field(default_factory=dict)
     """Ids of topics. A topic that is created again has another id. Brokers before 2.8 report no ids."""
-    led: set[str] = field(default_factory=set)
-    """Topics whose leaders the consumer knows."""
+    settings: dict[str, TopicSettings | HeadgateError] = field(default_factory=dict)
+    """The retention of topics, or why it is unknown."""
+    settings_at: float | None = None
+    growth: dict[Partition, Growth] = field(default_factory=dict)
+    """Growth of the partitions of topics whose size is limited."""
+    per_s: dict[Partition, float] = field(default_factory=dict)
+    """Messages written per second, as far as known."""
+
+    def __post_init__(self) -> None:
+        self.next = NextMessages(self.clients)
 
 
 class KafkaOffsets:
@@ -104,11 +101,16 @@ class KafkaOffsets:
         if not set(place.topics) <= {topic for topic, _ in latest}:
             return SourceLag(table, 0, 0, rows=None, exact=False, oldest_s=None, missing=True, topics=True)
         unread = {each: (begun[each], end) for each, end in latest.items() if begun[each] < end}
-        oldest = _oldest(cluster, unread)
+        oldest = cluster.next.after(unread, list(cluster.latest))
         begun |= {each: unread[each][1] for each, found in oldest.items() if found.end is not None}
-        lost = sum(max(0, earliest[each] - offset) for each, offset in (read or {}).items() if each in latest)
+        gone = {
+            each: n for each, offset in (read or {}).items() if each in latest and (n := earliest[each] - offset) > 0
+        }
         times = [found.at for found in oldest.values() if found.at is not None]
         pending, now = sum(max(0, latest[each] - begin) for each, begin in begun.items()), time.time()
+        spans = {each: (earliest[each], begin, latest[each]) for each, begin in begun.items()}
+        # Messages that are newer than our time show that our clock is behind.
+        time_left = _time_left(cluster, spans, oldest, max(now, newest or 0.0))
         return SourceLag(
             table=table,
             files=pending,
@@ -120,7 +122,8 @@ class KafkaOffsets:
             consumed_rows=sum(begun.values()),
             newest_s=None if newest is None else max(0.0, now - newest),
             topics=True,
-            skipped=lost if place.skips_lost else None,
+            skipped=sum(gone.values()) if place.skips_lost else None,
+            time_left=_lost(gone) if gone and not place.skips_lost else time_left if read else None,
         )
 
     def prefetch(self, asked: Iterable[tuple[Mapping[Partition, int] | None, str]]) -> None:
@@ -145,7 +148,7 @@ class KafkaOffsets:
                         if begin < cluster.latest[each]
                     ]
                 for unread in _by_partition(spans):
-                    _oldest(cluster, unread)
+                    cluster.next.after(unread, list(cluster.latest))
 
     def ids(self, location: str) -> dict[str, str]:
         """Return the ids of those topics at a location that exist. Raises the same errors as `lag`."""
@@ -240,6 +243,7 @@ class KafkaOffsets:
                 cluster.refused = error if isinstance(error, Refused) else None
                 raise
             cluster.listed_at = now
+            _observe_retention(cluster, now, fresh=new)
         if denied := next((error for topic, error in cluster.denied.items() if topic in place.topics), None):
             raise denied
         return cluster
@@ -345,56 +349,46 @@ def _by_partition(
     return found
 
 
-def _oldest(cluster: _Cluster, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Return the oldest message of each partition between two offsets; offsets may hold no message.
+def _observe_retention(cluster: _Cluster, now: float, *, fresh: bool) -> None:
+    """Request the settings of all topics if they are old, and record the growth of the topics whose size is limited.
 
-    Compaction removes messages, and each transaction ends with a record that is none.
+    The lag is known without them, so a broker that does not answer this request keeps the known ones.
     """
-    with cluster.reading:
-        known = {
-            each: found
-            for each, (offset, end) in unread.items()
-            if (found := cluster.oldest.get((each, offset))) and found.holds(end)
-        }
-        if missing := {each: offsets for each, offsets in unread.items() if each not in known}:
-            _learn_leaders(cluster, {topic for topic, _ in missing})
-            read = _read_oldest(cluster.clients.consumer, missing)
-            if len(cluster.oldest) > KEPT:
-                cluster.oldest.clear()
-            cluster.oldest.update({(each, missing[each][0]): found for each, found in read.items()})
-            known.update(read)
-    return known
+    if fresh or cluster.settings_at is None or now - cluster.settings_at >= SETTINGS_S:
+        with suppress(HeadgateError):
+            cluster.settings = cluster.clients.settings_of({topic for topic, _ in cluster.latest})
+        cluster.settings_at = now
+    limited = {topic for topic, each in cluster.settings.items() if isinstance(each, TopicSettings) and each.kept}
+    for each, end in cluster.latest.items():
+        if each[0] in limited and (per_s := cluster.growth.setdefault(each, Growth()).add(now, end)) is not None:
+            cluster.per_s[each] = per_s
 
 
-def _learn_leaders(cluster: _Cluster, topics: Set[str]) -> None:
-    """Have the consumer find the leaders of all topics at once, because separate look-ups would take a second each."""
-    from confluent_kafka import OFFSET_END, TopicPartition
-
-    if not topics <= cluster.led:
-        places = list(cluster.latest)
-        cluster.clients.consumer.assign([TopicPartition(*each, OFFSET_END) for each in places])
-        cluster.led = {topic for topic, _ in places}
+def _lost(gone: Mapping[Partition, int]) -> TimeLeft:
+    return lost(Bound.MESSAGES_GONE, messages=sum(gone.values()), topics=tuple(sorted({topic for topic, _ in gone})))
 
 
-def _read_oldest(consumer: Any, unread: Mapping[Partition, tuple[int, int]]) -> dict[Partition, _Oldest]:
-    """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds."""
-    from confluent_kafka import KafkaError, TopicPartition
+def _time_left(
+    cluster: _Cluster,
+    spans: Mapping[Partition, tuple[int, int, int]],
+    following: Mapping[Partition, NextMessage],
+    now: float,
+) -> TimeLeft | None:
+    """Return the time left for a position that no message is missing from; None if no settings are known.
 
-    # Pausing a partition that was read would delay the next assignment by a second (librdkafka 2.16).
-    consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])
-    found: dict[Partition, _Oldest] = {}
-    ends_at = time.monotonic() + kafka_clients.ANSWER_S
-    while len(found) < len(unread) and time.monotonic() < ends_at:
-        message = consumer.poll(0.2)
-        if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
-            continue
-        each = (message.topic(), message.partition())
-        if each in found or each not in unread:
-            continue
-        end = unread[each][1]
-        is_message = not message.error() and message.offset() < end
-        at = message.timestamp()[1] / 1000 if is_message else None
-        found[each] = _Oldest(at, None if is_message else end)
-    consumer.unassign()
-    until = time.monotonic() + UNREAD_S
-    return {each: found.get(each, _Oldest(None, until=until)) for each in unread}
+    `spans` contains the earliest offset of each partition, the position, and the latest offset.
+    """
+    by_topic: dict[str, list[PartitionPosition]] = {}
+    for each, (earliest, begin, latest) in spans.items():
+        found = following.get(each)
+        next_at = None if found is None or found.end is not None else found.at
+        position = PartitionPosition(max(0, latest - begin), max(0, begin - earliest), next_at, cluster.per_s.get(each))
+        by_topic.setdefault(each[0], []).append(position)
+    left: list[TimeLeft | None] = []
+    for topic, positions in by_topic.items():
+        settings = cluster.settings.get(topic)
+        if isinstance(settings, HeadgateError):
+            left.append(TimeLeft(Left.UNKNOWN, Bound.SETTINGS_UNREAD.of(topic=topic, why=settings.summary)))
+        elif settings is not None:
+            left.append(time_left_in_topic(settings, positions, message=cluster.next.size(topic), now=now))
+    return shortest(left)

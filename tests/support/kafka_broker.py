@@ -52,7 +52,7 @@ class Broker:
     with TLS alone for clients that show the certificate in `client`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.folder, self.port = folder, free_port()
         self._controller, self._sasl, self._tls, self._mutual = (free_port() for _ in range(4))
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,6 +71,7 @@ class Broker:
             "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
             "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
             "super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n"
+            + "".join(f"{each}\n" for each in settings)
         )
         name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._run(
@@ -243,10 +244,10 @@ def certificate(public: Path, client: Path) -> None:
 
 
 @contextmanager
-def running_broker(folder: Path) -> Iterator[Broker]:
-    """Yield a broker that runs, and kill it at the end."""
+def running_broker(folder: Path, *settings: str) -> Iterator[Broker]:
+    """Yield a broker that runs with these settings, and kill it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    broker = Broker(folder)
+    broker = Broker(folder, *settings)
     broker.start()
     try:
         yield broker

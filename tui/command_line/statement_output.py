@@ -1,5 +1,6 @@
 """Formats statements as JSON and table cells, and evaluates the conditions of `--fail-on`."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
         "wanted": None if line.external else str(line.wanted),
         "trend": line.trend or "unknown",
         "fault": line.fault_word or None,
+        "time_left": json.loads(line.time_left) if line.time_left else None,
     }
 
 

@@ -2,9 +2,9 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
@@ -16,6 +16,7 @@ from core.model.events import EventKind
 from core.model.names import TableName, query_name, trigger_s
 from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.model.table_formats import table_format
+from core.observed.time_left import Bound, Left, lost, shortest, time_left_in_files
 from core.observed.versions import Deployment, Measurement
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
@@ -23,10 +24,13 @@ from core.sql.statement import TableRead
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
+from pipelines.agent.tables.replication_slots import holder_of_log
 from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
 from state.row_types import SampleRow
 
 log = logging.getLogger(__name__)
+
+_ByVersion = Mapping[tuple[TableName, int], Deployment]
 
 EVERY_S = 5.0
 """Seconds between two measurements."""
@@ -45,6 +49,9 @@ After a restart, logs are read again from the last saved position.
 
 SKIPPED = "HEADGATE_MESSAGES_SKIPPED"
 """Error class of the event that a statement skips messages that were deleted before it read them."""
+
+POSITION_SHORT, POSITION_LOST = "HEADGATE_POSITION_EXPIRES", "HEADGATE_POSITION_LOST"
+"""Error classes of the events that a committed position is lost soon unless somebody acts, and that it is lost."""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""
@@ -95,6 +102,7 @@ class LagCollector:
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
         self._transitions = ObjectiveTransitions(agent)
+        self._positions_at_risk = PositionsAtRisk(agent)
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
         self._skipping: set[tuple[TableName, int, TableName]] = set()
@@ -180,27 +188,17 @@ class LagCollector:
         now = self._agent.clock()
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or self._remember(key, now)
-        positions = self._positions(deployment, by_version)
+        found = self._agent.files.read(deployment.checkpoint)
+        positions = self._positions(deployment, by_version, found)
         lag = total_lag(positions)
         progress = query_progress_from_json(query.progress) if query and query.progress else None
         if progress:
             self.load.batch(key, progress, now)
             history.add_progress(progress, now)
         self._report_skipped(deployment, positions)
-        found = self._agent.files.read(deployment.checkpoint)
+        self._positions_at_risk.report(deployment, positions)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
-        sample = SampleRow(
-            at=now,
-            lag_rows=lag.rows,
-            lag_files=lag.files,
-            lag_bytes=lag.bytes,
-            # The duration of a first batch, which has no rate, is excluded from the typical duration.
-            in_rows_s=0.0 if rates[0] is None and rates[1] is not None else rates[0],
-            out_rows_s=rates[1],
-            batch_ms=progress.batch_ms if progress else None,
-            produced_rows=_sum(position.produced_rows for position in positions),
-            consumed_rows=_sum(position.consumed_rows for position in positions),
-        )
+        sample = _sample(now, lag, rates, progress, positions)
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.set_trend(judged, now)
@@ -233,6 +231,7 @@ class LagCollector:
             committed_at=found.committed_at if found else None,
             sources=tuple(_source(position) for position in positions),
             fastest_rows_s=history.fastest_rows_s,
+            time_left=_shortest_left(positions),
         ), sample
 
     def _unknown(self, deployment: Deployment) -> Measurement:
@@ -254,10 +253,15 @@ class LagCollector:
             self._agent.files.expect_lag(found)
 
     def _positions(
-        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
+        self,
+        deployment: Deployment,
+        by_version: dict[tuple[TableName, int], Deployment],
+        state: CheckpointState | None,
     ) -> tuple[SourceLag, ...]:
         sources = streamed_sources(deployment, self._reads_of(deployment), by_version)
-        return self._agent.files.lag(deployment.checkpoint, sources)
+        begun = state is not None and state.batch is not None
+        found = self._agent.files.lag(deployment.checkpoint, sources)
+        return tuple(_with_time_left(self._agent, deployment, each, by_version, begun=begun) for each in found)
 
     def _reads_of(self, deployment: Deployment) -> tuple[TableRead, ...]:
         key = (deployment.table, deployment.version, deployment.revision)
@@ -365,7 +369,73 @@ def _source(position: SourceLag) -> dict[str, object]:
         found["skipped"] = position.skipped
     if position.wal_bytes is not None:
         found["wal_bytes"] = position.wal_bytes
+    if position.time_left is not None:
+        found["time_left"] = position.time_left.as_json()
     return found if position.versions is None else found | {"versions": position.versions}
+
+
+def _sample(
+    now: float,
+    lag: Lag,
+    rates: tuple[float | None, float | None],
+    progress: QueryProgress | None,
+    positions: tuple[SourceLag, ...],
+) -> SampleRow:
+    return SampleRow(
+        at=now,
+        lag_rows=lag.rows,
+        lag_files=lag.files,
+        lag_bytes=lag.bytes,
+        # The duration of a first batch, which has no rate, is excluded from the typical duration.
+        in_rows_s=0.0 if rates[0] is None and rates[1] is not None else rates[0],
+        out_rows_s=rates[1],
+        batch_ms=progress.batch_ms if progress else None,
+        produced_rows=_sum(position.produced_rows for position in positions),
+        consumed_rows=_sum(position.consumed_rows for position in positions),
+    )
+
+
+def _shortest_left(positions: Iterable[SourceLag]) -> str:
+    left = shortest(position.time_left for position in positions)
+    return left.as_text() if left is not None else ""
+
+
+def _with_time_left(
+    agent: AgentContext, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
+) -> SourceLag:
+    """Complete the time left of a position: in files, in a lost source, and who holds the log of a database."""
+    bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
+    parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
+    format, left = table_format(parent.stored_as if parent else ""), position.time_left
+    if left is None and begun and position.missing:
+        left = lost(Bound.SOURCE_GONE, table=position.table)
+    elif left is None and begun and parent is not None and format.has_files and not format.transaction_log:
+        left = time_left_in_files(position.table, external=parent.external)
+    elif left is not None and parent is not None and format.changes and position.wal_bytes:
+        left = replace(left, held_by=holder_of_log(agent, parent, by_version))
+    return position if left is None else replace(position, time_left=replace(left, at=agent.clock()))
+
+
+class PositionsAtRisk:
+    """Records an event when the position of a statement is lost soon or is lost, once until that has changed."""
+
+    def __init__(self, agent: AgentContext) -> None:
+        self._agent = agent
+        self._reported: dict[tuple[TableName, int, TableName], Left] = {}
+
+    def report(self, deployment: Deployment, positions: Iterable[SourceLag]) -> None:
+        """Record an event for each source whose position has come into danger, or was lost."""
+        about = (deployment.table, deployment.version)
+        for position in positions:
+            key, left = (*about, position.table), position.time_left
+            if left is None or not (left.is_short or left.kind is Left.LOST):
+                self._reported.pop(key, None)
+            elif self._reported.get(key) is not left.kind:
+                self._reported[key] = left.kind
+                error_class = POSITION_LOST if left.kind is Left.LOST else POSITION_SHORT
+                why = f"the position of {query_name(*about)} in {position.table}: {left.words}"
+                detail = f"{why}; {left.bound.remedy}" if left.bound.remedy else why
+                self._agent.event(EventKind.EXCEPTION, error_class, about=about, detail=detail, fingerprint=error_class)
 
 
 class ObjectiveTransitions:

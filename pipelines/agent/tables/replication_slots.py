@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.errors import Busy, HeadgateError
-from core.model.names import TableName
+from core.model.names import TableName, query_name
+from core.model.states import ALIVE
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.sql.compiler import compile_ddl
@@ -85,11 +86,7 @@ class SlotUpkeep:
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
         if (now := by_version.get((table.table, 0))) is None:
             return
-        positions = [
-            self.agent.files.position(reader.checkpoint, ordinal)
-            for reader in by_version.values()
-            for ordinal in _ordinals(reader, now, by_version)
-        ]
+        positions = [position for _, position in _reader_positions(self.agent, now, by_version)]
         if not positions:
             if now.folder not in self._dropped and drop_slot(now.table, now.folder):
                 log.info("dropped the slot of %s, which nothing reads", now.table)
@@ -97,6 +94,27 @@ class SlotUpkeep:
             return
         self._dropped.discard(now.folder)
         self._slots.advance(now.table, now.folder, positions)
+
+
+def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> str:
+    """Return the version for which a database keeps its log, that with the lowest position; empty if it runs.
+
+    A version that cannot continue holds nothing, since the slot has passed it.
+    """
+    positions = (each for each in _reader_positions(agent, table, by_version) if each[0].checkpoint_ok)
+    found = min(positions, key=lambda each: each[1] or 0, default=None)
+    if found is None or found[0].state in ALIVE:
+        return ""
+    return query_name(found[0].table, found[0].version)
+
+
+def _reader_positions(
+    agent: AgentContext, table: Deployment, by_version: _ByVersion
+) -> Iterator[tuple[Deployment, int | None]]:
+    """Yield all versions that read a database's changes, with their committed positions; None before a first batch."""
+    for reader in by_version.values():
+        for ordinal in _ordinals(reader, table, by_version):
+            yield reader, agent.files.position(reader.checkpoint, ordinal)
 
 
 def _ordinals(reader: Deployment, table: Deployment, by_version: _ByVersion) -> Iterator[int]:

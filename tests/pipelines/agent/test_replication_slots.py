@@ -10,7 +10,7 @@ from ledger_rows import deployment_row, external_row
 from core.model.errors import TryAgain
 from core.project.revision import RevisionTexts
 from pipelines.agent.tables import replication_slots
-from pipelines.agent.tables.replication_slots import SlotUpkeep, with_slot_address
+from pipelines.agent.tables.replication_slots import SlotUpkeep, holder_of_log, with_slot_address
 from pipelines.storage.change_slots import ChangeSlots
 
 OPTIONS = "url 'jdbc:postgresql://db/shop', user 'reader', dbtable 'orders', publication 'headgate'"
@@ -65,6 +65,25 @@ def test_all_versions_that_read_the_table_decide_together(
     read_by(agent, monkeypatch, one=30, two=None, three=20)
     SlotUpkeep(agent).round()
     assert acts == [(URL, [20, 30, None])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "holder"),
+    [
+        ({"state": "running"}, ""),
+        ({"state": "stopped", "wanted": "stopped"}, "a@v2"),
+        ({"state": "failed"}, "a@v2"),
+        ({"state": "stopped", "checkpoint_ok": False}, "a@v1"),
+    ],
+)
+def test_the_version_that_holds_the_log_is_the_slowest_one_without_a_query(
+    agent: Any, acts: list[object], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], holder: str
+) -> None:
+    read_by(agent, monkeypatch, one=30, two=20)
+    agent.ledger.update_deployment("a", 1, state="stopped", wanted="stopped")
+    agent.ledger.update_deployment("a", 2, **changes)
+    by_version = {(d.table, d.version): d for d in agent.ledger.deployments()}
+    assert holder_of_log(agent, by_version["landed", 0], by_version) == holder
 
 
 def test_a_deleted_version_does_not_hold_the_slot(

@@ -1,15 +1,20 @@
 """Slots on a real PostgreSQL server: lag, faults of a declaration, and how a slot is made, advanced and dropped."""
 
+import time
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 from kafka_broker import free_port
+from live_project import until
 from postgres_server import PASSWORD, READER, PostgresServer, running_postgres
 
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.observed import time_left
+from core.observed.time_left import Bound, Left, lost
+from core.ports.storage import SourceLag
 from core.sql.ddl_reader import read_ddl
 from core.sql.postgres_changes import change_address, with_slot
 from core.sql.statement import TableDdl
@@ -152,6 +157,57 @@ def test_the_lag_counts_changes_of_the_table_and_all_bytes_of_the_log(server: Po
     assert (later.rows, later.wal_bytes) == (6, end(server) - at)
     assert slots.lag(end(server), NAME, url(server)).rows == 0
     server.run("DELETE FROM orders")
+
+
+def seconds_left(found: SourceLag) -> float:
+    assert found.time_left is not None and found.time_left.seconds is not None, found.time_left
+    return found.time_left.seconds
+
+
+def test_a_position_lasts_until_the_log_has_grown_to_its_limit_and_is_then_lost(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_left, "LEAST_GROWTH_S", 0.1)
+    create_slot(NAME, url(server))
+    slots, at = ChangeSlots(), position(server)
+    first = slots.lag(at, NAME, url(server)).time_left
+    assert first is not None and (first.kind, first.bound.kind) == (Left.UNKNOWN, Bound.GROWTH_UNKNOWN)
+    server.run("INSERT INTO other SELECT 9000 + g, repeat('x', 1000) FROM generate_series(1, 9000) g")
+    time.sleep(0.2)
+    growing = slots.lag(at, NAME, url(server))
+    assert growing.time_left is not None and growing.time_left.bound.kind is Bound.SLOT_SIZE
+    assert growing.time_left.held_bytes is not None and 9_000_000 < growing.time_left.held_bytes < 20_000_000
+    assert growing.time_left.bound.fields["kept"] == 48 << 20
+    assert (
+        growing.time_left.bound.remedy is not None
+        and "max_slot_wal_keep_size = '96MB'" in growing.time_left.bound.remedy
+    )
+    for _ in range(3):
+        server.run("UPDATE other SET v = v || 'y' WHERE id > 9000")
+    later = slots.lag(at, NAME, url(server))
+    assert seconds_left(later) < seconds_left(growing) and later.time_left is not None and later.time_left.is_short
+    for _ in range(4):
+        server.run("UPDATE other SET v = v || 'y' WHERE id > 9000", "SELECT pg_switch_wal()", "CHECKPOINT")
+    gone = slots.lag(at, NAME, url(server))
+    assert gone.missing and gone.time_left == lost(Bound.LOG_GONE, slot="s")
+    server.run("DELETE FROM other WHERE id > 9000")
+
+
+def test_an_idle_slot_is_lost_after_its_timeout_by_the_time_of_the_database(server: PostgresServer) -> None:
+    create_slot(NAME, url(server))
+    server.run("ALTER SYSTEM SET idle_replication_slot_timeout = '1h'", "SELECT pg_reload_conf()")
+    slots, at = ChangeSlots(), position(server)
+    until(lambda: slots.lag(at, NAME, url(server)).time_left.kind is Left.LIMITED, 20, "the setting applies")  # type: ignore[union-attr]  # It has a slot.
+    assert 3500 < seconds_left(slots.lag(at, NAME, url(server))) <= 3600
+    before = seconds_left(slots.lag(at, NAME, url(server)))
+    slots.lag(None, NAME, url(server))
+    assert seconds_left(slots.lag(at, NAME, url(server))) < before, "measuring is no use of the slot"
+    server.run("ALTER SYSTEM SET idle_replication_slot_timeout = '2s'", "SELECT pg_reload_conf()")
+    until(lambda: seconds_left(slots.lag(at, NAME, url(server))) == 0, 20, "the time has passed")
+    assert not slots.lag(at, NAME, url(server)).missing, "it is lost at a checkpoint"
+    server.run("CHECKPOINT", "ALTER SYSTEM RESET idle_replication_slot_timeout", "SELECT pg_reload_conf()")
+    gone = slots.lag(at, NAME, url(server))
+    assert gone.missing and gone.time_left == lost(Bound.LOG_GONE, slot="s")
 
 
 def test_a_long_lag_is_an_estimate(server: PostgresServer) -> None:

@@ -1,26 +1,34 @@
 """Offsets of a real broker: the lag behind topics, and the topics with which a statement cannot continue."""
 
+import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import ANY
 
 import pytest
-from kafka_broker import Broker
+from kafka_broker import Broker, running_broker
 from live_project import until
 
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.observed import time_left
+from core.observed.time_left import Bound, Left, TimeLeft, lost
 from core.ports.storage import OriginRows, SeenMessages, VersionFolders
 from core.sql.kafka_topics import kafka_location
-from pipelines.storage import kafka_clients, kafka_offsets
+from pipelines.storage import kafka_clients, kafka_messages, kafka_offsets
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of
 
 pytestmark = pytest.mark.spark
 TABLE = TableName("orders")
+PROMPT = ("log.retention.check.interval.ms=500", "log.initial.task.delay.ms=0")
+"""Settings of a broker that deletes as soon as retention allows."""
 T = TypeVar("T")
 
 
@@ -94,6 +102,60 @@ def test_messages_lost_to_retention_are_a_fault_and_no_lag(broker: Broker, offse
     assert fault.why.startswith("has lost 2 unread messages to its retention: partition 0 of topic short begins at")
     assert offsets.lag(read, TABLE, place(broker, "short")).rows == 4
     assert offsets.fault_behind({("short", 0): 6, ("short", 1): 10}, place(broker, "short")) is None
+
+
+def left_of(offsets: KafkaOffsets, broker: Broker, read: dict[tuple[str, int], int]) -> TimeLeft:
+    topics = sorted({topic for topic, _ in read})
+    found = answered(lambda: offsets.lag(read, TABLE, place(broker, *topics))).time_left
+    assert found is not None
+    return found
+
+
+def test_what_kafka_keeps_without_limit_is_never_lost_and_age_bounds_the_rest(
+    broker: Broker, offsets: KafkaOffsets
+) -> None:
+    broker.create("compacted", partitions=1, **{"cleanup.policy": "compact", "retention.ms": "1000"})
+    broker.create("endless", partitions=1, **{"retention.ms": "-1"})
+    broker.create("hourly", partitions=1, **{"retention.ms": "3600000"})
+    for topic in ("compacted", "endless", "hourly"):
+        broker.produce(topic, ["{}"] * 5, partition=0, at=time.time() - 1800)
+    assert left_of(offsets, broker, {("compacted", 0): 2}).bound.kind is Bound.COMPACTED
+    assert left_of(offsets, broker, {("endless", 0): 2}).bound.kind is Bound.TOPIC_KEEPS_ALL
+    behind = left_of(offsets, broker, {("hourly", 0): 2})
+    assert behind.bound.kind is Bound.MESSAGE_AGE and behind.seconds is not None and 1700 < behind.seconds <= 1800
+    assert left_of(offsets, broker, {("hourly", 0): 5}).seconds == 3600.0
+    assert left_of(offsets, broker, {("hourly", 0): 2, ("compacted", 0): 2}) == replace(behind, seconds=ANY)
+    assert offsets.lag(None, TABLE, place(broker, "hourly")).time_left is None, "no position is committed"
+
+
+def test_a_position_is_lost_when_kafka_deletes_and_not_when_our_clock_says_so(
+    tmp_path: Path, offsets: KafkaOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_broker(tmp_path / "broker", *PROMPT) as broker:
+        broker.create("aged", partitions=1, **{"retention.ms": "5000"})
+        broker.produce("aged", ["{}"] * 5, partition=0)
+        read = {("aged", 0): 2}
+        with monkeypatch.context() as patch:
+            patch.setattr(kafka_offsets.time, "time", lambda now=time.time: now() + 30 * 86_400)
+            jumped = left_of(offsets, broker, read)
+        assert (jumped.kind, jumped.seconds) == (Left.LIMITED, 0.0)
+        assert 0 < (left_of(offsets, broker, read).seconds or 0) <= 5
+        until(lambda: left_of(offsets, broker, read).kind is Left.LOST, 40, "Kafka deletes the messages")
+        assert left_of(offsets, broker, read) == lost(Bound.MESSAGES_GONE, messages=3, topics=("aged",))
+
+        broker.create("sized", partitions=1, **{"retention.bytes": "2097152", "segment.bytes": "1048576"})
+        monkeypatch.setattr(time_left, "LEAST_GROWTH_S", 0.5)
+        rows = [os.urandom(400).hex() for _ in range(600)]
+        broker.produce("sized", rows, partition=0)
+        read = {("sized", 0): 100}
+        assert left_of(offsets, broker, read).kind is Left.UNKNOWN, "the growth is not known yet"
+        time.sleep(1)
+        broker.produce("sized", rows, partition=0)
+        growing = left_of(offsets, broker, read)
+        assert growing.bound.kind is Bound.TOPIC_SIZE and growing.amount.startswith("about")
+        for _ in range(8):
+            broker.produce("sized", rows, partition=0)
+        until(lambda: left_of(offsets, broker, read).kind is Left.LOST, 40, "Kafka deletes a segment")
 
 
 def test_a_table_that_declares_it_skips_lost_messages_but_no_other_topic(broker: Broker, offsets: KafkaOffsets) -> None:
@@ -184,8 +246,8 @@ def test_the_topics_of_all_statements_are_read_at_once(
     broker: Broker, offsets: KafkaOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[Mapping[Any, Any]] = []
-    monkeypatch.setattr(kafka_offsets, "_read_oldest", lambda consumer, unread, read=kafka_offsets._read_oldest: (
-        reads.append(unread) or read(consumer, unread)))  # fmt: skip
+    monkeypatch.setattr(kafka_messages, "_read_next", lambda consumer, unread, sizes, read=kafka_messages._read_next: (
+        reads.append(unread) or read(consumer, unread, sizes)))  # fmt: skip
     for topic in ("first", "second"):
         broker.create(topic, partitions=1)
         broker.produce(topic, ["{}"] * 5, partition=0)
@@ -219,15 +281,15 @@ def test_the_end_of_a_transaction_is_no_message_and_is_read_once_without_the_loc
     broker.produce("sent", ["{}"] * 3, partition=0, transaction="one")
     reads: list[Mapping[Any, Any]] = []
 
-    def read(consumer: Any, unread: Mapping[Any, Any], *, original: Any = kafka_offsets._read_oldest) -> Any:
+    def read(consumer: Any, unread: Mapping[Any, Any], sizes: Any, *, original: Any = kafka_messages._read_next) -> Any:
         reads.append(unread)
         other = threading.Thread(target=offsets.fault_behind, args=({("sent", 0): 3}, place(broker, "sent")))
         other.start()
         other.join(20)
         assert not other.is_alive(), "a look at a message delays a start"
-        return original(consumer, unread)
+        return original(consumer, unread, sizes)
 
-    monkeypatch.setattr(kafka_offsets, "_read_oldest", read)
+    monkeypatch.setattr(kafka_messages, "_read_next", read)
     ends(offsets, broker, 4)
     behind = offsets.lag({("sent", 0): 3}, TABLE, place(broker, "sent"))
     assert (behind.rows, behind.oldest_s, behind.produced_rows, behind.consumed_rows) == (0, None, 4, 4)

@@ -11,6 +11,7 @@ from ledger_rows import deployment_row
 
 from core.lag.liveness import usual_batch_s
 from core.model.names import TableName
+from core.observed.time_left import Bound, Left, TimeLeft, lost, time_left_from_json, time_left_of
 from core.observed.versions import Binding
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
@@ -148,6 +149,64 @@ def test_messages_that_are_skipped_are_recorded_once_also_if_they_were_lost_whil
     assert event.detail == (
         "a@v1 skips 3 messages of landed that retention has deleted unread, by failOnDataLoss = false"
     )
+
+
+@dataclass
+class Expiring(Files):
+    """A source with these times left for the position, in rounds; the last one stays."""
+
+    lefts: list[TimeLeft | None] = field(default_factory=list)
+    missing: bool = False
+
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        left = self.lefts.pop(0) if len(self.lefts) > 1 else self.lefts[0]
+        return (SourceLag(LANDED, 0, 0, 0, True, None, missing=self.missing, time_left=left),)
+
+
+def hours(number: float) -> TimeLeft:
+    bound = Bound.MESSAGE_AGE.of(topic="orders", kept_s=7 * 86_400.0, set="alter", raised=1)
+    return TimeLeft(Left.LIMITED, bound, 3600 * number, 7 * 86_400.0)
+
+
+def test_a_position_in_danger_is_recorded_once_until_it_is_safe_again(measured: AgentContext) -> None:
+    gone = lost(Bound.MESSAGES_GONE, messages=3, topics=("orders",))
+    measured.files = Expiring(lefts=[hours(30), hours(20), hours(19), hours(160), hours(5), gone])  # type: ignore[assignment]
+    rounds(measured, LagCollector(measured), 8)
+    said = [(event.summary, event.count, event.detail) for event in measured.ledger.events(A)]
+    raised = "Kafka deletes messages of orders 7d after their time; raise its retention: alter retention.ms=1"
+    words = "3 messages of orders were deleted before they were read"
+    assert said == [
+        ("HEADGATE_POSITION_LOST", 1, f"the position of a@v1 in landed: lost: {words}"),
+        ("HEADGATE_POSITION_EXPIRES", 2, f"the position of a@v1 in landed: at least 5h: {raised}"),
+    ]
+    (line,) = (one for one in measured.ledger.statements() if one.table == A)
+    found = time_left_of(line.time_left)
+    assert found == replace(gone, at=measured.clock())
+    statistics = measured.ledger.table_statistics()[A, 1]
+    assert time_left_of(statistics.time_left) == found
+    (source,) = next(m for m in measured.ledger.measurements() if m.table == A).sources
+    assert time_left_from_json(source["time_left"]) == found
+
+
+@pytest.mark.parametrize(
+    ("external", "missing", "bound"),
+    [
+        (True, False, Bound.FILES_OF_OTHERS),
+        (False, False, Bound.OWN_TABLE),
+        (True, True, Bound.SOURCE_GONE),
+    ],
+)
+def test_the_time_left_in_files_depends_on_who_writes_them(
+    measured: AgentContext, external: bool, missing: bool, bound: Bound
+) -> None:
+    parent = measured.ledger.deployment(LANDED, 0)
+    assert parent is not None
+    measured.ledger.put_deployment(replace(parent, external=external, format="json"))
+    measured.files = Expiring(lefts=[None], missing=missing)  # type: ignore[assignment]
+    rounds(measured, LagCollector(measured), 1)
+    (line,) = (one for one in measured.ledger.statements() if one.table == A)
+    found = time_left_of(line.time_left)
+    assert found is not None and found.bound.kind is bound
 
 
 @pytest.mark.parametrize("declared_by", ["table", "environment"])

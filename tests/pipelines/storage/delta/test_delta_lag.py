@@ -10,6 +10,7 @@ from delta_files import WrittenLog, commit_batch, offset_line
 
 from core.model.names import TableName
 from core.model.states import TableFaultKind
+from core.observed.time_left import Bound, Left, lost
 from core.ports.storage import TableFault
 from pipelines.storage import delta_log
 from pipelines.storage.checkpoints import TableCheckpoints
@@ -41,6 +42,48 @@ def test_pending_input_is_counted_from_the_position_within_a_version(files: Tabl
     commit_batch(tmp_path / "cp", 2, offset_line(written, 3))
     assert (lag(files, tmp_path).files, lag(files, tmp_path).oldest_s, lag(files, tmp_path).versions) == (0, None, 0)
     assert lag(files, tmp_path).consumed_rows == 15
+
+
+def test_a_position_lasts_as_long_as_the_next_commit_and_the_files_of_others(
+    files: TableCheckpoints, tmp_path: Path
+) -> None:
+    written, now, day_s = WrittenLog(tmp_path / "p"), time.time(), 86_400.0
+    assert lag(files, tmp_path).time_left is None, "no position is committed"
+    (path,) = written.commit(1, at=now - 20 * day_s)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
+    commits = lag(files, tmp_path).time_left
+    assert (commits.bound.kind, commits.seconds) == (Bound.COMMIT_AGE, pytest.approx(10 * day_s, abs=60))
+    commit_batch(tmp_path / "cp", 1, offset_line(written, 2))
+    assert lag(files, tmp_path).time_left.seconds == 30 * day_s, "everything is read"
+    written.commit(1, removes=(path,), at=now - 5 * day_s)
+    assert lag(files, tmp_path).time_left.seconds == pytest.approx(25 * day_s, abs=60)
+    (tmp_path / "others").symlink_to(tmp_path / "p/delta")
+    source = (0, P, str(tmp_path / "others"), "delta of others")
+    vacuumed = files.lag(str(tmp_path / "cp"), (source,))[0].time_left
+    assert vacuumed is not None and vacuumed.bound.kind is Bound.REPLACED_FILES
+    assert vacuumed.seconds == pytest.approx(2 * day_s, abs=60)
+    written.checkpoint()
+    for version in range(3):
+        (written.log / f"{version:020}.json").unlink()
+    commit_batch(tmp_path / "cp", 2, offset_line(written, 1))
+    assert lag(files, tmp_path).time_left == lost(Bound.COMMITS_GONE, table=P)
+
+
+@pytest.mark.parametrize(
+    ("properties", "kind"),
+    [
+        ({"delta.logRetentionDuration": "interval 2 hours"}, Left.LIMITED),
+        ({"delta.logRetentionDuration": "interval 1 month"}, Left.UNKNOWN),
+        ({"delta.enableExpiredLogCleanup": "false"}, Left.NEVER),
+    ],
+)
+def test_the_retention_of_a_log_is_that_of_its_properties(
+    files: TableCheckpoints, tmp_path: Path, properties: dict[str, str], kind: Left
+) -> None:
+    written = WrittenLog(tmp_path / "p", configuration=properties)
+    commit_batch(tmp_path / "cp", 0, offset_line(written, 1))
+    found = lag(files, tmp_path).time_left
+    assert (found.kind, found.seconds) == (kind, 7200.0 if kind is Left.LIMITED else None)
 
 
 def test_pending_rows_of_a_merge_are_those_that_it_changed(files: TableCheckpoints, tmp_path: Path) -> None:
