@@ -7,10 +7,10 @@ unknown   There are fewer than 6 consecutive samples (a gap of more than 3 inter
           pending and nothing was committed since the start, and while `steady` cannot be proved, because the pool does
           not answer or a stopped statement has fewer than 6 samples since its last commit. There is no rate or ETA.
 starved   The statement runs, and a parent is missing (dropped, replaced); or a parent that is itself a statement is
-          absent, stopped, failed or silent, and the statement has no backlog left that takes more than 15 s and 3
-          triggers, nor input that has waited for more than 30 s and 3 triggers. A parent is silent if it runs and has
+          absent, stopped, failed or silent, and the statement neither has a backlog that takes longer than 15 s and 3
+          triggers, nor input that has waited for longer than 30 s and 3 triggers. A parent is silent if it runs and has
           delivered before, but nothing for the longer of 20 s and 6 of its typical intervals; if the parent's own trend
-          is known, it counts as silent if it is stalled or starved.
+          is known, the parent is silent if the trend is stalled or starved.
 stalled   The statement runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3
           batches (10 min while it starts, since a first batch may take that long; the longer of 20 s and a trigger plus
           10 s while the pool does not answer, since no batch is known then). Or it has processed input for the longer
@@ -152,7 +152,7 @@ def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
 
 
 def keeps_up_s(trigger_s: float) -> float:
-    """Return for how many seconds input may wait while its statement still counts as keeping up."""
+    """Return how many seconds input may wait before its statement no longer counts as keeping up."""
     return max(30.0, 3 * trigger_s)
 
 

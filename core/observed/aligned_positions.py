@@ -54,7 +54,7 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """A batch of version `blue` and a batch of version `green` after which both had read the same input."""
+    """A batch of version `blue` and one of `green` after which both had read the same input; -1 is before any batch."""
 
     blue: int
     green: int

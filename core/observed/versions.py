@@ -137,7 +137,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The latest measurement of a deployed version."""
+    """The latest measurement of a deployed version; None means unknown."""
 
     table: TableName
     version: int
@@ -147,7 +147,7 @@ class Measurement:
     lag_bytes: int | None = None
     exact: bool = True
     behind_s: float | None = None
-    """Age of the oldest uncommitted input in seconds; 0 if none is pending."""
+    """Age of the oldest uncommitted input, in seconds; 0 if none is pending."""
     data_age_s: float | None = None
     """Age of the newest input in the source that has been silent longest, in seconds."""
     fault: str = ""
@@ -156,7 +156,7 @@ class Measurement:
     """The reason for the fault, as one human-readable clause."""
     trend: str = "unknown"
     rate_rows_s: float | None = None
-    """Change of lag in rows per second; negative while draining."""
+    """Change of lag in rows per second; negative while the lag shrinks."""
     eta_s: float | None = None
     in_rows_s: float | None = None
     out_rows_s: float | None = None

@@ -202,7 +202,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed or not the chosen one."""
+        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed or `strategy` is another."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables
@@ -243,7 +243,6 @@ class StrategyCase:
         return StrategyRefusal.OTHER_STATE if self._stateful else StrategyRefusal.NO_STATE
 
     def _why_offsets_do_not_apply(self) -> Fact[StrategyRefusal] | None:
-        """Return why the old version's offsets do not apply to a new version; None if they apply."""
         context, name = self.context, self.table.name
         if lost := self._lost():
             return lost

@@ -182,9 +182,7 @@ def _latest(seconds: Sequence[float | None]) -> float | None:
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
-    """Return what the undo does to a table, given its node in the undo plan and, as `went`, in the plan to be
-    undone.
-    """
+    """Return what an undo does to the table of `node`; `went` is its node in the plan to be undone."""
     text = " with the old text" if node.table in edited else ""
     match node.action:
         case Action.RECORD:

@@ -162,7 +162,7 @@ def _decide_user_of_changed_column(walk: DeployWalk, child: TableName, *, statef
 
 
 def _paused(walk: DeployWalk, child: TableName, parent: TableName) -> TableDecision:
-    """Return the decision to resume a reader once its parent is altered; the reader does not use the altered columns.
+    """Return the decision to resume a reader that only has to stop while its parent is altered.
 
     The reader's own new SQL is included only if it was requested and only has to be recorded.
     """

@@ -51,7 +51,7 @@ class CheckpointState:
     """Ledger id in the owner file `_headgate_owner`; empty if there is no such file."""
     batch: int | None = None
     planned: int | None = None
-    """Latest batch in `offsets/`, committed or not."""
+    """Latest batch in `offsets/`, committed or not; None if there is none."""
     committed_at: float | None = None
     """When the latest batch was committed, in epoch seconds."""
     consumed: Mapping[int, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class SourceLag:
 
     table: TableName
     files: int
-    """Pending files, or pending messages of topics."""
+    """Number of pending files or, for topics, of pending messages."""
     bytes: int
     """Size of the pending files; 0 for topics, whose sizes are unknown."""
     rows: int | None
@@ -78,10 +78,10 @@ class SourceLag:
     oldest_s: float | None
     """Age of the oldest unconsumed file in seconds; None if there is none."""
     produced_rows: int | None = None
-    """Rows that the source has ever committed; never decreases while the source exists."""
+    """Rows that the source has ever committed, which never decreases; None if unknown."""
     consumed_rows: int | None = None
     newest_s: float | None = None
-    """Age of the newest committed file of the source, in seconds: how long the source has been silent."""
+    """Age in seconds of the newest committed file, that is, how long the source has been silent; None if unknown."""
     missing: bool = False
     """Whether the source no longer exists or was replaced."""
     versions: int | None = None
@@ -89,7 +89,7 @@ class SourceLag:
     skipped: int | None = None
     """Messages that were deleted unread and that the next batch skips; None unless the table's options allow it."""
     topics: bool = False
-    """Whether the source is made of topics or of changes, so that `files` counts messages."""
+    """Whether the source consists of topics or of database changes, so that `files` counts messages."""
     wal_bytes: int | None = None
     """Bytes of a database's log after the position, whatever they contain; None for other sources."""
     time_left: TimeLeft | None = None
@@ -109,7 +109,7 @@ class FolderContents:
     earliest: float | None
     """When the oldest file was written, in epoch seconds; None if there is no file."""
     newest: float | None = None
-    """When the newest file was written, in epoch seconds."""
+    """When the newest file was written, in epoch seconds; None if there is no file."""
     small_files: int | None = None
     """Number of files smaller than `SMALL_FILE`; None if there is no transaction log."""
     log_entries: int | None = None

@@ -108,7 +108,7 @@ class ParseCache:
     def wrong_columns(
         self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
     ) -> tuple["UnresolvedName", ...]:
-        """Return the columns that a statement uses but none of its input tables has.
+        """Return the columns that a statement uses but that none of its input tables has.
 
         `columns` are the declared columns by table. The result is cached by the statement's SQL and the columns of its
         input tables.
@@ -239,7 +239,7 @@ def wrong_columns(
     parse_cache: ParseCache,
     read_ahead: Callable[[Sequence[Reading], ParseCache], None] = lambda *_: None,
 ) -> tuple[Problem, ...]:
-    """Return a Problem for each column that the statements of `tables` use but none of their input tables has.
+    """Return a Problem for each column that the statements of `tables` use but that none of their input tables has.
 
     `read_ahead` is called with the statements that are not cached, and may add their results to the cache.
     """
@@ -266,7 +266,7 @@ def wrong_columns(
 def missing_in_inputs(
     table: Table, names: Sequence[str], tables: Mapping[TableName, Table], parse_cache: ParseCache
 ) -> list[Problem]:
-    """Return a Problem for each column in `names` that a table's statement uses but none of its inputs has."""
+    """Return a Problem for each column in `names` that a table's statement uses but that none of its inputs has."""
     assert table.parsed is not None, f"{table.name} is external"
     declared = {name: each.parsed_ddl.columns for name, each in tables.items()}
     wrong = parse_cache.wrong_columns(table.parsed, declared)

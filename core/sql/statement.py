@@ -93,7 +93,7 @@ CHANGE_COLUMNS = (
 
 
 RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
-"""Required columns, sorted and in lower case, by tables: at least one of the tables must have them."""
+"""Pairs of tables and columns (sorted, in lower case): at least one of the tables must have each of the columns."""
 
 
 SIMPLIFIED = "; as Spark simplifies "

@@ -106,8 +106,8 @@ def duplicates_result(
     """Evaluate duplicate rows; more duplicates of a declared key are always unexpected.
 
     Without a declared key, whole rows are compared. An increase is then expected if distinct rows may have become
-    equal, or if the new version's additional rows are enough to explain it (it has `grown` times as many rows). If rows
-    cannot be paired, a clear increase is unexpected nevertheless.
+    equal, if only rows with duplicates are repeated, or if the new version's additional rows are enough to explain it
+    (it has `grown` times as many rows). If rows cannot be paired, a clear increase is unexpected nevertheless.
     """
     by_side = {side["side"]: side for side in sides}
     old, new = (_number(by_side.get(side, {}).get("excess")) for side in (RowSide.OLD, RowSide.NEW))

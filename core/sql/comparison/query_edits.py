@@ -150,7 +150,7 @@ def parsed_expression(text: str) -> Any:
 
 
 def _read_from_the_column(comparison: Any) -> None:
-    """Turn `5 < amount` into `amount > 5`, because canonical SQL sorts the sides of a comparison by alphabet."""
+    """Turn `5 < amount` into `amount > 5`, because canonical SQL sorts the sides of a comparison alphabetically."""
     literal, other, flipped = comparison.this, comparison.expression, _FLIPPED[type(comparison)]
     if not isinstance(other, exp.Literal):
         comparison.replace(flipped(this=other, expression=literal))

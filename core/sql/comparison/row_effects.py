@@ -104,7 +104,7 @@ class RowEffect:
     predicate: str = ""
     """SQL condition over output columns that all of these rows meet; empty if output columns cannot express it."""
     may_equal_others: bool = True
-    """Whether any number of these rows may be equal to other rows."""
+    """Whether these rows may equal other rows, however many there are."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
     from_start: bool = False

@@ -40,7 +40,7 @@ class RowMultiplier:
     """Columns of `table`, in lower case, that the join condition equates with expressions over other sources."""
     outcome: str = "each matching row adds a row"
     certain: bool = False
-    """Whether the edit is certain to add rows, rather than able to multiply them."""
+    """Whether the edit certainly adds rows, rather than possibly multiplying them."""
 
 
 def row_multipliers(old: ParsedStatement, new: ParsedStatement, columns: ColumnsOf) -> tuple[RowMultiplier, ...]:

@@ -60,7 +60,7 @@ def required_columns(query: Any) -> RequiredColumns | None:
 @dataclass(slots=True)
 class _Requirements:
     names: dict[tuple[TableName, ...], set[str]] = field(default_factory=dict)
-    """Required columns, by tables: at least one of the tables must have them."""
+    """Required columns by tables: at least one of the tables must have each of the columns."""
 
     def query(self, query: Any, ctes: Mapping[str, _Source]) -> _Source:
         with_ = query.args.get("with_")

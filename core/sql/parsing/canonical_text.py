@@ -207,7 +207,7 @@ def _wrap_children(node: Any) -> None:
 
 
 def _sorted_terms(node: Any) -> Any:
-    """Flatten and sort a chain of AND or OR; return the new chain, or None unless `node` is the top of the chain.
+    """Flatten and sort a chain of AND or OR; return the new chain, or None if `node` is not its top.
 
     Deterministic terms that occur twice are merged.
     """

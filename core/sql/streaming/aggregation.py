@@ -59,7 +59,7 @@ def _calls(nodes: list[Any]) -> list[Any]:
 
 
 def group_keys(select: Any) -> list[Any]:
-    """Return the grouping expressions of a SELECT; the outputs that ordinals and ALL denote replace these."""
+    """Return the grouping expressions of a SELECT, with ordinals and ALL replaced by the outputs that they denote."""
     group = select.args.get("group")
     if group is None:
         return []
