@@ -1,7 +1,7 @@
 """Conditions under which a changed statement may restart from its checkpoint although the default is a rebuild.
 
-Spark must accept the checkpoint, and the table must be stored as before. After the restart, the table contains rows by
-the old and by the new SQL, so a second person must approve the plan.
+Spark must accept the checkpoint, and the table must be stored as before. After the restart, the table contains rows of
+both the old and the new SQL, so a second person must approve the plan.
 """
 
 import re

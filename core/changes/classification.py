@@ -22,7 +22,7 @@ class Change:
     classified: bool = True
     """False if the deployed SQL is unknown or unreadable, or Spark disagrees; such a change is STATE_CHANGED."""
     confirmed: bool | None = None
-    """True if Spark's analysis agrees; None if Spark was not asked or gave no answer."""
+    """True if Spark's analysis confirms the change, False if it contradicts it; None if it does neither."""
 
 
 def unproven_change(why: Fact[Notice]) -> Change:

@@ -1,7 +1,7 @@
-"""Time until the position that a statement has committed in a source can no longer be read, and what bounds it.
+"""How long the position that a statement has committed in a source stays readable, and what limits that time.
 
-A position counts as lost only if its source shows that, as a log that begins later does. A time that has passed never
-suffices: the clocks of servers differ, and ours may be set.
+A position counts as lost only if its source shows that, for example by a log that begins later. The end of the computed
+time is no proof, because the clocks of servers differ and may be changed.
 """
 
 import json
@@ -15,7 +15,7 @@ from core.text.sentence import Fact, FactKind, Sentence
 DAY_S = 86400.0
 
 SHORT_S = DAY_S
-"""Seconds left from which a position is in danger, unless half of the time that a source keeps its input is shorter."""
+"""Seconds left below which a position is in danger; half of the source's retention instead, if that is shorter."""
 
 LEAST_GROWTH_S = 10.0
 """Seconds for which a source must have been observed before its growth is known."""
@@ -24,10 +24,10 @@ _OBSERVED_S, _EVERY_S = 3600.0, 60.0
 
 
 class Left(StrEnum):
-    """The four forms of the time left."""
+    """The kinds of time left."""
 
     LIMITED = "limited"
-    """The position stays readable for some seconds."""
+    """The position stays readable for `TimeLeft.seconds`."""
     NEVER = "never"
     """The position is never lost, whatever happens in the source."""
     UNKNOWN = "unknown"
@@ -35,7 +35,7 @@ class Left(StrEnum):
 
 
 class Bound(FactKind):
-    """What bounds the time left, or why it is unknown; the remedy is what raises the bound."""
+    """What limits the time left, or why it is unknown; the remedy raises the limit."""
 
     # Limited.
     MESSAGE_AGE = (
@@ -93,40 +93,40 @@ class Bound(FactKind):
 
 
 _ESTIMATED = frozenset({Bound.TOPIC_SIZE, Bound.SLOT_SIZE})
-"""Bounds by a size, whose time follows from the growth observed until now."""
+"""Limits on a size, for which the time left is estimated from the observed growth."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLeft:
-    """How long a committed position stays readable, at the time of a measurement."""
+    """How long a committed position stays readable, as of a measurement."""
 
     kind: Left
     bound: Fact[Bound]
     seconds: float | None = None
-    """Seconds left if the kind is LIMITED, by the clock of the source where it has one; 0 if the time has passed."""
+    """Seconds left if the kind is LIMITED, by the source's clock if it has one; 0 if the time has passed."""
     full_s: float | None = None
-    """Seconds left for a position at the newest input; None if not limited or unknown."""
+    """Seconds left for a position at the newest input; None if unlimited or unknown."""
     held_bytes: int | None = None
     """Bytes of a database's log that are kept for the slot; None for other sources."""
     held_by: str = ""
-    """The version without a query for which they are kept; empty if they are kept for a running one."""
+    """The version for which the log is kept although no query runs; empty if it is kept for a running version."""
     at: float = 0.0
-    """When it was measured, in epoch seconds by our clock."""
+    """When the time left was measured, in epoch seconds by the agent's clock."""
 
     @property
     def is_short(self) -> bool:
-        """True if the position is lost soon unless somebody acts."""
+        """True if the position will soon be lost unless somebody acts."""
         bound_s = SHORT_S if self.full_s is None else min(SHORT_S, self.full_s / 2)
         return self.seconds is not None and self.seconds < bound_s
 
     @property
     def words(self) -> Sentence:
-        """The time left and what bounds it, such as `at least 3d 4h: …`."""
+        """The time left and what limits it, such as `at least 3d 4h: …`."""
         return Sentence(f"{self.amount}: {self.bound}")
 
     @property
     def amount(self) -> Sentence:
-        """The time left alone: `at least 3d 4h`, `about 2h 5m`, `any moment now`, `never lost`, `unknown` or `lost`."""
+        """Only the time left: `at least 3d 4h`, `about 2h 5m`, `any moment now`, `never lost`, `unknown` or `lost`."""
         if self.seconds is None:
             return Sentence("never lost" if self.kind is Left.NEVER else str(self.kind))
         if self.seconds < 1:
@@ -137,7 +137,9 @@ class TimeLeft:
         return Sentence(f"{how} {long_duration(self.seconds)}")
 
     def as_of(self, now: float) -> "TimeLeft":
-        """Return the time left at a later time, in epoch seconds; a position is not lost by the passing of time."""
+        """Return the time left at a later time, in epoch seconds; the passing of time alone never makes a position
+        lost.
+        """
         if self.seconds is None:
             return self
         return replace(self, seconds=max(0.0, self.seconds - max(0.0, now - self.at)))
@@ -158,7 +160,7 @@ class TimeLeft:
 
 
 def time_left_from_json(value: object) -> TimeLeft | None:
-    """Restore what `as_json` returned; None for anything else, such as the value of a newer version of Headgate."""
+    """Restore a value from the output of `as_json`; None for any other object, such as that of a newer Headgate."""
     if not isinstance(value, dict):
         return None
     try:
@@ -182,7 +184,7 @@ def time_left_from_json(value: object) -> TimeLeft | None:
 
 
 def time_left_of(text: str | None) -> TimeLeft | None:
-    """Restore what `as_text` returned; None for any other string."""
+    """Restore a value from the output of `as_text`; None for any other string."""
     try:
         return time_left_from_json(json.loads(text)) if text else None
     except ValueError:
@@ -193,7 +195,9 @@ _ORDER = (Left.LOST, Left.LIMITED, Left.UNKNOWN, Left.NEVER)
 
 
 def shortest(found: Iterable[TimeLeft | None]) -> TimeLeft | None:
-    """Return the one that matters most: a lost one, else the shortest, else an unknown one; None if there is none."""
+    """Return the most urgent value: lost, else the shortest limited one, else unknown, else never; None if there is
+    none.
+    """
     return min((each for each in found if each is not None), key=_urgency, default=None)
 
 
@@ -202,9 +206,9 @@ def _urgency(left: TimeLeft) -> tuple[int, float]:
 
 
 def _of_source(found: Iterable[TimeLeft], otherwise: Fact[Bound]) -> TimeLeft:
-    """Return the time left by all bounds of one source; NEVER with the fact `otherwise` if it has none.
+    """Return the time left by all limits of a source; NEVER, with the fact `otherwise`, if it has none.
 
-    While one of them is not known yet, only a short time by another one is certain.
+    If a limit is not known yet, the result is UNKNOWN unless another limit leaves only a short time.
     """
     bounds = tuple(found)
     if not bounds:
@@ -221,9 +225,9 @@ class Growth:
     _seen: list[tuple[float, int]] = field(default_factory=list)
 
     def add(self, at: float, value: int) -> float | None:
-        """Add the value at a time in seconds, and return the growth per second; None if not known yet.
+        """Add the value at a time in seconds; return the growth per second, or None if it is not known yet.
 
-        A value that is lower than before begins a new series, and so does a time that is.
+        A decrease of either begins a new series.
         """
         if self._seen and (at < self._seen[-1][0] or value < self._seen[-1][1]):
             self._seen.clear()
@@ -236,7 +240,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The settings of a topic that decide what Kafka deletes."""
+    """The settings of a topic that determine what Kafka deletes."""
 
     topic: str
     servers: str
@@ -249,7 +253,7 @@ class TopicSettings:
 
     @property
     def command(self) -> str:
-        """The command that changes a setting of the topic, without the setting."""
+        """The command that changes a setting of the topic, up to where the setting has to be appended."""
         where = f"kafka-configs.sh --bootstrap-server {self.servers} --alter --entity-type topics"
         return f"{where} --entity-name {self.topic} --add-config"
 
@@ -274,8 +278,8 @@ def time_left_in_topic(
     """Return the time left for positions in the partitions of a topic.
 
     `message` is the average size of a message in bytes, None if unknown, and `now` is in epoch seconds. Kafka deletes
-    whole segments, a segment only when all of its messages are too old. So a position by age stays readable for at
-    least that time.
+    only whole segments, once all of their messages are too old. So a position limited by age stays readable for at
+    least the time returned.
     """
     topic, kept_s, kept = settings.topic, settings.kept_s, settings.kept
     if not settings.deletes:
@@ -321,10 +325,10 @@ def time_left_in_log(
 ) -> TimeLeft:
     """Return the time left for a position in the log of a Delta table.
 
-    `next_at` is when the next commit was made, None if there is none. `replaced_at` is when files that the position may
-    need were first replaced, None if none were or nobody vacuums the table. The retention of log and files is in
-    seconds, infinite if they are never deleted and None if it cannot be read. Delta deletes commits only when it writes
-    a checkpoint, and whole days of them.
+    `next_at` is the time of the next commit, None if there is none. `replaced_at` is when files that the position may
+    need were first replaced; None if none were replaced, or if nobody vacuums the table. The retention of log and files
+    is in seconds: infinite if they are never deleted, None if it cannot be read. Delta deletes commits only when it
+    writes a checkpoint, and only whole days of them.
     """
     if log_kept_s is None or (replaced_at is not None and files_kept_s is None):
         return TimeLeft(Left.UNKNOWN, Bound.RETENTION_UNREADABLE.of(table=table))
@@ -349,7 +353,7 @@ class SlotState:
     end: int
     """The end of the database's log."""
     begins: int
-    """Where the log begins that is kept for the slot."""
+    """Where the log that is kept for the slot begins."""
     kept: int | None = None
     """max_slot_wal_keep_size in bytes; None without limit."""
     free: int | None = None
@@ -390,5 +394,5 @@ def time_left_in_files(table: str, *, external: bool) -> TimeLeft:
 
 
 def lost(kind: Bound, **values: object) -> TimeLeft:
-    """Return the time left for a position that is lost."""
+    """Return the TimeLeft of a lost position."""
     return TimeLeft(Left.LOST, kind.of(**values))

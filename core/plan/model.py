@@ -117,7 +117,7 @@ class PlanNode:
     """True if the operator's strategy is less severe than the default."""
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
-    """False if Spark's analysis differs from Headgate's; None if Spark was not asked or gave no answer."""
+    """True if Spark's analysis confirms the change, False if it contradicts it; None if it does neither."""
 
     @property
     def row(self) -> str:

@@ -1,7 +1,7 @@
-"""Planning while files of a project have errors: what a plan may set aside, and what it needs and is refused for.
+"""Planning while project files have errors; a plan is refused only if it needs the declaration of a broken table.
 
 A deploy needs sound files of its tables, of all tables upstream of them, and of the readers that it affects. All other
-requests act on deployed versions: the deployed revision takes the place of a declaration that cannot be read.
+requests act on deployed versions, whose revisions replace the declarations that cannot be read.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -27,7 +27,7 @@ from core.text.wording import counted
 def with_deployed_revisions(
     project: Project, observed: Mapping[TableName, ObservedDeployment], parse_cache: ParseCache
 ) -> Project:
-    """Return a project in which deployed revisions are declared in place of the broken tables that are deployed."""
+    """Return the project, extended by broken tables that are deployed, as their deployed revisions declare them."""
     found = {
         name: _as_deployed(project, broken, observed.get(name), parse_cache) for name, broken in project.broken.items()
     }
@@ -59,7 +59,7 @@ def _as_deployed(
 
 
 def refuse_broken_request(project: Project, request: PlanRequest) -> None:
-    """Raise InvalidProject with the errors of the broken tables that a deploy in normal form requests."""
+    """Raise InvalidProject with the errors of the broken tables that a deploy request in normal form selects."""
     if request.everything:
         # A file outside of every table's folder may declare a table.
         refuse_broken(project, set(project.broken) - set(request.exclude), stray=True)
@@ -91,7 +91,7 @@ def _needed_by_deploy(context: PlanningContext, scope: PlanScope, body: PlanBody
 
 
 def _needed_by_delete(context: PlanningContext, scope: PlanScope, body: PlanBody) -> Iterator[TableName]:
-    """Yield the tables whose product and statement set a delete has to know."""
+    """Yield the tables whose product and statement set must be known for a delete."""
     request = scope.request
     yield from (node.table for node in body.nodes if node.action is Action.DELETE)
     if request.products or request.layers or request.folders:
@@ -108,7 +108,9 @@ def _is_in_scope(context: PlanningContext, scope: PlanScope, reader: TableName) 
 
 
 def refuse_broken(project: Project, names: Set[TableName], *, stray: bool = False) -> None:
-    """Raise InvalidProject with the errors of the broken tables `names`, and with the stray ones if `stray` is set."""
+    """Raise InvalidProject if the broken tables `names` or, with `stray`, files outside all table folders have
+    errors.
+    """
     problems = (*project.errors(sorted(names)), *(project.stray if stray else ()))
     if problems:
         tables = f" of {', '.join(sorted(names))}" if names else ""

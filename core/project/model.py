@@ -169,7 +169,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class BrokenTable:
-    """A table of a folder that has a file with errors, as far as paths describe the table."""
+    """A table whose folder has files with errors, with the properties that follow from its path alone."""
 
     name: TableName
     product: str

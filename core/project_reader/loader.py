@@ -43,7 +43,7 @@ class _ProjectDraft:
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
     views: dict[TableName, str] = field(default_factory=dict)
     declared: set[TableName] = field(default_factory=set)
-    """Names that have a DDL file, valid or not, so that a single mistake is reported only once."""
+    """Names that have a DDL file, even an invalid one, so that a single mistake is reported only once."""
     statements: dict[TableName, _StatementFile] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Folders that contain a statement that could not be read."""
@@ -51,7 +51,7 @@ class _ProjectDraft:
     """Paths of files that could not be read, whose contents are empty here."""
     all_folders: tuple[ScriptFolder, ...] = ()
     elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
-    """Problems that also concern another folder than that of their file, with the path of that folder."""
+    """Problems that also concern a folder other than that of their file, each after the path of that other folder."""
 
     def report(self, problem: Problem, *folders: str) -> None:
         """Report a problem, which also concerns the script folders at the paths `folders`."""
@@ -74,7 +74,7 @@ def read_project(
 def read_sound_tables(
     texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read a project like `read_project`, but set aside the folders of tables whose files have errors.
+    """Read a project like `read_project`, but move the tables in folders with errors to `Project.broken`.
 
     The Project is None only if headgate.yml has errors, because they concern every table.
     """

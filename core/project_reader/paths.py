@@ -17,11 +17,11 @@ _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 
 _UNREADABLE = "\0"
-"""Start of a content that stands for a file that cannot be read; a readable file contains no NUL character."""
+"""Start of the placeholder for the content of an unreadable file; a readable file contains no NUL character."""
 
 
 def unreadable_content(reason: str, remedy: str) -> str:
-    """Return a content that stands for a file that cannot be read; readers of a project report it as a Problem."""
+    """Return the placeholder for the content of an unreadable file; readers of a project report it as a Problem."""
     return f"{_UNREADABLE}{reason}{_UNREADABLE}{remedy}"
 
 

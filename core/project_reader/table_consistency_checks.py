@@ -22,7 +22,9 @@ decodes them (tested on Delta 4.4.0).
 
 
 MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
-"""A function that returns a Problem for each given column that a table's statement reads but none of its inputs has."""
+"""Function that returns a Problem for each given column that a table's statement reads but that none of its inputs
+has.
+"""
 
 
 def check_tables(
