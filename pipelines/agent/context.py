@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import LedgerUnavailable
+from core.model.errors import LedgerUnavailable, TryAgain
 from core.model.events import EventCause, EventKind, StateChange
 from core.model.names import TableName
 from core.model.states import State
@@ -113,6 +113,10 @@ class Identity(Protocol):
     def doubt(self) -> str:
         """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
 
+    @property
+    def fault(self) -> TryAgain | None:
+        """Return why the data folder could not be read or written when it was last tried; None if it could."""
+
     def refuse_other_environment(self) -> None:
         """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
 
@@ -130,6 +134,7 @@ class AlwaysMatchingIdentity:
     """An identity check that always passes, for contexts that have no data folder to compare."""
 
     doubt = ""
+    fault = None
 
     def refuse_other_environment(self) -> None:
         return

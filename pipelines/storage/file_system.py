@@ -64,7 +64,13 @@ def reachable(folder: str) -> Iterator[None]:
             full = f"the disk under {folder} is full: {error.strerror}"
             raise TryAgain(full, remedy="free space there") from error
         summary = f"{folder} cannot be reached: {error.strerror or error}"
-        raise TryAgain(summary, remedy="mount it, or check its permissions") from error
+        remedy = "mount it, or let the user of the agent read and write it"
+        raise TryAgain(summary, remedy=remedy) from error
+
+
+def is_denied(error: TryAgain) -> bool:
+    """True if `reachable` raised an error because of permissions or a read-only disk, which a retry does not change."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def move_folder(place: Path, target: Path) -> None:

@@ -24,6 +24,7 @@ def doctor(context: CommandContext) -> int:
         checks += doctor_checks.check_inputs(context.environ, place, context.operations.projects.read)
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
+        checks += [doctor_checks.check_data(place, context.operations.client)]
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
         logout = doctor_checks.check_logout(place)
         checks += [logout] if logout else []

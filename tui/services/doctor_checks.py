@@ -259,6 +259,20 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
         )
 
 
+def check_data(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
+    """Check that the data folder can be written: by the agent, or by this user if no agent answers."""
+    at = existing(place.data)
+    try:
+        fault = client.call("status").get("data_fault")
+    except HeadgateError:
+        denied = not os.access(at, os.W_OK | os.X_OK)
+        fault = {"summary": f"{at} cannot be written", "remedy": "make it writable for the user of the agent"}
+        fault = fault if denied else None
+    if fault:
+        return DoctorCheck("data", False, str(fault["summary"]), str(fault["remedy"]) or "headgate logs agent")
+    return DoctorCheck("data", True, place.data if at == place.data else f"{place.data} will be created in {at}")
+
+
 def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
     """Return a failed check if logging out would kill the agent (KillUserProcesses without lingering), else None."""
     try:

@@ -52,6 +52,7 @@ class EnvironmentIdentity:
         """The mark to write next; its count is the one in the ledger."""
         self._written: EnvironmentMark | None = None
         """The mark that this agent wrote last; None before the first comparison."""
+        self._fault: TryAgain | None = None
         self._in_reach = False
         self._is_compared = False
         self._doubt = ""
@@ -64,7 +65,7 @@ class EnvironmentIdentity:
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
-            raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+            raise self._not_compared()
 
     def refuse_doubt(self) -> None:
         """Raise as `refuse_other_environment` does.
@@ -73,7 +74,17 @@ class EnvironmentIdentity:
         """
         self.refuse_other_environment()
         if not self._in_reach:
-            raise Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+            raise self._not_compared()
+
+    def _not_compared(self) -> Busy:
+        if (fault := self._fault) is not None:
+            return Busy(fault.summary, remedy=fault.remedy)
+        return Busy(f"{self._data} could not be compared with the ledger yet", remedy="headgate logs agent")
+
+    @property
+    def fault(self) -> TryAgain | None:
+        """Return why the data folder could not be read or written when it was last tried; None if it could."""
+        return self._fault
 
     @property
     def doubt(self) -> str:
@@ -87,7 +98,12 @@ class EnvironmentIdentity:
         """
         with self._looking:
             if not self._doubt:
-                self._keep()
+                try:
+                    self._keep()
+                    self._fault = None
+                except TryAgain as error:
+                    self._fault = error
+                    raise
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
         """Resolve a mismatch: write a new epoch to the ledger, then to the data folder's mark, and return the epoch.

@@ -160,6 +160,7 @@ class CommandHandler:
             "generation": facts.pool_generation,
             "home": self._agent.places.home,
             "folder": self._agent.folder,
+            "data_fault": fault.as_json() if (fault := self._agent.identity.fault) is not None else None,
         }
 
     def _act_on_statements(

@@ -261,6 +261,7 @@ class RunDriver:
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step. While the pool is unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
 
+        The step's note gives the reason of the wait.
         A pause or cancel that arrives between attempts postpones the step. Waiting for the ledger has no time limit,
         because a failure must be recorded in the ledger as well; after the wait, the step gets one more attempt.
         """
@@ -280,6 +281,8 @@ class RunDriver:
                     return self._left(step, StepFailed(step.n, error.summary))
                 if (news := without_numbers(error.summary)) != said:
                     log.info("step %s waits: %s", step.n, error.summary)
+                    if not isinstance(error, LedgerUnavailable):
+                        self._note(step, f"waits: {error.sentence}")
                 said = news
                 if self._agent.monotonic() > until:
                     self._retrying(lambda: self._agent.ledger.heartbeat(self._agent.clock()))
@@ -288,6 +291,10 @@ class RunDriver:
                     self._agent.stopping.wait(POLL_S)
             except Exception as error:
                 return self._left(step, _unforeseen(step, error))
+
+    def _note(self, step: Step, note: str) -> None:
+        progress = next(p for p in self._run.steps if p.step.n == step.n)
+        self._put(self._run.put(replace(progress, note=note)))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
         """Abandon a step. If the ledger records the step's swap as done, return its evidence, or else `found`."""
@@ -346,7 +353,8 @@ class RunDriver:
 
     def _row_of(self, progress: StepProgress, before: StepRow | None) -> StepRow:
         now = self._agent.clock()
-        begun = progress.state is StepState.RUNNING
+        runs = progress.state is StepState.RUNNING
+        begun = runs and (before is None or (before.state, before.tries) != (progress.state.value, progress.tries))
         ended = progress.state not in (StepState.RUNNING, StepState.GATE, StepState.WAITS)
         return StepRow(
             n=progress.step.n,

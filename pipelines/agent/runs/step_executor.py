@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from core.model.actions import MOVES_POINTERS, StepKind
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
@@ -21,6 +21,7 @@ from pipelines.agent.runs import (
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.statements.transient_failures import disk_error
+from pipelines.storage.file_system import is_denied
 
 _EFFECTS: Mapping[StepKind, Callable[[RunContext, Step], RunEvidence]] = {
     StepKind.REGISTER: starting_steps.register,
@@ -68,7 +69,7 @@ class StepExecutor:
         Raises PoolUnreachable, LedgerUnavailable or Busy if the step should be performed again later.
         """
         try:
-            self._agent.identity.refuse_doubt()
+            self._refuse_doubt()
             with self._agent.locks.holding(*self._run.versions(step), by=f"run {self._run.id}", wait_s=0):
                 # Ending a run requires the locks of its versions, so no step of an ended run begins.
                 row = self._agent.ledger.run(self._run.id)
@@ -79,6 +80,15 @@ class StepExecutor:
             raise
         except HeadgateError as error:
             return StepFailed(step.n, _one_line(self._run, step, error))
+
+    def _refuse_doubt(self) -> None:
+        """Raise as `Identity.refuse_doubt` does, but TryAgain if the agent may not write the data folder."""
+        try:
+            self._agent.identity.refuse_doubt()
+        except Busy:
+            if (fault := self._agent.identity.fault) is not None and is_denied(fault):
+                raise TryAgain(fault.summary, remedy=fault.remedy) from fault
+            raise
 
     def _perform(self, step: Step) -> RunEvidence:
         if step.do is StepKind.CATCH_UP:

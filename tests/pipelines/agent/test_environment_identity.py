@@ -1,7 +1,9 @@
 """A restored, cloned or moved environment is noticed and reported, and nothing starts until it is adopted."""
 
+import errno
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -29,7 +31,9 @@ from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.statements.deployment_lifecycle import start
 from pipelines.local_pool.process_locks import process_start
+from pipelines.storage import data_folder_records
 from pipelines.storage.data_folder_records import MARK_FILE, EnvironmentMark, read_mark
+from pipelines.storage.file_system import is_denied
 from state.backup import back_up, restore
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
@@ -223,11 +227,30 @@ def test_an_unreachable_data_folder_raises_no_doubt_but_nothing_starts_meanwhile
         (place.data / MARK_FILE).rename(place.data / "away")
         with pytest.raises(TryAgain, match="the mark is gone"):
             identity.keep()
-        with pytest.raises(Busy, match="could not be compared"):
+        with pytest.raises(Busy, match="the mark is gone"):
             identity.refuse_doubt()
         (place.data / "away").rename(place.data / MARK_FILE)
         identity.keep()
         identity.refuse_doubt()
+
+
+def test_a_data_folder_that_may_not_be_written_is_named_with_its_remedy(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger)
+        with monkeypatch.context() as patched:
+            patched.setattr(data_folder_records, "write_json", denied)
+            with pytest.raises(TryAgain):
+                identity.keep()
+            with pytest.raises(Busy, match="cannot be reached: Permission denied") as waits:
+                identity.refuse_doubt()
+            assert identity.fault is not None and is_denied(identity.fault) and "read and write" in waits.value.remedy
+        identity.keep()
+        assert identity.fault is None
 
 
 def test_an_adoption_during_a_check_of_the_mark_leaves_no_doubt(

@@ -21,6 +21,7 @@ from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
+from tui.services.environment_service import EnvironmentService
 
 AN_EMPTY_JAR = b"PK\x05\x06" + bytes(18)
 """A zip file without entries: only its end record."""
@@ -244,6 +245,23 @@ def test_doctor_checks_everything_and_every_remedy_exists(folder: Path, capsys: 
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert {"java", "python", "disk", "terminal", "project", "home", "agent", "pool", "ledger"} <= set(found)
     assert all(check["ok"] or check["remedy"] for check in found.values())
+
+
+def test_doctor_reports_a_data_folder_that_the_agent_cannot_use(place: Any, agent: Any) -> None:
+    client = EnvironmentService(place, {}).client
+    agent.script["status"] = {"data_fault": {"class": "TryAgain", "summary": "/data is full", "remedy": "free space"}}
+    found = doctor_checks.check_data(place, client)
+    assert (found.ok, found.summary, found.remedy) == (False, "/data is full", "free space")
+    agent.script["status"] = {"data_fault": None}
+    assert doctor_checks.check_data(place, client).ok
+
+
+def test_doctor_reports_a_data_folder_without_write_permission(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = EnvironmentService(place, {}).client
+    assert doctor_checks.check_data(place, client).ok
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    found = doctor_checks.check_data(place, client)
+    assert not found.ok and "cannot be written" in found.summary and found.remedy
 
 
 def test_doctor_says_which_java_is_used_and_why(

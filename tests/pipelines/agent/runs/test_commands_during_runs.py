@@ -1,5 +1,7 @@
 """Operators' commands to a run are read before each effect, in order, and the run's end is reported once."""
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,15 +11,16 @@ import pytest
 import small_project
 from agent_scenarios import stop_by_operator, wait_until
 
-from core.model.errors import Busy, EngineRefused
+from core.model.errors import Busy, EngineRefused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from core.run.model import OperatorControl
 from core.run.records import StepRow
-from pipelines.agent.context import AgentContext
+from pipelines.agent.context import AgentContext, AlwaysMatchingIdentity
 from pipelines.agent.runs import run_driver
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_driver import OpenRuns, RunDriver
+from pipelines.storage.file_system import reachable
 from tests.pipelines.agent.runs.test_run_driver import (
     EVERYTHING,
     OpenGate,
@@ -76,6 +79,45 @@ def ends_told(agent: AgentContext, run_id: str) -> tuple[int, int]:
     events = [e for e in agent.ledger.events() if e.kind == "run" and e.summary.startswith(f"run {run_id} ")]
     audited = [e for e in agent.ledger.audits() if (e.action, e.subject) == ("run", run_id)]
     return len(events), len(audited)
+
+
+def test_a_step_that_is_retried_says_why_in_its_note(agent: AgentContext, pool: Any) -> None:
+    deploy(agent, pool, small_project.texts())
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    OpenRuns(at(agent, "after create running", lambda: setattr(pool, "reachable", False))).drive(run_id)
+    wait_until(lambda: step_of(agent, run_id, "create").note != "")
+    step = step_of(agent, run_id, "create")
+    assert (step.state, step.tries) == ("running", 1) and step.note.startswith("waits: ") and "pool" in step.note
+    pool.reachable = True
+    wait_until(lambda: state_of(agent, run_id) == "done")
+    assert step_of(agent, run_id, "create").started_at == step.started_at
+
+
+@pytest.mark.parametrize(
+    ("number", "state"), [(errno.EACCES, "failed"), (errno.EROFS, "failed"), (errno.ENOSPC, "running")]
+)
+def test_a_run_that_may_not_write_the_data_folder_fails_with_the_reason(
+    number: int, state: str, agent: AgentContext, pool: Any
+) -> None:
+    deploy(agent, pool, small_project.texts())
+
+    class Denied(AlwaysMatchingIdentity):
+        def __init__(self) -> None:
+            try:
+                with reachable("/data"):
+                    raise OSError(number, os.strerror(number))
+            except TryAgain as error:
+                self.fault = error  # type: ignore[assignment]  # None in the class
+
+        def refuse_doubt(self) -> None:
+            raise Busy(self.fault.summary, remedy=self.fault.remedy)  # type: ignore[attr-defined]
+
+    run_id = submit(agent, plan(agent, UPPER, REBUILD))
+    OpenRuns(replace(agent, identity=Denied())).drive(run_id)
+    wait_until(lambda: step_of(agent, run_id, "create").note != "")
+    step = step_of(agent, run_id, "create")
+    assert step.state == state and "/data" in step.note and ("read and write" in step.note or "free space" in step.note)
+    agent.stopping.set()
 
 
 def test_a_pause_holds_while_a_swap_waits_for_the_pool(agent: AgentContext, pool: Any) -> None:
