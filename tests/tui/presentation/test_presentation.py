@@ -288,6 +288,16 @@ def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, tab
             assert tab_lines(tab, statement, facts, VIEW, declared=declared, look=LOOK, width=80)
 
 
+@pytest.mark.parametrize(("table", "differs"), [("oven_load", True), ("orders_paid", False)])
+def test_the_lineage_tab_says_whose_columns_it_shows(table: str, differs: bool) -> None:
+    statement, asked = VIEW.statement(table), FakeBackend()
+    assert statement is not None
+    drawn = tab_lines("lineage", statement, asked.detail(table), VIEW, declared=asked.declared(table, ""), look=LOOK,
+                      width=80)  # fmt: skip
+    (head,) = [plain(row) for row in drawn if plain(row).startswith(" COLUMNS")]
+    assert head.startswith(" COLUMNS in the files") and (f"differ from v{statement.version} " in head) == differs
+
+
 def test_the_detail_of_a_delta_table_shows_small_files_and_the_log_if_known() -> None:
     found = VIEW.statement("crm_orders")
     assert found is not None

@@ -28,12 +28,14 @@ class ColumnDetails:
     """Why the lineage is unknown; empty if it is known."""
 
 
-def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
-    """Render a table's columns and the lineage of the chosen column.
+def column_lines(facts: ColumnDetails | None, width: int, *, differs_from: str = "") -> tuple[Line, ...]:
+    """Render a table's columns and the lineage of the chosen column, as the files declare them.
 
-    `facts` is None until the files have been read.
+    `facts` is None until the files have been read. `differs_from` is the deployed version, such as `v3`, if the files
+    have another statement; else it is empty.
     """
-    head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
+    edited = f", which differ from {differs_from}" if differs_from else ""
+    head = line((f"{HEADING} in the files", Tone.DIM), (edited, Tone.CHANGING), ("   h and l choose another", Tone.DIM))
     if facts is None:
         return (EMPTY, head, line(("   reading the files", Tone.DIM)))
     if facts.up is None or facts.down is None:

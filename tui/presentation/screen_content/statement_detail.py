@@ -92,7 +92,11 @@ def tab_lines(
         case "sql":
             return sql_lines(statement, facts, declared, look)
         case "lineage":
-            return (*lineage_lines(statement, view, look), *column_lines(declared.columns, width))
+            other = f"v{statement.version}" if _differ(facts, declared) else ""
+            return (
+                *lineage_lines(statement, view, look),
+                *column_lines(declared.columns, width, differs_from=other),
+            )
         case "errors":
             return (*error_lines(statement, facts, look, width), *log_lines(log))
         case "events":
@@ -104,6 +108,15 @@ def tab_lines(
             return timeline_lines(history, look, width)
         case _:
             return sheet_lines(statement_sheet(statement, facts, view, look), look, width)
+
+
+def _differ(facts: StatementDetails, declared: DeclaredDetails) -> bool:
+    """True if the files declare another statement or table than the serving version has."""
+    if facts.serving is None:
+        return False
+    deployed = facts.serving.texts
+    pairs = ((declared.dml, deployed.dml), (declared.ddl, deployed.ddl))
+    return any(text is not None and text != before for text, before in pairs)
 
 
 SOURCES = (

@@ -26,7 +26,7 @@ def texts(found: ColumnDetails | None, width: int = 80) -> list[str]:
 def test_the_chosen_column_is_marked_and_traced_in_both_directions() -> None:
     assert [" ".join(text.split()) for text in texts(facts("kept", "kind"))] == [
         "",
-        "COLUMNS h and l choose another",
+        "COLUMNS in the files h and l choose another",
         "id [kind] amount",
         "",
         "kind STANDS ON",
