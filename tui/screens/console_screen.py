@@ -79,9 +79,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def action_context(self) -> ActionContext:
         """Return the facts that decide which actions are possible on this screen now."""
-        return ActionContext(
-            stale=sentence_of(self.state.freshness.reason), read_only=sentence_of(self.state.read_only)
-        )
+        fresh = self.state.freshness
+        reason = sentence_of(fresh.reason)
+        no_agent = reason if fresh.no_agent else None
+        return ActionContext(stale=reason, no_agent=no_agent, read_only=sentence_of(self.state.read_only))
 
     def wrong_filter(self) -> str:
         """Explain why the filter is invalid; empty if it is valid. An invalid filter shows everything."""

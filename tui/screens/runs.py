@@ -109,7 +109,8 @@ class RunScreen(SplitScreen):
         width = self.size.width
         planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
         now, glyphs = self.state.clock(), self.state.glyphs
-        above = heading(run, self.state.identity.words, now, width, glyphs, planned=planned)
+        no_agent = self.state.freshness.no_agent
+        above = heading(run, self.state.identity.words, now, width, glyphs, planned=planned, no_agent=no_agent)
         pairs = self._pairs(width)
         self.heading.show((*above, *pairs))
         self.fit_table_height(len(run.steps), max(self.size.height - 12 - len(pairs), 4))

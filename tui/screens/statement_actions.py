@@ -61,7 +61,7 @@ class StatementActionsScreen(ConsoleScreen):
             self.action_targets(),
             viewed=self.view_targets(),
             user=state.identity.user,
-            stale=state.freshness.reason,
+            fresh=state.freshness,
             read_only=state.read_only,
         )
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
-from tui.agent_client import agent_commands
+from core.observed.versions import heartbeat_age_s, is_stale
+from tui.agent_client import agent_commands, agent_process
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
@@ -54,6 +55,8 @@ class EnvironmentService:
         self.projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
         self._cache: tuple[LedgerReader, SnapshotCache] | None = None
+        self._killed: tuple[LedgerSnapshot, LedgerSnapshot] | None = None
+        """A snapshot of the ledger whose agent was killed, as read and without the agent."""
         self._tracing = threading.Lock()
         self._tracer: tuple[Project, LineageTracer] | None = None
 
@@ -87,8 +90,21 @@ class EnvironmentService:
             return self._cache
 
     def snapshot(self) -> "LedgerSnapshot":
-        """Return a snapshot of the environment. The same object is returned until the ledger changes."""
-        return self._opened()[1].snapshot()
+        """Return a snapshot of the environment. The same object is returned until the ledger changes.
+
+        An agent that was killed leaves its pid in the ledger; the snapshot then has none.
+        """
+        found = self._opened()[1].snapshot()
+        facts = found.facts
+        if facts is None or facts.agent_pid is None:
+            return found
+        if not is_stale(heartbeat_age_s(facts.agent_seen_at, time.time()), facts.agent_pid):
+            return found
+        if self._killed is None or self._killed[0] is not found:
+            if agent_process.find_agent_process(self.place) or agent_process.is_listening(self.client):
+                return found
+            self._killed = found, replace(found, facts=replace(facts, agent_pid=None))
+        return self._killed[1]
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
         """Return a current snapshot or, if the ledger cannot be read, the previous one with the reason added."""

@@ -223,7 +223,7 @@ def test_freshness_says_live_stale_or_no_agent_and_why() -> None:
     stale = freshness(snapshot, NOW + 41)
     assert (stale.words, stale.stale, bool(stale.reason)) == ("STALE 40s", True, True)
     gone = freshness(replace(snapshot, facts=replace(snapshot.facts, agent_pid=None)), NOW + 7200)
-    assert (gone.words, gone.agent) == ("NO AGENT 2h", False)
+    assert (gone.words, gone.agent, gone.no_agent) == ("NO AGENT 2h", False, True) and not stale.no_agent
     assert freshness(LedgerSnapshot(read_at=NOW), NOW).words == "reading"
 
 

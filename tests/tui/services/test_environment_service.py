@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,26 @@ def test_a_broken_file_leaves_the_other_tables_compared(folder: Path, place: Sel
     backend.check_files()
     assert backend.problems_in_files > 1
     service.close()
+
+
+def test_an_agent_that_was_killed_is_no_agent(place: SelectedEnvironment, ledger: Any) -> None:
+    service = EnvironmentService(place, {})
+    ledger.heartbeat(time.time())
+    facts = service.snapshot().facts
+    assert facts is not None and facts.agent_pid == 1
+    ledger.heartbeat(time.time() - 60)
+    found = service.snapshot()
+    assert found.facts is not None and found.facts.agent_pid is None
+    assert service.snapshot() is found, "the console redraws nothing until the ledger changes"
+
+
+def test_an_agent_that_answers_or_holds_its_lock_is_stale(
+    place: SelectedEnvironment, ledger: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.heartbeat(time.time() - 60)
+    facts = EnvironmentService(place, {}).snapshot().facts
+    assert facts is not None and facts.agent_pid == 1
+    monkeypatch.setattr(agent_process, "is_listening", lambda client: False)
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: object())
+    facts = EnvironmentService(place, {}).snapshot().facts
+    assert facts is not None and facts.agent_pid == 1

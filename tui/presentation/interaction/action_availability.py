@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.model.states import stays_at_rest
 from core.text.sentence import Sentence, sentence_of
 from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
-from tui.presentation.view.ledger_view import LedgerView
+from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
@@ -27,6 +27,8 @@ class ActionContext:
     """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None
     """Why the data is stale; None if it is live."""
+    no_agent: Sentence | None = None
+    """Why nothing can be sent to the agent; None if it may be running."""
     running: bool = False
     """True if all targets are running. External tables are ignored."""
     not_deletable: Sentence | None = None
@@ -58,11 +60,11 @@ class ActionContext:
 
 
 def action_context_of(
-    view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
+    view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, fresh: Freshness, read_only: str = ""
 ) -> ActionContext:
     """Collect the facts about an action's targets; the screen adds the facts about its plan or run.
 
-    `stale` and `read_only` are reasons; they are empty if the data is live and the console may change things.
+    `read_only` is the reason why the console may not change things; it is empty if it may.
     """
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
@@ -71,7 +73,8 @@ def action_context_of(
         targets=tuple(targets),
         viewed=tuple(viewed),
         external=external if len(external) == len(targets) else (),
-        stale=sentence_of(stale),
+        stale=sentence_of(fresh.reason),
+        no_agent=sentence_of(fresh.reason) if fresh.no_agent else None,
         running=bool(ours) and all(found.runs for found in ours),
         not_deletable=why_not_deletable(view, [name for name in targets if name not in external], user),
         staged=len(view.snapshot.staged),
@@ -130,6 +133,8 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> Sentence | No
         return Sentence(f"{now.vanished}; its row stays for five seconds so that no key acts on another row")
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
+    if now.no_agent and action.level is not ConfirmationLevel.LOOK:
+        return now.no_agent
     reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
     return next((reason for reason in reasons if reason is not None), None)
 

@@ -92,7 +92,7 @@ def tree_page(width: int, height: int) -> int:
 def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
     """Return the footer of the home screen while the cursor is on the first row."""
     tables = tables_of(entry, view) if entry else ()
-    now = action_context_of(view, tables, viewed=tables, user=user, stale=fresh.reason)
+    now = action_context_of(view, tables, viewed=tables, user=user, fresh=fresh)
     return footer("home", now)
 
 

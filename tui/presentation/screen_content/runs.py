@@ -26,22 +26,35 @@ RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.B
 
 
 def heading(
-    run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
+    run: RunRow,
+    environment: str,
+    now: float,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    planned: Sequence[Step] = (),
+    no_agent: bool = False,
 ) -> tuple[Line, ...]:
     """Render the heading above a run's steps: summary, progress bar, and the outcome or how to leave the screen."""
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
+    if no_agent and run.state in ("running", "paused"):
+        words = "no agent is running: nothing continues until `headgate up`"
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
     second = line((f" {bar(done, room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM))
-    return (*wrap_line(run_summary(run, environment, now, planned=planned), width), *wrap_line(second, width))
+    first = run_summary(run, environment, now, planned=planned, no_agent=no_agent)
+    return (*wrap_line(first, width), *wrap_line(second, width))
 
 
-def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:
+def run_summary(
+    run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = (), no_agent: bool = False
+) -> Line:
     """Format a run on one line.
 
     It shows id, environment, state, progress, duration, remaining or predicted time, and user.
     """
-    waits = run.state != "running" or is_held(run)
+    stands_still = no_agent and run.state == "running"
+    waits = run.state != "running" or stands_still or is_held(run)
     left = "" if waits else time_left_words(time_left(planned, run.steps, now))
     cells = run_cells(run, now)
     if not left and cells["predicted"].text:
@@ -50,7 +63,7 @@ def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[
     return line(
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
-        cells["state"],
+        Span("waits for an agent", Tone.BAD) if stands_still else cells["state"],
         (f"   {finished_steps_words(run)}   {cells['lasted'].text}{left}   by {cells['by'].text}", Tone.DIM),
     )
 

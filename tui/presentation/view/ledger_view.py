@@ -224,6 +224,8 @@ class Freshness:
     """The freshness in words: `live 2s`, `STALE 42s`, `NO AGENT 3h`, `NO LEDGER`."""
     reason: str
     """Why staging and executing are impossible; empty if they are possible."""
+    no_agent: bool = False
+    """True if no agent is running, so that nothing can be sent to it."""
 
 
 def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
@@ -237,9 +239,9 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
     seen = heartbeat_age_s(facts.agent_seen_at, now)
     if seen is None:
-        return Freshness(None, True, False, "NO AGENT", "no agent has run here yet: start one with `headgate up`")
+        return Freshness(None, True, False, "NO AGENT", "no agent has run here yet: start one with `headgate up`", True)
     if facts.agent_pid is None:
-        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen))
+        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen), True)
     if is_stale(seen, facts.agent_pid):
         reason = (
             f"the data is {_bucket(seen)} old: staging and executing need live data; stopping and cancelling do not"

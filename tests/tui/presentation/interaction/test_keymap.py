@@ -73,6 +73,8 @@ def test_every_screen_has_a_way_out_and_help(screen: str) -> None:
 
 
 def test_stale_data_never_stops_a_stop_or_a_cancel() -> None:
+    gone = ActionContext(targets=("till",), stale="old", no_agent="no agent", run_state="running", run_failed=True)
+    assert {why_not_possible(action, gone) for action in ACTS} == {"no agent"}
     stale = ActionContext(targets=("till",), stale="old", run_state="running", run_failed=True, has_plan=True)
     allowed = {action.id for action in ACTS if not why_not_possible(action, stale)}
     assert allowed == {"stop", "pause", "cancel", "retry", "skip"}

@@ -50,6 +50,8 @@ def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted()
 def test_a_run_whose_steps_are_done_and_that_has_not_said_so_yet_is_not_late() -> None:
     over = replace(RUN, steps=tuple(replace(step, state="done") for step in RUN.steps))
     assert progress_words(over, PLANNED, 400.0) == "3 of 3 steps, all steps are done"
+    alone = " ".join(map(plain, heading(RUN, "dev", 400.0, 120, UNICODE, planned=PLANNED, no_agent=True)))
+    assert "waits for an agent" in alone and "`headgate up`" in alone and "running   " not in alone
     assert "longer" not in plain(heading(over, "dev", 400.0, 120, UNICODE, planned=PLANNED)[0])
     late = replace(RUN, steps=(START, GATE))
     assert progress_words(late, PLANNED[:2], 400.0) == "1 of 2 steps, catch up a, longer than predicted"
