@@ -5,8 +5,10 @@ In an unprotected environment, the console starts an agent if none is running.
 
 import getpass
 import os
+import shlex
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,11 @@ from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
-from tui.project_folder.environment_selection import select_environment
+from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 from tui.services.environment_service import EnvironmentService
 
 if TYPE_CHECKING:
+    from tui.presentation.screen_content.screen_frame import LaterCommands
     from tui.screens.backend import ConsoleBackend
 
 
@@ -65,6 +68,7 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
             user=_user(operations),
             environ=context.environ,
             offer_down=offer_down,
+            later=_commands_for_later(context, place),
         )
         if isinstance(left, int):
             return left
@@ -77,6 +81,27 @@ def _backend(operations: EnvironmentService) -> "ConsoleBackend":
     from tui.screens.backend import ConsoleBackend
 
     return ConsoleBackend(operations)
+
+
+def _commands_for_later(context: CommandContext, place: SelectedEnvironment) -> "LaterCommands":
+    from tui.presentation.screen_content.screen_frame import LaterCommands
+
+    program = started_program(sys.argv[0], context.environ)
+    try:
+        chosen = select_environment(context.environ, context.cwd)
+        found = (chosen.folder, chosen.environment) == (place.folder, place.environment)
+    except UsageError:
+        found = False
+    folder = min(place.folder, os.path.relpath(place.folder, context.cwd), key=len)
+    options = [] if found else ["--project", folder, "--env", place.environment]
+    return LaterCommands(shlex.join([program, *options]), shlex.join([program, "down", *options]))
+
+
+def started_program(started: str, environ: Mapping[str, str]) -> str:
+    """Return the word that starts this program in the user's shell: `headgate`, or its path if PATH lacks it."""
+    found = shutil.which("headgate", path=environ.get("PATH", ""))
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(started)
+    return "headgate" if on_path or os.path.basename(started) != "headgate" else started
 
 
 def _user(operations: EnvironmentService) -> str:

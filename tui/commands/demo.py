@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 import time
 
 from core.model.actions import StepKind
@@ -116,7 +117,8 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
         )
     else:
         output.say(f"every statement has processed rows after {time.monotonic() - began:.0f} s")
-        output.say(f"next: cd {context.place.folder}; headgate ls; headgate; headgate down")
+        program = console_up_down.started_program(os.path.abspath(sys.argv[0]), context.environ)
+        output.say(f"next: cd {context.place.folder}; {program} ls; {program}; {program} down")
     return 0
 
 
@@ -151,8 +153,9 @@ def _console(context: CommandContext) -> int:
 
     code = console_up_down.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
+        program = console_up_down.started_program(sys.argv[0], context.environ)
         context.output.say(
-            f"the demo keeps running: headgate demo reopens it, headgate down {context.place.options} stops it"
+            f"the demo keeps running: {program} demo reopens it, {program} down {context.place.options} stops it"
         )
     return code
 

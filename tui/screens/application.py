@@ -20,7 +20,7 @@ from textual.screen import Screen
 from core.model.errors import HeadgateError
 from core.model.states import ALIVE, State
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity, failure_words
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, failure_words
 from tui.presentation.styling.styled_text import Tone, line
 from tui.presentation.styling.theme import choose_glyphs, choose_palette
 from tui.presentation.view.ledger_view import LedgerView
@@ -62,7 +62,7 @@ STOP_ALL = 7001
 """Exit code of the application when the user chose to stop everything."""
 
 
-def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
+def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: LaterCommands) -> None:
     """Ask whether to keep everything running (Enter) or stop it (`stop`); esc returns to the console."""
     question = ConfirmationDialog(
         title="LEAVE the console",
@@ -72,7 +72,8 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
             line(
                 ("Stopping everything keeps tables and checkpoints: statements continue where they stopped.", Tone.DIM)
             ),
-            line(("`headgate` opens the console again; `headgate down` stops everything later", Tone.DIM)),
+            line((f"`{commands.console}` opens the console again;", Tone.DIM)),
+            line((f"`{commands.down}` stops everything later", Tone.DIM)),
         ),
         expected="stop",
         verb="stop everything",
@@ -118,6 +119,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         offer_down: bool = False,
+        later: LaterCommands | None = None,
     ) -> None:
         if opening is not None:
             ConsoleDriver.opening = opening
@@ -127,6 +129,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.backend = backend
         self.environ = environ
         self.offer_down = offer_down
+        self.later = later or LaterCommands()
         self.state = ConsoleState(
             backend=backend,
             identity=identity,
@@ -199,7 +202,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         If anything may be running and stopping is offered, the user is first asked whether to stop it.
         """
         if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
-            ask_to_leave(self.screen, self.exit)
+            ask_to_leave(self.screen, self.exit, self.later)
         else:
             self.exit(0)
 

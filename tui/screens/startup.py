@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands
 
 if TYPE_CHECKING:
     from state.ledger_snapshot import LedgerSnapshot
@@ -24,13 +24,14 @@ def run_console(
     environ: Mapping[str, str] = os.environ,
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
+    later: LaterCommands | None = None,
 ) -> int | str:
     """Run the console for one environment until the user leaves it; return an exit code or the next environment.
 
     The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once that frame is on
     screen. `read_only` explains why this user may not act; it is empty if this user may. If the user chooses to stop
     everything, `offer_down` is called once the terminal is restored; if `offer_down` is None, that choice is not
-    offered.
+    offered. `later` has the commands to name to a user who leaves.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
@@ -59,6 +60,7 @@ def run_console(
             opening=opening,
             read_only=read_only,
             offer_down=offer_down is not None,
+            later=later,
         )
         code = app.run(mouse=environ.get("HEADGATE_MOUSE") == "1")
     if code == STOP_ALL and offer_down is not None:

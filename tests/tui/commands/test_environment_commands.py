@@ -1,9 +1,12 @@
 """init, doctor, help, completion, up, down: the commands on a project and its environment."""
 
+import argparse
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,10 @@ from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
+from tui.command_line.context import CommandContext
+from tui.command_line.output import CommandOutput
+from tui.commands import console_up_down
+from tui.screens import startup
 from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
 from tui.services.environment_service import EnvironmentService
@@ -580,3 +587,34 @@ def test_a_truncated_ledger_is_reported_alike_everywhere_and_never_recreated(
     assert exit_codes.run_command_line(words.split()) == 4
     assert f"the ledger {ledger} is empty: it was truncated" in capsys.readouterr().err
     assert ledger.stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("started", "on_path", "elsewhere", "said"),
+    [
+        ("/v/bin/headgate", True, False, ("headgate", "headgate down")),
+        (".venv/bin/headgate", False, False, (".venv/bin/headgate", ".venv/bin/headgate down")),
+        (
+            ".venv/bin/headgate",
+            False,
+            True,
+            (".venv/bin/headgate --project shop --env dev", ".venv/bin/headgate down --project shop --env dev"),
+        ),
+        ("/v/tui/__main__.py", False, False, ("headgate", "headgate down")),
+    ],
+)
+def test_a_user_who_leaves_is_given_commands_that_work(
+    started: str, on_path: bool, elsewhere: bool, said: tuple[str, str], folder: Path, ledger: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    told: list[Any] = []
+    monkeypatch.setattr(startup, "run_console", lambda *_, later, **__: told.append(later) or 0)
+    monkeypatch.setattr(sys, "argv", [started])
+    monkeypatch.setattr(shutil, "which", lambda name, path: started if on_path else None)
+    if elsewhere:
+        monkeypatch.chdir(folder.parent)
+    context = CommandContext(
+        argparse.Namespace(project=str(folder), env=None), CommandOutput(as_json=False), dict(os.environ)
+    )
+    assert console_up_down.open_console(context) == 0
+    assert told == [said]

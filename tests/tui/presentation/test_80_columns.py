@@ -21,7 +21,7 @@ from tui.presentation.interaction.help_text import topic_lines
 from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
 from tui.presentation.screen_content.plan_review import heading, sections_below_rows
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity, banner_line, message_lines
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, banner_line, message_lines
 from tui.presentation.styling.styled_text import Line, Tone, line, line_width, plain, wrap_line, wrap_lines
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
@@ -76,7 +76,12 @@ def test_a_dialog_shows_target_environment_effect_command_and_confirmation_in_fu
 def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
     async def scenario(console: Console) -> None:
         console.app.offer_down = True
+        folder = f"--project ../{'a-long-folder-name/' * 3} --env dev"
+        console.app.later = LaterCommands(f".venv/bin/headgate {folder}", f".venv/bin/headgate down {folder}")
         await console.press("q")
+        assert all(len(row) <= 80 for row in console.dialog().splitlines())
+        squeezed = "".join(console.dialog().replace("│", "").split())
+        assert all(f"`{''.join(each.split())}`" in squeezed for each in console.app.later)
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
         assert "You lose only what this screen remembers: marks, filters, what was typed." in said
         assert "Statements and runs continue" in said and "staged tables stay staged" in said

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
 from core.model.states import State
@@ -54,6 +55,13 @@ class ConsoleIdentity:
     def title(self) -> str:
         """Project and environment, as displayed in titles."""
         return f"{self.project} {self.words}"
+
+
+class LaterCommands(NamedTuple):
+    """The command lines that open the console again and stop everything, as they work in the user's shell."""
+
+    console: str = "headgate"
+    down: str = "headgate down"
 
 
 def banner_line(
