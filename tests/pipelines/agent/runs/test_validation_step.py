@@ -77,7 +77,7 @@ def test_unexpected_differences_block_and_leave_what_serves_alone_until_a_retry_
     run = submit(served, plan(served, UPPER, REBUILD_A))
     assert drive(served, run) == "failed"
     note = step_of(served, run).note
-    assert note.startswith("differences: 7 rows only in the new version, unexpected; for example in the new version: ")
+    assert note.startswith("differences: 7 rows only in the new version, unexpected; not compared: kind; for example")
     assert "hunter2" not in note
     assert step_of(served, run, "swap").state == "blocked"
     assert pool.views["a"] == "a__v1" and "a@v1" in pool.running
