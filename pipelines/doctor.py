@@ -3,13 +3,15 @@
 `headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
 and `--home` select an environment, whose connector jars are checked as they would be when its pool starts. With
 `--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
-locations are resolved against `--data`. With `--delta`, only the columns of that external table are printed.
+locations are resolved against `--data`. With `--delta`, `--postgres` or `--kafka`, only the columns of that external
+table are printed.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +27,10 @@ from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import jdbc_options_of, qualified_table
+from core.sql.kafka_topics import TOPICS, VALUE_FORMAT, ValueFormat, kafka_location, options_of_uri, topic_fault
+from core.sql.sampled_messages import SampledMessage, columns_of_sample
 from core.sql.statement import TableDdl
+from core.text.sentence import Fact
 from core.text.wording import counted
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
@@ -36,17 +41,21 @@ from pipelines.spark_connect.declared_tables import (
     missing_log,
 )
 from pipelines.storage.change_slots import fault_of_changes, large_columns
+from pipelines.storage.kafka_messages import newest_messages
+from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
+SAMPLE = 500
+"""Most messages from which columns of Kafka topics are inferred."""
 
 
 def main(words: Sequence[str]) -> int:
     """Print the results of the checks. Returns 0 even if a check fails, because the caller interprets the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
-    for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres"):
+    for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres", "--kafka"):
         parser.add_argument(name, default="")
     parser.add_argument("--inputs", nargs="*", default=())
     args = parser.parse_args(words)
@@ -58,6 +67,9 @@ def main(words: Sequence[str]) -> int:
         return 0
     if args.postgres:
         print(json.dumps({"checks": [columns_of_database(args.postgres)]}))
+        return 0
+    if args.kafka:
+        print(json.dumps({"checks": [columns_of_topics(args.kafka)]}))
         return 0
     checks = [java(), engine(), pool_program()]
     if args.project:
@@ -189,6 +201,35 @@ def columns_of_database(uri: str) -> dict[str, Any]:
             "inputs", f"{options['user']} sees no table {qualified_table(ddl)}", "correct its name, or GRANT"
         )
     return _verdict("inputs", f"{options['user']} may read it", ok=True, columns=list(columns), options=options)
+
+
+def columns_of_topics(uri: str) -> dict[str, Any]:
+    """Infer the columns of Kafka topics from their newest messages, without committing offsets."""
+    options = options_of_uri(uri)
+    place, raw = kafka_location(options), ((VALUE_FORMAT, ValueFormat.RAW.value), *options.items())
+    if fault := topic_fault(TableDdl(TableName("topics"), (), "kafka", location=place, options=raw)):
+        form = "kafka://host:9092/topic?setting=value, with a secret as ${env:NAME} or ${file:/path}"
+        return _verdict("inputs", f"the address {fault}", f"write {form}")
+    try:
+        KafkaOffsets().position(place)
+        messages = [SampledMessage(row[1], row[2], row[4], row[6]) for row in newest_messages(place, SAMPLE)]
+    except HeadgateError as error:
+        return _verdict("inputs", error.summary, error.remedy or "create it, or correct its name")
+    found = columns_of_sample(messages)
+    if isinstance(found, Fact):
+        return _verdict("inputs", f"{options[TOPICS]} {found}", str(found.remedy))
+    if found.format is not ValueFormat.JSON:
+        options[VALUE_FORMAT] = found.format.value
+    return _verdict(
+        "inputs",
+        f"{options[TOPICS]} can be read",
+        ok=True,
+        options=options,
+        looked_at=len(messages),
+        columns=[asdict(column) for column in found.columns],
+        key=found.key,
+        left_out=found.left_out,
+    )
 
 
 def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any]:

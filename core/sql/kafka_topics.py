@@ -132,6 +132,16 @@ def topic_place(location: str) -> TopicPlace:
     return TopicPlace(servers, tuple(topics.split(",")), tuple(given.items()), skips_lost)
 
 
+def options_of_uri(uri: str) -> dict[str, str]:
+    """Return the OPTIONS of a table over the topics at `kafka://host:port,…/topic,…?setting=value`.
+
+    The scheme may be missing. `topic_fault` checks the options.
+    """
+    place = topic_place(uri)
+    settings = {PREFIX + name: value for name, value in place.settings}
+    return {SERVERS: place.servers, TOPICS: ",".join(place.topics), **settings}
+
+
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
     """Return the first fault in the DDL of a table over Kafka topics; None if the table can be read."""
     given = {key.lower(): value for key, value in ddl.options}

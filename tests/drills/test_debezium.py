@@ -93,9 +93,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[T
         yield found
 
 
-def held(tiny: Tiny) -> list[tuple[Any, ...]]:
-    """Return the rows of the keyed table by id, from its log, as readers in Spark see them."""
-    folder = tiny.folder / "data/tables/customers__v1/delta"
+def held(tiny: Tiny, table: str = "customers") -> list[tuple[Any, ...]]:
+    """Return the rows of a keyed table by id, from its log, as readers in Spark see them."""
+    folder = tiny.folder / f"data/tables/{table}__v1/delta"
     log = DeltaLog(str(folder))
     log.refresh()
     files = [folder / file.path for file in log.files_at(log.head)]
@@ -190,6 +190,24 @@ def test_events_of_an_outbox_are_rows_with_the_type_of_their_header(
 
 
 @pytest.mark.long
+def test_init_declares_a_keyed_table_for_changes(
+    tiny: Tiny, connect: KafkaConnect, broker: Broker, postgres: PostgresServer
+) -> None:
+    said = tiny.run("init", "table", "clients", "--kafka", f"{broker.servers}/pg.public.customers")
+    assert said.returncode == 0, said
+    yml = next(tiny.folder.rglob("src_clients.yml")).read_text()
+    assert "mode: upsert\nkey: [id]\nsequence: _sequence\ndeletes: _op = 'd'\n" in yml
+    applied = tiny.apply(tiny.plan("src_clients"))
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    columns = "id, name, balance::text, born, changed_at"
+    rows = postgres.run(f"SELECT {columns} FROM customers ORDER BY id")
+
+    def same() -> bool:
+        return held(tiny, "src_clients") == [(*row[:4], row[4].astimezone(UTC)) for row in rows]
+
+    until(same, ARRIVES_S, "the keyed table equals the table in the database")
+
+
 def test_no_change_is_lost_or_stale_when_the_worker_is_killed_under_load(
     tiny: Tiny, connect: KafkaConnect, postgres: PostgresServer
 ) -> None:

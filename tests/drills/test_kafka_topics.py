@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from kafka_broker import Broker
+from kafka_broker import Broker, free_port
 from tiny_project import Tiny, committed, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
@@ -157,6 +158,54 @@ def test_a_topic_that_does_not_exist_is_named_before_the_start(tiny: Tiny, broke
     checks = json.loads(tiny.run("doctor", "--json").stdout)["checks"]
     assert [check["ok"] for check in checks if check["name"] == "inputs"] == [False]
     until(lambda: "has no topic absent" in tiny.done("show", "absent_in"), 60, "its table shows the fault")
+
+
+def order(n: int) -> dict[str, Any]:
+    """Return the value of a message with fields of every kind; `early` is only in some."""
+    return {
+        "id": n, "customer": {"firstName": f"c{n}", "two words": [n, n + 1]}, "total": n + 0.5, "paid": n % 2 == 0,
+        "at": f"2026-01-01T00:00:{n % 60:02}.123456+01:00", "local": "2026-01-01 10:00:00", "day": "2026-02-28",
+        "createdAt": 1_767_225_600_000 + n, "big": 2**70 + n, "mixed": n if n % 2 else {"x": [n]}, "nothing": None,
+        "lines": [{"sku": f"s{n}", "qty": n}], **({"early": n} if n < 3 else {}),
+    }  # fmt: skip
+
+
+def test_init_declares_topics_with_the_columns_of_their_messages(tiny: Tiny, broker: Broker) -> None:
+    for topic in ("shop.orders", "shop.nothing"):
+        broker.create(topic)
+    broker.produce("shop.orders", [json.dumps(order(n)) for n in range(40)])
+    before = sorted(tiny.folder.rglob("pipelines/**/*"))
+    for place, told in (
+        (f"{broker.servers}/shop.absent", "there is no topic shop.absent"),
+        (f"{broker.servers}/shop.nothing", "shop.nothing has no messages"),
+        (f"{broker.servers}/mixed", "mixed has 1 of 3 messages that are not JSON objects, such as offset 1"),
+        (f"127.0.0.1:{free_port()}/shop.orders", "no broker of 127.0.0.1:"),
+        ("shop.orders", "the address names the broker shop.orders, which is not host:port"),
+    ):
+        refused = tiny.run("init", "table", "orders_in", "--kafka", f"kafka://{place}")
+        said = " ".join(refused.stderr.split())
+        assert refused.returncode == 2 and told in said, refused
+        assert "nothing was written" in said and sorted(tiny.folder.rglob("pipelines/**/*")) == before
+    said = tiny.run("init", "table", "orders_in", "--kafka", f"kafka://{broker.servers}/shop.orders")
+    assert said.returncode == 0 and "looked at 40 messages" in said.stderr, said
+    assert not [group for group in broker.admin.list_consumer_groups().result(30).valid if group.group_id == "headgate"]
+    ddl = next(tiny.folder.rglob("ddl.orders_in.sql")).read_text()
+    assert "  early BIGINT,  -- in 3 of 40 messages\n" in ddl and "big DECIMAL(38,0),  -- larger than BIGINT" in ddl, (
+        ddl
+    )
+    done = tiny.apply(tiny.plan("src_orders_in"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: tiny.ids("src_orders_in", 1) == list(range(40)), 60, "all messages are rows")
+    for row in rows(tiny, "src_orders_in__v1"):
+        sent = order(row["id"])
+        assert row["customer"] == sent["customer"] and row["lines"] == sent["lines"]
+        assert (row["early"], row["nothing"], int(row["big"])) == (sent.get("early"), None, sent["big"])
+        assert [row[name] for name in ("total", "paid", "createdAt")] == [
+            sent[n] for n in ("total", "paid", "createdAt")
+        ]
+        assert json.loads(row["mixed"]) == sent["mixed"]
+        assert row["at"].replace(tzinfo=UTC) == datetime.fromisoformat(sent["at"])
+        assert (str(row["day"]), str(row["local"])) == (sent["day"], sent["local"])
 
 
 def offsets(tiny: Tiny, part: int) -> list[int]:

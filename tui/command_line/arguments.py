@@ -92,6 +92,13 @@ def init(parser: CommandParser) -> None:
 
 
 def init_table(parser: CommandParser) -> None:
+    # argparse does not break the line of a group.
+    parser.usage = (
+        "%(prog)s [-h] [--project DIR] [--env E] [--json]\n"
+        "         [--product PRODUCT] [--layer LAYER]\n"
+        "         [--reads TABLE | --delta FOLDER | --postgres URI | --kafka URI]\n"
+        "         NAME"
+    )
     parser.add_argument("name", metavar="NAME", help="the new table")
     parser.add_argument("--product", help="data product of the new table")
     parser.add_argument("--layer", help="sources, intermediates, dimensions, facts or views")
@@ -100,6 +107,9 @@ def init_table(parser: CommandParser) -> None:
     what.add_argument("--delta", metavar="FOLDER", help="declare the external Delta table in FOLDER as an input")
     what.add_argument(
         "--postgres", metavar="URI", help="declare postgresql://user@host:5432/database/schema.table as a static input"
+    )
+    what.add_argument(
+        "--kafka", metavar="URI", help="declare the topic of kafka://host:9092/topic, and a statement that reads it"
     )
 
 

@@ -124,7 +124,8 @@ INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
                    "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders\n"
                    "headgate init table orders --delta /lake/orders\n"
-                   "headgate init table products --postgres postgresql://reader@db/shop/products",
+                   "headgate init table products --postgres postgresql://reader@db/shop/products\n"
+                   "headgate init table orders --kafka kafka://broker:9092/orders",
                    arguments.init_table),
 )  # fmt: skip
 

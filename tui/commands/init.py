@@ -3,13 +3,14 @@
 import os
 import re
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from core.model.errors import InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.plan.request import PlanRequest, parse_layer
 from core.project.model import LAYER_FOLDERS
-from core.text.wording import did_you_mean
+from core.text.wording import counted, did_you_mean
 from tui.command_line.context import CommandContext
 from tui.project_folder import project_folder_reader
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
@@ -48,6 +49,25 @@ CREATE TABLE {table} (
 )
 USING jdbc
 OPTIONS ({options});
+"""
+
+KAFKA_DDL = """\
+-- External input: Kafka topics. Their newest {messages} have these columns.{left_out}
+CREATE TABLE {table} (
+{columns}
+)
+USING kafka
+OPTIONS (
+  {options}
+);
+"""
+
+KEYED_YML = """\
+description: Current rows of {parent}
+mode: upsert
+key: [{key}]
+sequence: _sequence
+deletes: _op = 'd'
 """
 
 DELTA_DDL = """\
@@ -146,7 +166,7 @@ def _init_table(context: CommandContext, name: str) -> int:
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
-    if empty := next((name for name in ("reads", "delta", "postgres") if getattr(args, name) == ""), ""):
+    if empty := next((name for name in ("reads", "delta", "postgres", "kafka") if getattr(args, name) == ""), ""):
         raise UsageError(f"--{empty} is empty", remedy="give it a value, or leave it out")
     location = f"landing/{table}"
     path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
@@ -159,6 +179,11 @@ def _init_table(context: CommandContext, name: str) -> int:
         written = {path: _jdbc_ddl(context, table, args.postgres)}
         then = f"statements can join it: JOIN {table} AS {table[0]} ON …; headgate help postgres"
         _refuse_impossible(context, table, written)
+    elif args.kafka:
+        if (reader := TableName(f"src_{table}")) in known:
+            raise Refused(f"{reader} is already declared", remedy="give the topics another name")
+        written, looked_at = _files_of_topics(context, (layer, product, reader, table), path)
+        then = f"looked at {counted(looked_at, 'message')}; next: headgate plan {reader}"
     elif parent is None:
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
         then = f"put files with one JSON object per line into {os.path.join(place.data, location)}; {next_statement}"
@@ -208,6 +233,45 @@ def _jdbc_ddl(context: CommandContext, table: TableName, uri: str) -> str:
     columns = ",\n".join(f"  {quoted_name(name)} {kind}" for name, kind in readable)
     options = ", ".join(f"{name} {quoted_string_literal(value)}" for name, value in found.facts["options"].items())
     return JDBC_DDL.format(table=table, columns=columns, options=options, left_out=left_out)
+
+
+def _files_of_topics(
+    context: CommandContext, names: tuple[str, str, TableName, TableName], path: str
+) -> tuple[dict[str, str], int]:
+    """Return the files of a table over topics and of a statement that reads it, and how many messages were read.
+
+    The statement keeps the current rows if the topics hold changes of a database and the project may use Delta.
+    """
+    from core.text.escaping import quoted_name, quoted_string_literal
+    from tui.services.doctor_checks import columns_of_topics
+
+    layer, product, reader, table = names
+    found = columns_of_topics(context.environ, context.args.kafka)
+    if not found.ok:
+        raise UsageError(f"nothing was written: {found.summary}", remedy=found.remedy)
+    columns = tuple((quoted_name(each["name"]), str(each["type"])) for each in found.facts["columns"])
+    lines = [f"  {name} {kind}," for name, kind in columns]
+    lines[-1] = lines[-1].removesuffix(",")
+    remarks = (each["remark"] and f"  -- {each['remark']}" for each in found.facts["columns"])
+    options = [tuple(map(quoted_string_literal, each)) for each in found.facts["options"].items()]
+    others = ", ".join(map(quoted_name, found.facts["left_out"]))
+    ddl = KAFKA_DDL.format(
+        table=table,
+        messages=counted(found.facts["looked_at"], "message"),
+        columns="\n".join(map("".join, zip(lines, remarks, strict=True))),
+        options=",\n  ".join(f"{name} = {value}" for name, value in options),
+        left_out=f"\n-- Left out, because SQL cannot have them beside the others: {others}." if others else "",
+    )
+    written = {path: ddl, **_statement_files(layer, product, reader, table, columns)}
+    if key := ", ".join(map(quoted_name, found.facts["key"])):
+        _, ddl_path, _, yml_path = written
+        on_delta = {ddl_path: written[ddl_path].replace("USING parquet", "USING delta")}
+        keyed = {**written, **on_delta, yml_path: KEYED_YML.format(parent=table, key=key)}
+        with suppress(InvalidProject):
+            _refuse_impossible(context, reader, keyed)
+            return keyed, found.facts["looked_at"]
+    _refuse_impossible(context, reader, written)
+    return written, found.facts["looked_at"]
 
 
 def _layer_folder(word: str) -> str:

@@ -101,6 +101,16 @@ def columns_in_database(environ: Mapping[str, str], uri: str) -> DoctorCheck:
     return _ask_the_spark_side(environ, ["--json", "--postgres", uri])[0]
 
 
+def columns_of_topics(environ: Mapping[str, str], uri: str) -> DoctorCheck:
+    """Read the newest messages of Kafka topics, and return what they tell about the columns in the result's `facts`.
+
+    If columns can be inferred, `columns` contains objects with name, type and remark; `options` maps the OPTIONS of a
+    table `USING kafka` to their values; `looked_at` is the number of messages, `left_out` lists fields that no column
+    can have, and `key` the columns that identify a row of a captured table.
+    """
+    return _ask_the_spark_side(environ, ["--json", "--kafka", uri])[0]
+
+
 def _ask_the_spark_side(environ: Mapping[str, str], words: Sequence[str]) -> tuple[DoctorCheck, ...]:
     try:
         done = os_processes.run_module("pipelines.doctor", words, environ, seconds=60)

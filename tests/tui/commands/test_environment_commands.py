@@ -160,7 +160,7 @@ def test_a_table_that_solves_the_only_problem_of_the_project_is_written(
     assert "nowhere" in written(["plan", "a", "--offline"], capsys)["order"]
 
 
-@pytest.mark.parametrize("option", ["--reads", "--delta", "--postgres"])
+@pytest.mark.parametrize("option", ["--reads", "--delta", "--postgres", "--kafka"])
 def test_an_empty_source_of_a_new_table_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:

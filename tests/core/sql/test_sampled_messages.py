@@ -1,0 +1,168 @@
+"""Columns that are inferred from a sample of messages: types that hold all of them, and what the sample leaves open."""
+
+import json
+from typing import Any
+
+import pytest
+
+from core.sql.ddl_reader import read_ddl
+from core.sql.kafka_topics import ValueFormat
+from core.sql.sampled_messages import (
+    SampledMessage,
+    SampledTopic,
+    SampleFault,
+    columns_of_sample,
+    unknown_fields,
+)
+
+
+def messages(*values: Any, key: Any = None) -> list[SampledMessage]:
+    """Return messages with these values; text is taken as it is."""
+    texts = [value if isinstance(value, str) or value is None else json.dumps(value) for value in values]
+    return [SampledMessage(0, n, key, text) for n, text in enumerate(texts)]
+
+
+def sampled(*values: Any, key: Any = None) -> SampledTopic:
+    found = columns_of_sample(messages(*values, key=key))
+    assert isinstance(found, SampledTopic), found
+    return found
+
+
+def of_field(*values: Any) -> tuple[str, str]:
+    """Return type and remark of a field `at` with these values, which may be JSON text; None is a NULL."""
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    column = sampled(*(f'{{"at": {text}}}' for text in texts)).columns[0]
+    return column.type, column.remark
+
+
+def change(after: dict[str, Any] | None, op: str = "c") -> dict[str, Any]:
+    return {"op": op, "before": None, "after": after, "source": {"lsn": 1, "snapshot": "false"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "remark"),
+    [
+        ((1, 2), "BIGINT", ""),
+        ((1, None), "BIGINT", ""),
+        ((None, None), "STRING", "always NULL in the sample"),
+        ((2**63, 1), "DECIMAL(38,0)", "larger than BIGINT"),
+        ((10**40,), "STRING", "numbers of more than 38 digits, as text"),
+        ((1767225600123,), "BIGINT", "may be a time: timestamp_millis(at)"),
+        ((1767225600,), "BIGINT", "may be a time: timestamp_seconds(at)"),
+        ((12, 1767225600), "BIGINT", ""),
+        ((1, "1.5"), "DOUBLE", "a number with decimals: DECIMAL keeps it exactly"),
+        (("1.5", "1e400"), "STRING", "numbers of more than 38 digits, as text"),
+        (("0.12345678901234567891",), "DECIMAL(38,20)", "DOUBLE would round it"),
+        (("NaN", 1), "DOUBLE", "a number with decimals: DECIMAL keeps it exactly"),
+        (("true", "false"), "BOOLEAN", ""),
+        (('"2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00.123456+02:00"'), "TIMESTAMP", ""),
+        (('"2026-01-01 00:00:00.5"',), "TIMESTAMP_NTZ", ""),
+        (('"2026-01-01"',), "DATE", ""),
+        (('"2026-02-30"',), "STRING", ""),
+        (('"2026-01-01T25:00:00Z"',), "STRING", ""),
+        (('"2026-01-01T00:00:00Z"', '"soon"'), "STRING", ""),
+        (('"12"', '"3.5"'), "STRING", "text of numbers"),
+        ((1, '"x"', '"y"'), "STRING", "JSON text: integer 1 times, text 2 times"),
+        (({"aB": 1}, {"c d": [1, None]}), "STRUCT<aB: BIGINT, `c d`: ARRAY<BIGINT>>", ""),
+        (({},), "STRING", "JSON text"),
+        (({str(n): n for n in range(201)},), "STRING", "JSON text"),
+        (([], []), "ARRAY<STRING>", ""),
+        (([1, "x"],), "ARRAY<STRING>", ""),
+        (([{"x": True}, {"y": None}],), "ARRAY<STRUCT<x: BOOLEAN, y: STRING>>", ""),
+    ],
+)  # fmt: skip
+def test_a_type_holds_all_sampled_values_of_a_field(values: tuple[Any, ...], kind: str, remark: str) -> None:
+    assert of_field(*values) == (kind, remark)
+
+
+def test_a_field_that_only_some_messages_have_says_so() -> None:
+    found = sampled({"id": 1}, {"id": 2, "note": "x"}, {"id": 3, "note": None})
+    assert [(each.name, each.remark) for each in found.columns] == [
+        ("id", ""),
+        ("note", "in 2 of 3 messages"),
+        ("_timestamp", ""),
+    ]
+    assert found.format is ValueFormat.JSON and found.key == ()
+
+
+def test_names_that_sql_cannot_tell_apart_or_have_are_left_out() -> None:
+    found = sampled({"Id": 1, "_x": 1, "a`b": 2, "": 3, "s": {"_y": 1, "Y": 2, "y": 3}}, {"id": 1}, {"id": 2})
+    assert [column.name for column in found.columns] == ["a`b", "s", "id", "_timestamp"]
+    assert found.left_out == ("Id", "_x", "")
+    assert found.columns[1].type == "STRUCT<_y: BIGINT, Y: BIGINT>"
+
+
+def test_a_declaration_with_every_kind_of_name_and_type_can_be_read() -> None:
+    found = sampled({"a`b": {"c d": 1, "eF": [1.5]}, "select": 1, "tïtle": "x", "n": 2**70}, key="k")
+    columns = ", ".join(f"`{each.name.replace('`', '``')}` {each.type}" for each in found.columns)
+    ddl, problems = read_ddl(f"CREATE TABLE t ({columns}) USING kafka OPTIONS (subscribe='t')", "ddl.t.sql")
+    assert ddl is not None and not problems
+    assert [column.name for column in ddl.columns] == ["a`b", "select", "tïtle", "n", "_key", "_timestamp"]
+    assert ddl.columns[0].type == "struct<`c d`:bigint,eF:array<double>>"
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "columns"),
+    [
+        ("a line", "k", ["_key STRING", "_value STRING", "_timestamp TIMESTAMP"]),
+        ("[1, 2]", None, ["_value STRING", "_timestamp TIMESTAMP"]),
+        ("0x00fe", "0xff", ["_key BINARY", "_value BINARY", "_timestamp TIMESTAMP"]),
+    ],
+)
+def test_values_that_are_no_objects_are_raw(value: str, key: str | None, columns: list[str]) -> None:
+    found = sampled(value, key=key)
+    assert found.format is ValueFormat.RAW
+    assert [f"{column.name} {column.type}" for column in found.columns] == columns
+
+
+def test_changes_of_a_database_have_the_columns_of_its_table_and_a_key() -> None:
+    row = {"id": 1, "price": "2.50", "at": "2026-01-01T00:00:00.5Z", "day": "2026-01-01Z", "j": {"a": 1}, "tags": ["a"]}
+    deleted = change(None, "d") | {"before": {"id": 1, "price": None, "other": "x"}}
+    found = sampled(change(row), {"payload": change({**row, "by": [{"x": 1}]}, "r")}, deleted, None, key='{"id": 1}')
+    assert (found.format, found.key) == (ValueFormat.DEBEZIUM, ("id",))
+    assert [(column.name, column.type, column.remark) for column in found.columns] == [
+        ("id", "BIGINT", ""),
+        ("price", "STRING", "text of numbers, DECIMAL if the column is numeric"),
+        ("at", "TIMESTAMP", "TIMESTAMP_NTZ if the column of the database has no zone"),
+        ("day", "DATE", ""),
+        ("j", "STRING", "JSON text"),
+        ("tags", "ARRAY<STRING>", ""),
+        ("by", "ARRAY<STRING>", "in 1 of 2 messages"),
+        ("_op", "STRING", ""),
+        ("_sequence", "BIGINT", ""),
+    ]
+    assert sampled(change(row)).key == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ((), SampleFault.EMPTY),
+        ((None, None), SampleFault.NO_VALUES),
+        (({"a": 1}, "{broken"), SampleFault.MIXED),
+        (({"a": 1}, "[1]"), SampleFault.MIXED),
+        (({"a": 1}, change({"id": 1})), SampleFault.MIXED),
+        ((change({"id": 1}), change(None, "t")), SampleFault.MIXED),
+        ((change(None, "d"),), SampleFault.NO_VALUES),
+        (({}, {"_only": 1}), SampleFault.NO_FIELDS),
+    ],
+)
+def test_a_sample_that_tells_no_columns_is_refused_with_a_remedy(values: tuple[Any, ...], kind: SampleFault) -> None:
+    found = columns_of_sample(messages(*values))
+    assert not isinstance(found, SampledTopic) and found.kind is kind
+    assert str(found.remedy)
+
+
+def test_a_message_that_is_not_like_the_others_is_named() -> None:
+    found = columns_of_sample(messages({"a": 1}, None, "broken", {"a": 2}))
+    assert f"{found}" == "has 1 of 3 messages that are not JSON objects, such as offset 2 of partition 0"
+
+
+def test_declared_fields_that_no_message_has_are_named() -> None:
+    json_values, declared = messages({"id": 1}, {"id": 2, "note": None}, "broken"), ["id", "notes", "note", "ID"]
+    assert unknown_fields(declared, json_values, ValueFormat.JSON) == ("notes", "ID")
+    assert unknown_fields(declared, messages("broken", None), ValueFormat.JSON) == ()
+    assert unknown_fields(declared, [], ValueFormat.JSON) == ()
+    changes = messages(change({"id": 1}), {"payload": change({"id": 1, "note": 1})}, change(None, "d"))
+    assert unknown_fields(declared, changes, ValueFormat.DEBEZIUM) == ("notes", "ID")
+    assert unknown_fields(declared, messages(change(None, "d")), ValueFormat.DEBEZIUM) == ()
