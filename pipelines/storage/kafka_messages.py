@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.sql.kafka_topics import topic_place
@@ -18,6 +18,12 @@ KEPT = 20_000
 
 UNREAD_S = 60.0
 """Seconds for which a partition whose next message did not arrive in time is not read again."""
+
+SAMPLED = 1_000
+"""Most messages that are read at once to find offsets without a message; most of them arrive with the next ones."""
+
+MORE_S = 0.05
+"""Longest wait for each of these further messages, in seconds."""
 
 OVERHEAD_B = 70
 """Bytes of a message besides key and value, if it is alone in its batch (Kafka 4.1)."""
@@ -98,6 +104,10 @@ class NextMessage:
     """The end of the partition, if no message precedes it."""
     until: float = 0.0
     """Monotonic time before which the partition is not read again, if it did not answer."""
+    offsets: int = 0
+    """How many offsets were compared with messages: records of transactions and compacted messages have offsets too."""
+    messages: int = 0
+    """How many of these offsets have a message."""
 
     def holds(self, end: int) -> bool:
         """Return whether reading again would give the same result; a message never changes."""
@@ -117,6 +127,8 @@ class NextMessages:
     """Topics whose leaders the consumer knows."""
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Number and total size of the messages that were read, by topic."""
+    _compared: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many messages were found at how many offsets, by topic."""
 
     def after(
         self, unread: Mapping[Partition, tuple[int, int]], places: Collection[Partition]
@@ -139,7 +151,26 @@ class NextMessages:
                     self._known.clear()
                 self._known.update({(each, missing[each][0]): found for each, found in read.items()})
                 known.update(read)
+                for (topic, _), found in read.items():
+                    messages, offsets = self._compared.get(topic, (0, 0))
+                    self._compared[topic] = (messages + found.messages, offsets + found.offsets)
         return known
+
+    def count(self, unread: Mapping[Partition, int], following: Mapping[Partition, NextMessage]) -> tuple[int, bool]:
+        """Return how many messages are at numbers of unread offsets, and whether that is exact.
+
+        The offsets that were not compared are estimated by the share of messages in their topics.
+        """
+        rows = unknown = 0
+        for each, offsets in unread.items():
+            found = following.get(each)
+            if found is not None and 0 < found.offsets <= offsets:
+                rows, offsets = rows + found.messages, offsets - found.offsets
+            unknown += offsets
+        counts = [self._compared[topic] for topic in {topic for topic, _ in unread} if topic in self._compared]
+        messages, compared = sum(each[0] for each in counts), sum(each[1] for each in counts)
+        share = messages / compared if compared else 1.0
+        return rows + round(unknown * share), not unknown or share == 1.0
 
     def size(self, topic: str) -> float | None:
         """Return the average size in bytes of the messages of a topic that were read, without compression."""
@@ -160,16 +191,19 @@ def _read_next(
 ) -> dict[Partition, NextMessage]:
     """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds.
 
-    The sizes of messages are added to `sizes`, by topic.
+    Further messages show which offsets have none. The sizes of messages are added to `sizes`, by topic.
     """
     from confluent_kafka import KafkaError, TopicPartition
 
     # Pausing a partition that was read would delay the next assignment by a second (librdkafka 2.16).
     consumer.assign([TopicPartition(*each, offset) for each, (offset, _) in unread.items()])
     found: dict[Partition, NextMessage] = {}
-    ends_at = time.monotonic() + kafka_clients.ANSWER_S
-    while len(found) < len(unread) and time.monotonic() < ends_at:
-        message = consumer.poll(0.2)
+    left, ends_at, polled = set(unread), time.monotonic() + kafka_clients.ANSWER_S, 0
+    while left and time.monotonic() < ends_at and (len(found) < len(unread) or polled < SAMPLED):
+        message = consumer.poll(0.2 if len(found) < len(unread) else MORE_S)
+        polled += 1
+        if message is None and len(found) == len(unread):
+            break
         if message is None or (message.error() and message.error().code() != KafkaError._PARTITION_EOF):
             continue
         each = (message.topic(), message.partition())
@@ -177,12 +211,17 @@ def _read_next(
             number, total = sizes.get(each[0], (0, 0))
             size = len(message.key() or b"") + len(message.value() or b"") + OVERHEAD_B
             sizes[each[0]] = (number + 1, total + size)
-        if each in found or each not in unread:
+        if each not in left:
             continue
-        end = unread[each][1]
+        begin, end = unread[each]
         is_message = not message.error() and message.offset() < end
-        at = message.timestamp()[1] / 1000 if is_message else None
-        found[each] = NextMessage(at, None if is_message else end)
+        if each not in found:
+            at = message.timestamp()[1] / 1000 if is_message else None
+            found[each] = NextMessage(at, None if is_message else end)
+        compared = min(message.offset() + is_message, end) - begin
+        found[each] = replace(found[each], offsets=compared, messages=found[each].messages + is_message)
+        if compared == end - begin:
+            left.discard(each)
     consumer.unassign()
     until = time.monotonic() + UNREAD_S
     return {each: found.get(each, NextMessage(None, until=until)) for each in unread}

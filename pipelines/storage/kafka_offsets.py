@@ -89,8 +89,9 @@ class KafkaOffsets:
         """Return a statement's lag behind the topics at a location; `read` contains the statement's offsets.
 
         `read` is None before the first batch. A partition that was added later counts as read up to its earliest
-        message. Raises TryAgain if no broker answers in time, and Refused if the client library is not installed or the
-        brokers refuse the credentials.
+        message. The rows are exact, unless more is unread than was compared with messages and the topics have offsets
+        without a message. Raises TryAgain if no broker answers in time, and Refused if the client library is not
+        installed or the brokers refuse the credentials.
         """
         place = topic_place(location)
         with self._lock:
@@ -107,16 +108,17 @@ class KafkaOffsets:
             each: n for each, offset in (read or {}).items() if each in latest and (n := earliest[each] - offset) > 0
         }
         times = [found.at for found in oldest.values() if found.at is not None]
-        pending, now = sum(max(0, latest[each] - begin) for each, begin in begun.items()), time.time()
+        pending, now = {each: max(0, latest[each] - begin) for each, begin in begun.items()}, time.time()
+        rows, exact = cluster.next.count(pending, oldest)
         spans = {each: (earliest[each], begin, latest[each]) for each, begin in begun.items()}
         # Messages that are newer than our time show that our clock is behind.
         time_left = _time_left(cluster, spans, oldest, max(now, newest or 0.0))
         return SourceLag(
             table=table,
-            files=pending,
+            files=rows,
             bytes=0,
-            rows=pending,
-            exact=True,
+            rows=rows,
+            exact=exact,
             oldest_s=max(0.0, now - min(times)) if times else None,
             produced_rows=sum(latest.values()),
             consumed_rows=sum(begun.values()),
