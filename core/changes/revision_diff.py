@@ -36,6 +36,13 @@ _BESIDE_WIDER_TYPES = frozenset(
 """Kinds of change that a single restart can apply together with a widened column."""
 
 
+_OUTSIDE_SPARK = (
+    "owner", "runbook", "objective", "description", "tags", "reads", "payload", "protect", "readers",
+    "checks",
+)  # fmt: skip
+"""Settings that do not affect a statement's query."""
+
+
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     """Yield every difference between two revisions of a table, plus COMMENT_OR_FORMAT if SQL or DDL was edited.
 
@@ -211,7 +218,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
     if old.schema_tracking != new.schema_tracking:
         tracked = EditKind.TRACKED if new.schema_tracking else EditKind.NOT_TRACKED
         yield ChangeKind.SCHEMA_TRACKING, Edit(tracked)
-    for name in ("owner", "runbook", "objective", "description", "tags", "reads", "protect", "readers", "checks"):
+    for name in _OUTSIDE_SPARK:
         if getattr(old, name) != getattr(new, name):
             yield ChangeKind.DESCRIPTION, Edit(EditKind.SETTING_CHANGED, of=name)
 

@@ -48,6 +48,9 @@ class Script:
 APPEND, UPSERT = "append", "upsert"
 """Modes of a table, which determine how a statement writes its rows."""
 
+SHOWN, HIDDEN = "shown", "hidden"
+"""Values of `payload`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -77,6 +80,8 @@ class Settings:
     """Keyed tables whose change feed the statement streams implicitly; set by the loader, never read from a file."""
     schema_tracking: bool = False
     """Whether streams of Delta tables track the schema, and so continue after columns are renamed or dropped."""
+    payload: str = "shown"
+    """`hidden` if a peek shows no values of the table's messages or, in a database, only the columns of `key`."""
     protect: bool = False
     """Whether deletes and rebuilds of the table need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()
@@ -95,6 +100,11 @@ class Settings:
     def upserts(self) -> bool:
         """True if a new row replaces an earlier row with the same key."""
         return self.mode == UPSERT
+
+    @property
+    def hides_payload(self) -> bool:
+        """True if a peek must not show the values of messages or rows."""
+        return self.payload == HIDDEN
 
     @property
     def every_table_streams(self) -> bool:

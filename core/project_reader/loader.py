@@ -13,6 +13,7 @@ from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
 from core.project_reader.settings_checks import (
     check_keyed,
+    check_outside_settings,
     check_queries,
     check_schema_tracking,
     with_changes,
@@ -107,6 +108,7 @@ def read_sound_tables(
     check_queries(tables, yml, problems)
     check_keyed(tables, yml, problems)
     check_schema_tracking(tables, yml, problems)
+    check_outside_settings(tables, yml, problems)
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):

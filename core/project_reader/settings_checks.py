@@ -1,4 +1,4 @@
-"""Checks of table settings against statements: keys, streams of keyed tables, `schema_tracking:` and `checks:`.
+"""Checks of table settings: keys, streams of keyed tables, `schema_tracking`, `checks` and `payload`.
 
 A setting that Spark or Delta could not apply is reported as a Problem at its line in the yml file.
 """
@@ -379,3 +379,25 @@ def _line_of_check(text: str, name: str) -> int:
     section = read_yaml(text, "", [])
     entries = check_entries(section.value("checks")) if section is not None else ()
     return next((line for found, _, line in entries if found == name), 1)
+
+
+def check_outside_settings(
+    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
+) -> None:
+    """Report settings about topics and databases that have no effect.
+
+    `yml` contains the path of each table's yml file, which may be that of several tables of one folder.
+    """
+    for table in tables.values():
+        if "payload" not in table.settings_text:
+            continue
+        path = yml.get(table.name, "")
+        section = read_yaml(table.settings_text, path, [])
+        unit = [each for each in tables.values() if yml.get(each.name) == path]
+        if section is not None and "payload" in section.lines and all(_has_files(each) for each in unit):
+            summary = f"payload: {table.name} has neither messages nor rows of a database that could be hidden"
+            problems.append(Problem(summary, "leave out payload", Where(path, section.lines["payload"]), table.name))
+
+
+def _has_files(table: Table) -> bool:
+    return table_format(table.parsed_ddl.format).has_files

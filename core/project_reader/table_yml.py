@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from core.model.problems import Problem, Where
-from core.project.model import APPEND, UPSERT, Settings
+from core.project.model import APPEND, HIDDEN, SHOWN, UPSERT, Settings
 from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         remedy = did_you_mean(reads.lower(), READS) or remedy
         section.wrong("reads", "stream, batch, changes or rows", remedy)
         reads = defaults.reads
+    payload = section.text("payload", defaults.payload)
+    if payload not in (SHOWN, HIDDEN):
+        section.wrong("payload", f"{HIDDEN} or {SHOWN}", f"write payload: {HIDDEN}, or leave it out")
+        # Otherwise, a spelling mistake would show what was meant to be hidden.
+        payload = HIDDEN
     return Settings(
         trigger=trigger,
         mode=mode,
@@ -78,6 +83,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         reads=reads,
         changes_of=section.texts("changes_of", defaults.changes_of),
         schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
+        payload=payload,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=_checks(section),

@@ -169,6 +169,14 @@ def declared_objective(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).objective
 
 
+def hidden_except(deployment: Deployment) -> frozenset[str] | None:
+    """Return the columns of the key, in lower case, if a peek must hide all other values; None if it hides nothing."""
+    if "payload:" not in deployment.texts.yml:
+        return None
+    settings = _settings(deployment.texts, deployment.table)
+    return frozenset(name.lower() for name in settings.key) if settings.hides_payload else None
+
+
 def upserts(deployment: Deployment) -> bool:
     """True if a deployment replaces rows by key, according to its recorded mode, not its YAML."""
     return deployment.mode.partition("/")[0] == UPSERT

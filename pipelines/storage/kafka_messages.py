@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.sql.kafka_topics import topic_place
+from core.text.wording import counted
 from pipelines.storage import kafka_clients
 from pipelines.storage.kafka_clients import ANSWER_S, KafkaClients, connect
 
@@ -32,15 +33,17 @@ MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_he
 """The columns of `newest_messages`, called as in the DDL of a table over topics."""
 
 
-def newest_messages(location: str, limit: int) -> list[tuple[Any, ...]]:
+def newest_messages(location: str, limit: int, *, hidden: bool = False) -> list[tuple[Any, ...]]:
     """Return at most `limit` of the newest messages of a location's topics, newest first.
 
     Times are epoch milliseconds. Bytes that are not UTF-8 are returned as `0x…`, and a message without a key or a value
-    has None there. Raises the same errors as `KafkaOffsets.lag`, and returns fewer messages if a broker is slow.
+    has None there. If values are `hidden`, their sizes are returned instead. Raises the same errors as
+    `KafkaOffsets.lag`, and returns fewer messages if a broker is slow.
     """
     clients = connect(topic_place(location))
     try:
-        return sorted(_read(clients, _begins(clients, limit)), key=lambda row: (row[3], row[2]), reverse=True)[:limit]
+        found = _read(clients, _begins(clients, limit), hidden=hidden)
+        return sorted(found, key=lambda row: (row[3], row[2]), reverse=True)[:limit]
     finally:
         clients.consumer.close()
 
@@ -64,7 +67,7 @@ def _begins(clients: KafkaClients, limit: int) -> dict[tuple[str, int], int]:
     return {each: max(earliest[each], end - limit) for each, end in latest.items() if earliest.get(each, end) < end}
 
 
-def _read(clients: KafkaClients, begins: dict[tuple[str, int], int]) -> list[tuple[Any, ...]]:
+def _read(clients: KafkaClients, begins: dict[tuple[str, int], int], *, hidden: bool) -> list[tuple[Any, ...]]:
     """Read each partition to its end."""
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -80,8 +83,9 @@ def _read(clients: KafkaClients, begins: dict[tuple[str, int], int]) -> list[tup
                 left.discard(each)
             continue
         headers = {name: _text(value) for name, value in message.headers() or ()}
-        shown = (_text(message.key()), headers, _text(message.value()))
-        rows.append((*each, message.offset(), message.timestamp()[1], *shown))
+        value = message.value()
+        shown = f"hidden ({counted(len(value), 'byte')})" if hidden and value is not None else _text(value)
+        rows.append((*each, message.offset(), message.timestamp()[1], _text(message.key()), headers, shown))
     return rows
 
 

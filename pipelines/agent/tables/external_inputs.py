@@ -19,7 +19,7 @@ from core.plan.model import Plan
 from core.ports.storage import TableFault
 from core.project.model import Project
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
+from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
@@ -116,13 +116,20 @@ def _file(deployment: Deployment) -> str:
 def read_from_outside(deployment: Deployment, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return columns and rows of a table without files: the newest messages of its topics, or rows of its database.
 
-    They are read without the pool, whose views exist only in the session that runs the statements.
+    They are read without the pool, whose views exist only in the session that runs the statements. Raises Refused if
+    the yml hides the rows and declares no key, or if there are none.
     """
+    hidden_but = hidden_except(deployment)
     if table_format(deployment.format).topics:
-        return MESSAGE_COLUMNS, newest_messages(deployment.folder, limit)
+        return MESSAGE_COLUMNS, newest_messages(deployment.folder, limit, hidden=hidden_but is not None)
     if table_format(deployment.format).changes:
         raise Refused(f"{deployment.table} has no rows: it is a stream", remedy="peek a table that is written from it")
     ddl = parsed_ddl(deployment)
+    if hidden_but is not None:
+        ddl = replace(ddl, columns=tuple(each for each in ddl.columns if each.name.lower() in hidden_but))
+    if not ddl.columns:
+        remedy = "name columns that may be shown in its yml, key: [id], and plan it"
+        raise Refused(f"the yml of {deployment.table} hides its values", remedy=remedy)
     return tuple(column.name for column in ddl.columns), rows_in_database(ddl, limit)
 
 

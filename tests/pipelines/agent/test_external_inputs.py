@@ -327,3 +327,9 @@ def test_the_reason_for_missing_figures_of_an_external_table_is_shown_until_they
         assert said(deployed) == [(TableFaultKind.LOG_UNREAD, f"{summary}; mount it")]
     ChangedTables(deployed).round()
     assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")
+
+
+def test_a_setting_in_its_yml_is_recorded(deployed: Any, pool: Any) -> None:
+    again = PlanRequest(tables=(T("landed"),), nonce="again")
+    forks.applied(deployed, pool, files() | {"pipelines/sources/p/landed/landed.yml": "owner: ana\n"}, again)
+    assert "owner: ana\n" in landed(deployed).texts.yml

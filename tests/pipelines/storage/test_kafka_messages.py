@@ -38,6 +38,13 @@ def test_the_newest_messages_of_all_partitions_come_first(broker: Broker) -> Non
         "_topic": "peeked", "_partition": 1, "_offset": 8, "_timestamp": 1_019, "_key": "19",
         "_headers": {"a": "0xff"}, "_value": "v19",
     }  # fmt: skip
+    hidden = newest_messages(place(broker, "peeked"), 4, hidden=True)
+    assert [row[4:] for row in hidden] == [
+        ("gone", {}, None),
+        (None, {}, "hidden (1 byte)"),
+        ("19", {"a": "0xff"}, "hidden (3 bytes)"),
+        ("18", {"a": "0xff"}, "hidden (3 bytes)"),
+    ]
     newest = newest_messages(place(broker, "peeked", "peeked-too"), 22)
     assert [row[0] for row in newest].count("peeked-too") == 1
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from agent_scenarios import fast_lane
-from ledger_rows import deployment_row
+from ledger_rows import deployment_row, external_row
 
 from core.model.errors import EngineRefused, Refused, UsageError
 from core.ports.storage import FolderContents
+from core.project.revision import RevisionTexts
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.tables import external_inputs
 
 HERE = Caller(1, 0, None)
 
@@ -78,3 +80,26 @@ def test_a_missing_version_is_reported_in_our_words_not_sparks(
         "t has no version 9",
         "headgate show t lists the versions it has",
     )
+
+
+JDBC = "CREATE TABLE t (id INT, secret STRING) USING jdbc OPTIONS (url 'jdbc:postgresql://h/d', dbtable 'u');"
+
+
+@pytest.mark.parametrize(
+    ("yml", "columns"),
+    [("", ["id", "secret"]), ("payload: hidden\nkey: [ID]\n", ["id"]), ("payload: hidden\n", None)],
+)
+def test_of_a_table_in_a_database_only_the_key_is_read_if_its_yml_hides_the_rest(
+    yml: str, columns: list[str] | None, agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(ddl: Any, limit: int) -> list[tuple[str, ...]]:
+        return [tuple(column.name for column in ddl.columns)]
+
+    monkeypatch.setattr(external_inputs, "rows_in_database", rows)
+    agent.ledger.put_deployment(external_row("t", texts=RevisionTexts(JDBC, "", yml), format="jdbc"))
+    if columns is None:
+        with pytest.raises(Refused, match="the yml of t hides its values"):
+            commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})
+        return
+    found = commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})
+    assert (found["columns"], found["rows"]) == (columns, [columns])

@@ -1,0 +1,54 @@
+"""`payload:` in a table's yml: accepted values, and Problems with their lines."""
+
+import pytest
+import small_project
+
+from core.model.names import TableName as T
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import read_revision, revision_of
+
+A, LANDED = (f"pipelines/{path}.yml" for path in ("facts/p/a/a", "sources/p/landed/landed"))
+
+
+def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
+    files = small_project.texts(**selects)
+    (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
+    options = "'kafka.bootstrap.servers'='h:9092', subscribe='t,u'"
+    files[path] = f"CREATE TABLE landed {small_project.COLUMNS} USING kafka OPTIONS ({options});"
+    return files | yml | {"headgate.yml": files["headgate.yml"] + "connectors: {kafka: {}}\n"}
+
+
+def test_they_are_read_and_come_back_from_the_text_of_the_revision() -> None:
+    project = small_project.project(on_topics({LANDED: "payload: hidden\n"}))
+    assert project.tables[T("landed")].settings.hides_payload
+    for table in project.tables.values():
+        revision = revision_of(table)
+        again = read_revision(table.name, revision.texts, project.defaults)
+        assert again is not None and again.settings == table.settings
+
+
+def test_a_table_may_show_what_the_project_hides_by_default() -> None:
+    files = on_topics({LANDED: "payload: shown\n"})
+    project = small_project.project(files | {"headgate.yml": files["headgate.yml"] + "defaults: {payload: hidden}\n"})
+    table = project.tables[T("landed")]
+    assert not table.settings.hides_payload and project.tables[T("a")].settings.hides_payload
+    again = read_revision(table.name, revision_of(table).texts, project.defaults)
+    assert again is not None and again.settings == table.settings
+
+
+@pytest.mark.parametrize(
+    ("yml", "selects", "expected"),
+    [
+        ({LANDED: "payload: hiden\n"}, {}, (LANDED, 1, "payload must be hidden or shown")),
+        (
+            {A: "owner: me\npayload: hidden\n"}, {},
+            (A, 2, "payload: a has neither messages nor rows of a database that could be hidden"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_has_no_effect_is_a_problem(
+    yml: dict[str, str], selects: dict[str, str], expected: tuple[str, int, str]
+) -> None:
+    found = read_project(on_topics(yml, **selects))[1]
+    assert found[0].where is not None and found[0].remedy
+    assert (found[0].where.path, found[0].where.line, found[0].summary) == expected
