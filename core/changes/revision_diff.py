@@ -37,7 +37,7 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 
 _OUTSIDE_SPARK = (
-    "owner", "runbook", "objective", "description", "tags", "reads", "payload", "protect", "readers",
+    "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "payload", "protect", "readers",
     "checks",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""

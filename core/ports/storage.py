@@ -332,6 +332,16 @@ class Checkpoints(Protocol):
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         """Measure how far a running or stopped statement is behind each of its sources."""
 
+    def topic_offsets(
+        self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False
+    ) -> Mapping[tuple[str, int], int] | None:
+        """Return a checkpoint's offsets for a Kafka source, by topic and partition; None if the source is not Kafka.
+
+        The offsets are those of the latest committed batch or, with `planned`, of the latest batch. Before such a batch
+        they are those from which the first one will start; empty if these are not decided. Raises TryAgain if the
+        checkpoint cannot be read.
+        """
+
     def position(self, checkpoint: str, ordinal: int) -> int | None:
         """Return the position that a statement has committed in a log of changes; None before its first batch.
 

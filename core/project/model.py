@@ -80,6 +80,8 @@ class Settings:
     """Keyed tables whose change feed the statement streams implicitly; set by the loader, never read from a file."""
     schema_tracking: bool = False
     """Whether streams of Delta tables track the schema, and so continue after columns are renamed or dropped."""
+    mirror_offsets: str = ""
+    """Consumer group to which the agent commits the Kafka offsets that the statement has committed; empty for none."""
     payload: str = "shown"
     """`hidden` if a peek shows no values of the table's messages or, in a database, only the columns of `key`."""
     protect: bool = False

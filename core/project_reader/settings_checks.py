@@ -1,4 +1,4 @@
-"""Checks of table settings: keys, streams of keyed tables, `schema_tracking`, `checks` and `payload`.
+"""Checks of table settings: keys, streams of keyed tables, `schema_tracking`, `checks`, `payload`, `mirror_offsets`.
 
 A setting that Spark or Delta could not apply is reported as a Problem at its line in the yml file.
 """
@@ -384,20 +384,48 @@ def _line_of_check(text: str, name: str) -> int:
 def check_outside_settings(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:
-    """Report settings about topics and databases that have no effect.
+    """Report settings about topics and databases that have no effect, and statements that share a consumer group.
 
     `yml` contains the path of each table's yml file, which may be that of several tables of one folder.
     """
-    for table in tables.values():
-        if "payload" not in table.settings_text:
-            continue
-        path = yml.get(table.name, "")
-        section = read_yaml(table.settings_text, path, [])
+    keys = ("payload", "mirror_offsets")
+    lines = {
+        table.name: section.lines
+        for table in tables.values()
+        if any(key in table.settings_text for key in keys)
+        if (section := read_yaml(table.settings_text, "", [])) is not None
+    }
+    topics = {name: _streamed_topics(tables[name], tables) for name in lines if tables[name].settings.mirror_offsets}
+    first: dict[tuple[str, str, str], TableName] = {}
+    for name, at in lines.items():
+        path = yml.get(name, "")
         unit = [each for each in tables.values() if yml.get(each.name) == path]
-        if section is not None and "payload" in section.lines and all(_has_files(each) for each in unit):
-            summary = f"payload: {table.name} has neither messages nor rows of a database that could be hidden"
-            problems.append(Problem(summary, "leave out payload", Where(path, section.lines["payload"]), table.name))
+        if "payload" in at and all(_has_files(each) for each in unit):
+            summary = f"payload: {name} has neither messages nor rows of a database that could be hidden"
+            problems.append(Problem(summary, "leave out payload", Where(path, at["payload"]), name))
+        if name not in topics:
+            continue
+        group, where = tables[name].settings.mirror_offsets, Where(path, at.get("mirror_offsets", 1))
+        if not any(topics.get(each.name) for each in unit):
+            problems.append(
+                Problem(f"mirror_offsets: {name} streams no topic", "leave out mirror_offsets", where, name)
+            )
+        for servers, topic in topics[name]:
+            other = first.setdefault((group, servers, topic), name)
+            if other != name:
+                summary = f"mirror_offsets: {name} and {other} commit offsets of topic {topic} to one group, {group}"
+                problems.append(Problem(summary, "give each statement a group of its own", where, name))
 
 
 def _has_files(table: Table) -> bool:
     return table_format(table.parsed_ddl.format).has_files
+
+
+def _streamed_topics(table: Table, tables: Mapping[TableName, Table]) -> list[tuple[str, str]]:
+    """Return each topic that a statement streams, once, with the brokers of its cluster."""
+    from core.sql.kafka_topics import topic_place
+
+    reads = table.parsed.reads if table.parsed is not None else ()
+    parents = [tables[read.table].parsed_ddl for read in reads if read.streaming and read.table in tables]
+    places = [topic_place(ddl.location) for ddl in parents if table_format(ddl.format).topics and ddl.location]
+    return list(dict.fromkeys((place.servers, topic) for place in places for topic in place.topics))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
+_GROUP = re.compile(r"[^\s\x00-\x1f\x7f]{1,249}\Z")
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
 _CHECK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}\Z")
@@ -83,6 +84,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         reads=reads,
         changes_of=section.texts("changes_of", defaults.changes_of),
         schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
+        mirror_offsets=_group(section),
         payload=payload,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
@@ -101,6 +103,18 @@ def read_objective(section: "YamlSection", default: str) -> str:
         below.wrong("behind", "an interval", "write a number of at most 7 digits and a unit, for example 5 minutes")
         return default
     return behind
+
+
+def _group(section: "YamlSection") -> str:
+    """Read `mirror_offsets`; the project has no default for it, because a group belongs to one statement."""
+    group = section.text("mirror_offsets", "")
+    if section.name and "mirror_offsets" in section.nodes:
+        section.wrong("mirror_offsets", "in the yml of a statement", "write mirror_offsets: in <table>.yml")
+        return ""
+    if group and not _GROUP.match(group):
+        section.wrong("mirror_offsets", "a consumer group", "write at most 249 characters without spaces")
+        return ""
+    return group
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:

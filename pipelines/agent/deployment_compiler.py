@@ -169,6 +169,13 @@ def declared_objective(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).objective
 
 
+def mirror_group(deployment: Deployment) -> str:
+    """Return the consumer group to which a deployment's offsets are committed; empty if there is none."""
+    if "mirror_offsets:" not in deployment.texts.yml:
+        return ""
+    return _settings(deployment.texts, deployment.table).mirror_offsets
+
+
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:
     """Return the columns of the key, in lower case, if a peek must hide all other values; None if it hides nothing."""
     if "payload:" not in deployment.texts.yml:

@@ -334,12 +334,12 @@ class TableCheckpoints:
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
         asked = [(checkpoint, source) for checkpoint, sources in of for source in sources]
         with suppress(TryAgain):
-            read = [(self._read_of_topics(checkpoint, source), source[2]) for checkpoint, source in asked]
+            read = [(self.topic_offsets(checkpoint, source), source[2]) for checkpoint, source in asked]
             self._topics.prefetch((offsets, place) for offsets, place in read if offsets is not None)
 
     def lag(self, checkpoint: str, sources: Sources) -> tuple[SourceLag, ...]:
         logs = {source: found for source in sources if (found := self._log_of(source[2], source[3]))}
-        topics = {source: read for source in sources if (read := self._read_of_topics(checkpoint, source)) is not None}
+        topics = {source: read for source in sources if (read := self.topic_offsets(checkpoint, source)) is not None}
         changes = [source for source in sources if table_format(source[3]).changes]
         files = tuple(each for each in sources if each not in logs and each not in topics and each not in changes)
         with reachable(checkpoint):
@@ -378,7 +378,7 @@ class TableCheckpoints:
             committed = self._newest(f"{checkpoint}/commits")
             for source in sources:
                 ordinal, table, folder, format = source
-                if (read := self._read_of_topics(checkpoint, source, planned=running)) is not None:
+                if (read := self.topic_offsets(checkpoint, source, planned=running)) is not None:
                     ids = read_json(f"{checkpoint}/{TOPICS_FILE}").get(table, {}) if checkpoint else {}
                     if fault := self._topics.fault_behind(read, folder, ids, fresh=not running):
                         return table, fault
@@ -508,14 +508,17 @@ class TableCheckpoints:
         found = (TableLog(of, _table_in(folder, name)) for name, of in self._logs.items())
         return next((log for log in found if delta_tables.is_there(log.place)), None)
 
-    def _read_of_topics(
+    def _keep_topics(self, checkpoint: str, table: TableName, location: str) -> None:
+        if not os.path.isdir(checkpoint):
+            return
+        ids, path = self._topics.ids(location), Path(checkpoint, TOPICS_FILE)
+        known = read_json(str(path))
+        if known.get(table) != ids:
+            write_json(path, {**known, table: ids})
+
+    def topic_offsets(
         self, checkpoint: str, source: tuple[int, TableName, str, str], *, planned: bool = False
     ) -> Mapping[tuple[str, int], int] | None:
-        """Return a checkpoint's offsets for a Kafka source, by partition; None if the source is not Kafka.
-
-        The offsets are those of the latest committed batch or, with `planned`, of the latest batch. The result is empty
-        if there is no such batch.
-        """
         if not table_format(source[3]).topics:
             return None
         batch = self._newest(f"{checkpoint}/{'offsets' if planned else 'commits'}")
@@ -526,14 +529,6 @@ class TableCheckpoints:
             start = Path(f"{checkpoint}/sources/{source[0]}/0").read_text("utf-8")
             return parsed_offsets(start.partition("\n")[2]) or {}
         return {}
-
-    def _keep_topics(self, checkpoint: str, table: TableName, location: str) -> None:
-        if not os.path.isdir(checkpoint):
-            return
-        ids, path = self._topics.ids(location), Path(checkpoint, TOPICS_FILE)
-        known = read_json(str(path))
-        if known.get(table) != ids:
-            write_json(path, {**known, table: ids})
 
     def position(self, checkpoint: str, ordinal: int) -> int | None:
         with _reading(checkpoint), suppress(FileNotFoundError):

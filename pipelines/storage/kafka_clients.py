@@ -17,6 +17,7 @@ from core.model.names import whole_number
 from core.observed.time_left import TopicSettings
 from core.sql.kafka_security import library_settings, reference
 from core.sql.kafka_topics import TopicPlace
+from core.text.sentence import Fact, FactKind
 
 ANSWER_S = 3.0
 """Longest wait for an answer of a broker, in seconds."""
@@ -28,6 +29,21 @@ _AROUND = re.compile(r"^\w+://\S+: |(?: error)?: Authentication failed(?=:)| \(a
 """What the library adds to the reason of a broker: address, repetition and time."""
 _OWN_REFUSED = re.compile(r"alert (?P<why>[a-z ]+): SSL alert number (?:4[2-8]|116)$")
 """The alerts of TLS about the client's certificate, which a broker may send after the handshake (RFC 8446, 6.2)."""
+
+
+class GroupFault(FactKind):
+    """Why the offsets of a statement could not be committed to a consumer group."""
+
+    IN_USE = (
+        "consumer group {group} has live members, which commit their own offsets",
+        "name another group in mirror_offsets, or stop them",
+    )
+    NOT_ALLOWED = (
+        "{servers} does not allow {user} to commit offsets of consumer group {group}",
+        "allow Read on the group and on the topics",
+    )
+    REFUSED = "{servers} does not take the offsets of consumer group {group} now: {why}", "it is tried again"
+    NO_ANSWER = "consumer group {group} cannot be reached: {why}", "it is tried again"
 
 
 class NoAnswer(TryAgain):
@@ -65,7 +81,11 @@ class KafkaClients:
                 code, reason = error.args[0].code(), error.args[0].str()
                 if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
                     return None
-                if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+                if code in (
+                    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+                    KafkaError.GROUP_AUTHORIZATION_FAILED,
+                ):
                     raise self._not_allowed(reason) from error
                 self._refuse_login(error)
                 if code not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
@@ -91,6 +111,34 @@ class KafkaClients:
             except NotAllowed as error:
                 found[resource.name] = error
         return found
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> "Future[Any]":
+        """Request that a consumer group has these offsets, by topic and partition; `why_not_committed` awaits it."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*each, at) for each, at in offsets.items()])
+        answers: dict[str, Future[Any]] = self.admin.alter_consumer_group_offsets([asked], request_timeout=ANSWER_S)
+        return answers[group]
+
+    def why_not_committed(self, group: str, answer: "Future[Any]") -> Fact[GroupFault] | None:
+        """Return why a broker did not accept the offsets of a group; None if it did."""
+        from confluent_kafka import KafkaError
+
+        user = dict(self.place.settings).get("sasl.username", "anonymous users")
+        try:
+            found = self.answer(answer)
+        except NotAllowed:
+            return GroupFault.NOT_ALLOWED.of(servers=self.place.servers, user=user, group=group)
+        except HeadgateError as error:
+            return GroupFault.NO_ANSWER.of(group=group, why=error.summary)
+        errors = {each.error.code(): str(each.error.str()) for each in found.topic_partitions if each.error}
+        if not errors:
+            return None
+        if KafkaError.UNKNOWN_MEMBER_ID in errors:
+            return GroupFault.IN_USE.of(group=group)
+        if KafkaError.TOPIC_AUTHORIZATION_FAILED in errors:
+            return GroupFault.NOT_ALLOWED.of(servers=self.place.servers, user=user, group=group)
+        return GroupFault.REFUSED.of(servers=self.place.servers, group=group, why=next(iter(errors.values())))
 
     def silent(self, why: str) -> HeadgateError:
         """Return the error for a cluster whose brokers do not answer."""

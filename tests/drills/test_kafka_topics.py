@@ -38,7 +38,7 @@ def tiny(on_topics: Tiny, broker: Broker) -> Tiny:
         kept = "_corrupt AS kind" if name == "lenient" else "CAST(NULL AS STRING) AS kind"
         ddl[name] = f"CREATE TABLE {name} (id BIGINT, kind STRING) USING parquet;"
         dml[name] = f"INSERT INTO {name} SELECT id, {kept} FROM STREAM {name}_in;"
-    on_topics.yml = {"landed": "payload: hidden\n"}
+    on_topics.yml = {"kept": "mirror_offsets: mirror-of-kept\n", "landed": "payload: hidden\n"}
     on_topics.add(ddl, dml)
     send(broker, on_topics, 50)
     assert on_topics.apply(on_topics.plan("kept")).returncode == 0
@@ -66,7 +66,10 @@ def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: 
     tiny.done("stop", "kept", "--confirm", "yes")
     send(broker, tiny, 120)
     until(lambda: lag(tiny) == ("stopped", 120, True), 30, "120 messages wait")
+    group = "mirror-of-kept"
+    until(lambda: sum(broker.committed(group).values()) == tiny.landed - 120, 30, "the group is as far behind")
     shown = tiny.done("show", "kept")
+    assert f"mirrored to consumer group {group}" in shown
     assert "120 rows" in shown and "files" not in shown.split("behind", 1)[1].splitlines()[0]
     tiny.done("start", "kept", "--confirm", "yes")
     until(lambda: all_arrived(tiny), 60, "they are rows")
@@ -75,6 +78,7 @@ def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: 
     key, value = (found["rows"][0][found["columns"].index(name)] for name in ("_key", "_value"))
     assert key in ("118", "119") and value.startswith("hidden (")
     until(lambda: lag(tiny) == ("running", 0, True), 30, "nothing waits")
+    until(lambda: sum(broker.committed(group).values()) == tiny.landed, 30, "nor for the group")
 
 
 @pytest.mark.long

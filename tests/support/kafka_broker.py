@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -121,10 +121,10 @@ class Broker:
         for done in self.admin.alter_user_scram_credentials([given]).values():
             done.result(30)
 
-    def deny(self, topic: str) -> None:
-        """Forbid the user everything on a topic."""
+    def deny(self, name: str, kind: ResourceType = ResourceType.TOPIC) -> None:
+        """Forbid the user everything on a topic, or on a resource of another kind."""
         rule = (f"User:{USER}", "*", AclOperation.ALL, AclPermissionType.DENY)
-        acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, *rule)
+        acl = AclBinding(kind, name, ResourcePatternType.LITERAL, *rule)
         for done in self.admin.create_acls([acl]).values():
             done.result(30)
 
@@ -166,6 +166,22 @@ class Broker:
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for done in self.admin.delete_records(places).values():
             done.result(30)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """Return the offsets of a consumer group, by topic and partition."""
+        (found,) = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+        return {(each.topic, each.partition): each.offset for each in found.result(30).topic_partitions}
+
+    @contextmanager
+    def consuming(self, group: str, topic: str) -> Iterator[None]:
+        """Have a consumer be a member of a group."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group}, logger=QUIET)
+        consumer.subscribe([topic])
+        until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), 30, "the consumer has partitions")
+        try:
+            yield
+        finally:
+            consumer.close()
 
     def produce(
         self,

@@ -23,7 +23,8 @@ from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
+from pipelines.agent.deployment_compiler import declared_objective, mirror_group, streamed_reads, streamed_sources
+from pipelines.agent.tables.offset_mirror import OffsetMirror
 from pipelines.agent.tables.replication_slots import holder_of_log
 from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
 from state.row_types import SampleRow
@@ -98,6 +99,7 @@ class LagCollector:
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self.load = PoolUtilization()
+        self.mirror = OffsetMirror(agent)
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
@@ -229,10 +231,15 @@ class LagCollector:
             state_bytes=history.state_bytes,
             dropped_by_watermark=history.dropped,
             committed_at=found.committed_at if found else None,
-            sources=tuple(_source(position) for position in positions),
+            sources=tuple(_source(position) | self._mirrored(deployment, position) for position in positions),
             fastest_rows_s=history.fastest_rows_s,
             time_left=_shortest_left(positions),
         ), sample
+
+    def _mirrored(self, deployment: Deployment, position: SourceLag) -> dict[str, object]:
+        group = mirror_group(deployment) if position.topics and position.wal_bytes is None and deployment.active else ""
+        fault = self.mirror.fault_of(deployment.table, deployment.version)
+        return {"group": group, "group_fault": str(fault or "")} if group else {}
 
     def _unknown(self, deployment: Deployment) -> Measurement:
         key = (deployment.table, deployment.version)

@@ -1,4 +1,4 @@
-"""`payload:` in a table's yml: accepted values, and Problems with their lines."""
+"""`payload:` and `mirror_offsets:` in a table's yml: accepted values, and Problems with their lines."""
 
 import pytest
 import small_project
@@ -7,7 +7,7 @@ from core.model.names import TableName as T
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import read_revision, revision_of
 
-A, LANDED = (f"pipelines/{path}.yml" for path in ("facts/p/a/a", "sources/p/landed/landed"))
+A, B, LANDED = (f"pipelines/{path}.yml" for path in ("facts/p/a/a", "facts/p/b/b", "sources/p/landed/landed"))
 
 
 def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
@@ -19,8 +19,9 @@ def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
 
 
 def test_they_are_read_and_come_back_from_the_text_of_the_revision() -> None:
-    project = small_project.project(on_topics({LANDED: "payload: hidden\n"}))
+    project = small_project.project(on_topics({LANDED: "payload: hidden\n", A: "mirror_offsets: my-group\n"}))
     assert project.tables[T("landed")].settings.hides_payload
+    assert project.tables[T("a")].settings.mirror_offsets == "my-group"
     for table in project.tables.values():
         revision = revision_of(table)
         again = read_revision(table.name, revision.texts, project.defaults)
@@ -44,11 +45,29 @@ def test_a_table_may_show_what_the_project_hides_by_default() -> None:
             {A: "owner: me\npayload: hidden\n"}, {},
             (A, 2, "payload: a has neither messages nor rows of a database that could be hidden"),
         ),
+        ({A: "mirror_offsets: two words\n"}, {}, (A, 1, "mirror_offsets must be a consumer group")),
+        ({B: "owner: me\nmirror_offsets: g\n"}, {}, (B, 2, "mirror_offsets: b streams no topic")),
+        ({LANDED: "mirror_offsets: g\n"}, {}, (LANDED, 1, "mirror_offsets: landed streams no topic")),
+        (
+            {A: "mirror_offsets: g\n", B: "mirror_offsets: g\n"}, {"b": "SELECT id, kind FROM STREAM landed"},
+            (B, 1, "mirror_offsets: b and a commit offsets of topic t to one group, g"),
+        ),
     ],
 )  # fmt: skip
-def test_what_has_no_effect_is_a_problem(
+def test_what_has_no_effect_or_shares_a_group_is_a_problem(
     yml: dict[str, str], selects: dict[str, str], expected: tuple[str, int, str]
 ) -> None:
     found = read_project(on_topics(yml, **selects))[1]
     assert found[0].where is not None and found[0].remedy
     assert (found[0].where.path, found[0].where.line, found[0].summary) == expected
+
+
+def test_a_default_of_the_project_is_no_group() -> None:
+    files = on_topics({})
+    found = read_project(files | {"headgate.yml": files["headgate.yml"] + "defaults: {mirror_offsets: g}\n"})[1]
+    assert [problem.summary for problem in found] == ["defaults.mirror_offsets must be in the yml of a statement"]
+
+
+def test_statements_with_groups_of_their_own_are_fine() -> None:
+    yml = {A: "mirror_offsets: g\n", B: "mirror_offsets: h\n"}
+    assert read_project(on_topics(yml, b="SELECT id, kind FROM STREAM landed"))[1] == ()

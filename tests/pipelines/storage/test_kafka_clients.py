@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ResourceType
 from kafka_broker import PASSWORD, USER, Broker, certificate
 from live_project import until
 
 from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
-from core.sql.kafka_topics import kafka_location
+from core.sql.kafka_topics import kafka_location, topic_place
 from pipelines.storage import kafka_offsets
+from pipelines.storage.kafka_clients import GroupFault, connect
 from pipelines.storage.kafka_offsets import KafkaOffsets
 
 pytestmark = pytest.mark.spark
@@ -131,3 +133,25 @@ def test_a_topic_that_may_not_be_read_hides_no_other(broker: Broker, monkeypatch
 
     until(is_denied, 30, "the broker knows the rule")
     assert offsets.lag(None, TABLE, place(broker.sasl)).rows == 5
+
+
+def test_offsets_of_a_group_are_committed_and_refusals_are_facts(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_TEST_PASSWORD", PASSWORD)
+    clients = connect(topic_place(place(broker.sasl)))
+    offsets = {("guarded", 0): 2, ("guarded", 1): 1}
+
+    def fault(group: str, of: dict[tuple[str, int], int]) -> object:
+        found = clients.why_not_committed(group, clients.commit(group, of))
+        return found and found.kind
+
+    # The coordinator of a new group is created at the first request.
+    until(lambda: fault("mirror", offsets) is None, 30, "the offsets are committed")
+    assert broker.committed("mirror") == offsets
+    assert fault("mirror", {("denied", 0): 1}) is GroupFault.NOT_ALLOWED
+    broker.deny("secret", ResourceType.GROUP)
+    until(lambda: fault("secret", offsets) is GroupFault.NOT_ALLOWED, 30, "the rule is known")
+    with broker.consuming("mirror", "guarded"):
+        until(lambda: fault("mirror", offsets) is GroupFault.IN_USE, 30, "the consumer is a member")
+    assert fault("mirror", {("absent", 0): 1}) is GroupFault.REFUSED

@@ -241,6 +241,12 @@ def _measured(
         Span(f"most {short_number(most)} in {short_duration(look.now - samples[0].at)}" if samples else "", dim),
     )
     yield SheetFact("behind", behind, lags, dim if statement.trend is Trend.IDLE else tone)
+    groups = {str(each["group"]): str(each.get("group_fault", "")) for each in known.sources if each.get("group")}
+    for group, fault in groups.items():
+        mirrored = (
+            Span(f"not mirrored: {fault}", Tone.BAD) if fault else Span(f"mirrored to consumer group {group}", dim)
+        )
+        yield SheetFact("offsets", (mirrored,))
     rates = (Span(f"in {rate(known.in_rows_s)}"), Span(f"out {rate(known.out_rows_s)}"))
     yield SheetFact("rates", rates, tuple(one.in_rows_s for one in samples))
     yield SheetFact("batch", _batch(statement, known), tuple(_float(one.batch_ms) for one in samples))
