@@ -116,7 +116,7 @@ class SampleSeries:
 
 
 def sample_series(samples: Sequence[LagSample], now: float, interval_s: float) -> SampleSeries | None:
-    """Return the latest samples without a gap; None if these are too few or too old, or if the lag is unknown."""
+    """Return the latest samples without a gap; None if they are too few or too old, or if the lag is unknown."""
     if not samples or now - samples[-1].at > _HOLE * interval_s:
         return None
     in_rows = samples[-1].lag_rows is not None

@@ -55,11 +55,11 @@ class TableGraph:
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables upstream of `tables`; any of these is included only if it is upstream of another."""
+        """Return all tables upstream of `tables`; one of `tables` is included only if it is upstream of another."""
         return reach(tables, lambda table: (edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Return all tables downstream of `tables`; any of these is included only if it is downstream of another."""
+        """Return all tables downstream of `tables`; one of `tables` is included only if it is downstream of another."""
         return reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:

@@ -147,7 +147,7 @@ def typed_strategy(strategy: str) -> str:
 
 
 def strategy_lines(width: int) -> tuple[str, ...]:
-    """Return help lines of at most `width` columns that explain each strategy, and mark those not executable yet."""
+    """Return help lines, at most `width` columns wide, that explain each strategy and mark those not executable yet."""
     lines: list[str] = []
     for strategy, summary in STRATEGIES.items():
         words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"

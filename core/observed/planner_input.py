@@ -128,7 +128,7 @@ class ObservedDeployment:
     retained: tuple[int, ...] = ()
     """Other versions, including failed ones, that are kept running because something reads them or waits for them."""
     kept: tuple[int, ...] = ()
-    """All other existing versions, running or not; a delete moves these to the trash, too."""
+    """All other existing versions, running or not; a delete also moves them to the trash."""
     orphan_versions: tuple[OtherVersion, ...] = ()
     """Orphans of runs that never moved the pointer, newest first."""
     served_by: str = ""

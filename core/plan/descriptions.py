@@ -280,7 +280,7 @@ _ACTS: Mapping[str, str] = {StepKind.UNPOINT: "drop view", StepKind.TOMBSTONE: "
 
 
 LONGEST_EDIT = 90
-"""Number of characters after which an expression is truncated."""
+"""Maximum length of an expression in characters; a longer expression is truncated."""
 
 _PLACES = {
     EditPlace.QUERY: "",
@@ -388,7 +388,7 @@ def edit_of_rows(evidence: Iterable[Evidence]) -> str:
 
 
 def own_edits(evidence: Iterable[Evidence]) -> str:
-    """Return, on one line, those of a statement's own edits that affect rows or values."""
+    """Return a statement's own edits that affect rows or values, on one line."""
     return "; ".join(evidence_lines(seen for seen in evidence if reading_order(seen) < 2))
 
 

@@ -36,7 +36,7 @@ class PlanDifference:
 
     @property
     def matters(self) -> bool:
-        """True unless the value may change without an edit, as costs do."""
+        """True if the value changes only through an edit, unlike costs."""
         if self.of == "verdict":
             return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES

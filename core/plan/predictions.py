@@ -110,8 +110,7 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
 def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
     """Return how long a version takes to catch up; None if the number of rows or the rate is unknown.
 
-    With `below`, the version's gate follows another gate, so it may have read its input while the run waited for that
-    one.
+    With `below`, the version's gate follows another gate, and the version may have read its input in the meantime.
     """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None

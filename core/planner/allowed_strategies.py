@@ -1,4 +1,4 @@
-"""The strategies by which a statement may start, restart or be rebuilt, and why the remaining ones are ruled out."""
+"""The strategies for starting, restarting or rebuilding a statement, and why the others are ruled out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -226,7 +226,7 @@ _ReadersByTable = Mapping[TableName, Sequence[TableName]]
 def warn_of_old_inputs(walk: DeployWalk) -> None:
     """Warn about requested or rebound tables that still read old versions indirectly, through a reader left behind.
 
-    For each reader left behind, this takes time linear in the reads upstream of these tables.
+    The time is linear in the reads upstream of these tables, for each reader left behind.
     """
     stays: dict[TableName, dict[TableName, str]] = {}
     for left in walk.found.left_behind:

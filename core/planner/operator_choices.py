@@ -92,7 +92,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
     """True if a strategy is allowed. Only CHAIN and KEYED are checked here, because they affect the table's readers.
 
-    `refuse_unmet_choices` checks all remaining strategies once every decision has been made.
+    `refuse_unmet_choices` checks all other strategies once every decision has been made.
     """
     declared = walk.context.declared.tables.get(table)
     if declared is None:

@@ -1,6 +1,6 @@
 """Orphans (unfinished versions of a failed run): which of them a plan reuses, and which it moves to the trash.
 
-Only orphans of tables in the plan, and orphans that read those, are considered, because a plan cannot be applied while
+Only orphans of tables in the plan, and orphans that read them, are considered, because a plan cannot be applied while
 an open run holds any of its tables.
 """
 
@@ -69,7 +69,7 @@ def unused_orphans(
 ) -> tuple[RetiredVersion, ...]:
     """Return the orphans of `tables` that the plan does not reuse, sinks first, each with its readers.
 
-    A table in `fresh` gets a new version because its only version never ran; that version counts as an orphan, too.
+    A table in `fresh` gets a new version because its only version never ran; that version also counts as an orphan.
     Orphans that read a returned orphan are included.
     """
     anew = set(fresh)

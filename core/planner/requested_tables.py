@@ -196,9 +196,9 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
-    """Return the decision about an external table, of which a plan can only register the declaration or added columns.
+    """Return the decision about an external table; a plan can only register its declaration or added columns.
 
-    All further changes are refused if the table was requested; if it was not, they cause a warning.
+    Any other change causes a refusal if the table was requested, else a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):

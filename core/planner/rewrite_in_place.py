@@ -1,8 +1,8 @@
 """Rewrite of a keyed table in place: whether it is allowed, and which old rows would remain.
 
 A written row replaces an existing row that has the same key and the same or a lower sequence. If the old and the new
-SQL produce the same keys and sequences, the result equals that of a rebuild. All remaining edits may leave rows that a
-rebuild would not produce.
+SQL produce the same keys and sequences, the result is the same as after a rebuild. All other edits may leave rows that
+a rebuild would not produce.
 """
 
 from collections.abc import Mapping

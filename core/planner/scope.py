@@ -18,7 +18,7 @@ ROOT = "."
 """The project folder in a request; it selects every table."""
 
 SUGGESTED = 3
-"""Number of unknown names for which a similar name is suggested; finding one takes 0.2 s among 3,000 names."""
+"""Maximum number of suggestions for unknown names; finding a similar name among 3,000 takes 0.2 s."""
 
 Name = TypeVar("Name", bound=str)
 

@@ -46,7 +46,7 @@ def undo_request(
 ) -> PlanRequest:
     """Return the request to deploy the old SQL and YAML of edited tables.
 
-    It includes and excludes the same further tables as `request`.
+    It has the same `children` and `exclude` as `request`.
     """
     return normal_request(
         PlanRequest(
@@ -69,7 +69,7 @@ def undos_of(
 ) -> tuple[Undo, ...]:
     """Return the ways to undo an executed plan; an entry without a command lists tables that cannot be undone.
 
-    A reader that the plan merely pauses is in no entry.
+    No entry lists a reader that the plan only pauses.
     """
     if request.verb != "deploy":
         return undos_by_former_versions(context, request.verb, nodes)

@@ -1,4 +1,4 @@
-"""Decisions about the readers and parents of tables for which a decision exists.
+"""Decisions about the readers and parents of tables that have a decision already.
 
 The downstream walk is breadth-first. If several parents of a reader change, the most severe outcome decides. A reader
 is revisited only for a more severe outcome, so the cost is linear in the reads. The upstream walk is depth-first, and

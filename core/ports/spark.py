@@ -185,7 +185,7 @@ class Tables(Protocol):
     def clone(self, name: str, source: str, version: int, location: str) -> None:
         """Replace an empty table with a clone of one version of the table in the folder `source`.
 
-        The clone references the files of the source table, so these must be kept. A table that has rows is left
+        The clone references the files of the source table, so they must be kept. A table that has rows is left
         unchanged.
         """
 
@@ -209,7 +209,7 @@ class Tables(Protocol):
         """
 
     def existing_pointers(self, pointers: Sequence[Pointer]) -> frozenset[Pointer]:
-        """Return those of the pointers whose view exists in the catalog with exactly these tables and columns."""
+        """Return the pointers whose view exists in the catalog with exactly their tables and columns."""
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:

@@ -275,7 +275,7 @@ class Checkpoints(Protocol):
     def remove(self, folder: str) -> bool:
         """Delete a folder of this ledger with all its contents; return False if the folder belongs to another ledger.
 
-        Returns True if the folder does not exist. If files cannot be deleted, these and the owner file stay.
+        Returns True if the folder does not exist. Files that cannot be deleted remain, and so does the owner file.
         """
 
     def is_there(self, folder: str) -> bool:

@@ -95,7 +95,7 @@ def is_exclusion(text: str) -> bool:
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder in an environment's home for the fetched jars of `connectors`, named by a hash of these."""
+    """Return the folder in an environment's home for the jars fetched for `connectors`; a hash of them is its name."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 

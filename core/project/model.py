@@ -72,7 +72,7 @@ class Settings:
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
-    """How tables are read: with `stream`, a table without STREAM is streamed, too.
+    """How tables are read: with `stream`, even a table without STREAM is streamed.
 
     From a keyed table, a stream reads the changes or, with `rows`, the table's rows.
     """
@@ -172,7 +172,7 @@ class Environment:
     objective: str = ""
     """The lag objective of statements that set none, as an interval like `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
-    """The environment's rules as declared; if an agent has recorded rules, these take precedence."""
+    """The environment's rules as declared; rules that an agent has recorded take precedence."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, with the protection of the environment and of the tables `protected`."""

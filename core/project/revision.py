@@ -1,4 +1,4 @@
-"""A statement as declared or deployed: its SQL and YAML, the values parsed from these, and the pool, if known."""
+"""A statement as declared or deployed: its SQL and YAML, the values parsed from them, and the pool, if known."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

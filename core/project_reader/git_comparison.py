@@ -26,7 +26,7 @@ class GitComparison:
     changed: tuple[TableName, ...] = ()
     """Tables that are declared now and are new or differ in SQL, DDL, settings or folder; sorted."""
     gone: tuple[TableName, ...] = ()
-    """Tables that were declared at the commit but are not now; sorted."""
+    """Tables that were declared at the commit but are no longer declared; sorted."""
     before: Mapping[TableName, RevisionTexts] = field(default_factory=dict)
     """SQL and YAML at the commit of each table in `changed` and `gone` that had readable files there."""
     settings: tuple[str, ...] = ()

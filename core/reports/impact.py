@@ -91,7 +91,7 @@ class ReachedTable:
     place: str = ""
     """Lines at which the statement uses the lost column or a column derived from it, such as `dml.orders.sql:3,7`."""
     direct: str = ""
-    """The lines that use the lost column itself; `why` names these."""
+    """The lines that use the lost column itself; `why` names them."""
     output_columns: tuple[str, ...] = ()
     """Columns of this table that are derived from the lost column."""
 

@@ -109,7 +109,7 @@ Options = tuple[tuple[str, str], ...]
 
 
 def tracking_options(checkpoint: str, ordinal: int) -> Options:
-    """Return the options with which a Delta source tracks its schema and can restart after any schema change.
+    """Return the options that let a Delta source track its schema and restart after any schema change.
 
     `checkpoint` is the folder of the checkpoint; `ordinal` is the position of the stream in the SELECT, from 0.
     """

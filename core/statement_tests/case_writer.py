@@ -37,7 +37,7 @@ def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase
     """Generate a case with rows for each input table and, if a watermark must advance, a later row for each stream.
 
     Rows are numbered in the same way in all tables, so that joins by id find matches. String columns contain literals
-    with which the statement compares them, so that some rows satisfy its conditions.
+    that the statement compares them with, so that some rows satisfy its conditions.
     """
     parsed = table.parsed
     assert parsed is not None, "an external table has no statement"

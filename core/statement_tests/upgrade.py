@@ -59,7 +59,7 @@ def shown_unsafe(result: CaseResult, change: Change) -> str:
 
 
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
-    """Return sentences on the result of the test, on the action in a plan, and on any contradiction between these."""
+    """Return sentences on the result of the test, on the action in a plan, and on any contradiction between the two."""
     definition = change.kind.definition
     planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:

@@ -38,8 +38,8 @@ def _shown(words: list[str]) -> str:
 def lines_of(text: str) -> list[str]:
     """Split a string into lines at LF, CR and CRLF, without a byte-order mark or a trailing empty line.
 
-    Spark ends a line, and with it a `--` comment, only at these and not at other Unicode separators (`SIMPLE_COMMENT`
-    in SqlBaseLexer.g4, Spark 4.2.0).
+    Spark ends a line, and with it a `--` comment, only there and not at other Unicode separators (`SIMPLE_COMMENT` in
+    SqlBaseLexer.g4, Spark 4.2.0).
     """
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     return lines if lines[-1] else lines[:-1]

@@ -1,4 +1,4 @@
-"""Escapes untrusted strings, so that these can neither control the terminal nor mislead the reader."""
+"""Escapes untrusted strings, so that they can neither control the terminal nor mislead the reader."""
 
 import html
 import re

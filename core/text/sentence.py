@@ -56,7 +56,7 @@ class FactKind(Enum):
         return self.name.lower()
 
     def of(self, **values: object) -> "Fact[Self]":
-        """Return a fact of this kind; a value is a string, number, other fact (as a reason), or a tuple of these."""
+        """Return a fact of this kind; a value is a string, number or other fact (as a reason), or a tuple of values."""
         return Fact(self, tuple(values.items()))
 
 

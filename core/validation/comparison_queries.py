@@ -104,7 +104,7 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 def kept_rows_query(rows: ComparedRows) -> str:
     """Return a query that counts the old version's rows, and how many of them the new version lacks.
 
-    It returns one row with `rows`, the number of distinct rows of the old version, and `gone`, the number of these that
+    It returns one row with `rows`, the number of distinct rows of the old version, and `gone`, the number of them that
     the new version lacks. If `one_in` is above 1, both numbers refer to a sample of the rows.
     """
     row = _json(rows, rows.equal)

@@ -22,11 +22,11 @@ _MOST_WORDS = 20
 _SHORT = 200
 """Maximum number of characters for one check in the note of a step."""
 _MORE = 0.01
-"""Relative growth above which an increase of duplicates is clear; used if rows cannot be paired."""
+"""Maximum relative increase of duplicates that is expected if rows cannot be paired."""
 _TWICE = 2
 """Factor by which new rows may multiply the number of duplicates, even if the table has not grown."""
 _NEARLY = 1e-9
-"""Relative difference up to which floating-point sums count as equal."""
+"""Maximum relative difference of floating-point sums that count as equal."""
 
 
 class CheckVerdict(StrEnum):

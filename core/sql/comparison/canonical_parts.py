@@ -1,4 +1,4 @@
-"""Splits a statement's canonical SQL into its stateful operators and the parts below and above these.
+"""Splits a statement's canonical SQL into its stateful operators and the parts below and above them.
 
 A clause belongs to the part above (`post`) only if Spark's optimizer cannot move it below the stateful operators: the
 optimizer pushes filters on grouping keys through an aggregate, and drops unused aggregates (seen in optimized plans of

@@ -345,7 +345,7 @@ def written_aliases(select: str) -> dict[str, str]:
 def aliases_of_both(old: ParsedStatement, new: ParsedStatement) -> tuple[dict[str, str], dict[str, str]]:
     """Return the alias mappings of the old and the new statement (see `written_aliases`).
 
-    If both statements read the same tables in the same order, both mappings are that of the new statement.
+    If both statements read the same tables in the same order, both mappings are those of the new statement.
     """
     same = [read.table for read in old.reads] == [read.table for read in new.reads]
     after = written_aliases(new.select)

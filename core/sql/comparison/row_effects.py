@@ -159,7 +159,7 @@ class StatementEffects:
     totals: CommonTotals | None = None
     """The totals that can be compared if the versions group rows differently; None if they group rows alike."""
     rewritten: bool = False
-    """Whether rows cannot be paired because the query itself changed, not only its grouping."""
+    """Whether rows cannot be paired although neither version groups them, because the query was rewritten."""
 
 
 def row_effects(old: str, new: str, aliases: tuple[Aliases, Aliases] = NO_ALIASES) -> StatementEffects:
@@ -451,7 +451,7 @@ def _aggregates(select: Any) -> bool:
 
 
 def _key_columns(select: Any) -> tuple[str, ...]:
-    """Return the output columns computed from grouping keys only; empty unless these cover every grouping key."""
+    """Return the output columns computed from grouping keys only; empty unless they cover every grouping key."""
     keys = group_key_texts(select)
     if not keys:
         return ()
@@ -479,7 +479,7 @@ def _clip(text: str) -> str:
 
 
 def _shown_condition(term: str, old: Any, new: Any) -> str:
-    """Rewrite a condition in terms of output columns; empty if no output column has one of its expressions.
+    """Rewrite a condition in terms of output columns; empty if they cannot express it.
 
     An output column can replace an expression only if it has this expression in both versions.
     """

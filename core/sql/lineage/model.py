@@ -111,4 +111,4 @@ class StatementLineage:
     conditions: tuple[LineageCondition, ...]
     unresolved: tuple[UnresolvedName, ...]
     references: tuple[ColumnReference, ...]
-    """References in text order, including those in unused WITH queries, because Spark checks these as well."""
+    """References in text order, including those in unused WITH queries, because Spark checks them as well."""

@@ -1,6 +1,6 @@
 """Relations and their columns, with the table columns on which each column depends.
 
-Names are in lower case, because Spark ignores case. Once another column uses a column, the latter is never modified.
+Names are in lower case, because Spark ignores case. A column that another column uses is never modified again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ class Relation:
     written: str = ""
     """Alias or name of the source as written, in lower case."""
     hidden: tuple[RelationColumn, ...] = ()
-    """Columns that a query can name although `*` does not include these columns."""
+    """Columns that a query can name although `*` does not include them."""
     _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[RelationColumn]:

@@ -182,7 +182,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """True if a pair of brackets can be removed; if operators need brackets there, these are added again later."""
+    """True if a pair of brackets can be removed; brackets that operators need are added again later."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.parent, (exp.Any, exp.All)):

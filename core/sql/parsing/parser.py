@@ -36,7 +36,7 @@ _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeErr
 _TYPE_TOKENS = frozenset((TokenType.VAR, TokenType.TIME, TokenType.NULL, TokenType.COLLATE))
 _AFTER_TYPE = frozenset((TokenType.GT, TokenType.COMMA, TokenType.L_PAREN))
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
-"""Tokens of which a statement without nested queries contains at most one in total."""
+"""Tokens that start a query; a statement without nested queries contains at most one of them."""
 _CLAUSES_WORDS = """
     SELECT FROM WHERE GROUP HAVING ORDER LIMIT JOIN UNION WINDOW LATERAL VALUES
 """

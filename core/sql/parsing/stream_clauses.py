@@ -401,7 +401,7 @@ _TRACKING = frozenset(("schematrackinglocation", "schemalocation", "streamingsou
 def unknown_option(name: str) -> str | None:
     """Return the remedy for an option that no known source accepts; None for a known option.
 
-    An option that only Headgate may set has a remedy, too.
+    An option that only Headgate may set also has a remedy.
     """
     lowered = name.lower()
     if lowered in _TRACKING:

@@ -159,7 +159,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Return the kind of stateful operator that the grouping keys imply; reports more than one time window."""
+    """Return the kind of stateful operator that the grouping keys imply; report more than one time window."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -200,7 +200,7 @@ def _with_meaning(key: Any, select: Any) -> str:
 def _meanings(key: Any, select: Any) -> list[Any]:
     """Return a grouping key and the output expressions to which its name may refer.
 
-    For ROLLUP, CUBE or a grouping set, the parts and the expressions to which these may refer are included.
+    For ROLLUP, CUBE or a grouping set, this includes its parts and the expressions to which they may refer.
     """
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):

@@ -28,7 +28,7 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 def joined_relations(
     join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
 ) -> RelationProperties:
-    """Return a join's properties; `select` has the WHERE after the join, and is None for a join in brackets."""
+    """Return a join's properties; `select` is the SELECT whose WHERE follows the join, None for a join in brackets."""
     words = join_words(join)
     outputs = _outputs(join, words, left, right)
     static = left.static | right.static
@@ -192,7 +192,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Return a term; for an OR, also return the terms that all its branches share, because Spark extracts these."""
+    """Return a term; for an OR, also return the terms that all its branches share, because Spark extracts them."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []

@@ -54,7 +54,7 @@ class StreamFindings:
     def refuse(self, summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = "") -> None:
         """Add a diagnostic for a node that Spark rejects.
 
-        `condition` is Spark's class of the error.
+        `condition` is Spark's error class; empty if Spark has none.
         """
         self.diagnostics.append(refused_by_spark(summary, remedy, node, condition, subject=subject))
 
@@ -66,7 +66,7 @@ def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Return a relation's properties after an alias renames its columns; reports a wrong number of names.
+    """Return a relation's properties after an alias renames its columns; report a wrong number of names.
 
     If the order of the columns is unknown, no column of the result is an event-time column.
     """
@@ -145,6 +145,6 @@ def refused_by_spark(
 ) -> SqlDiagnostic:
     """Return the diagnostic for a node that Spark rejects, located at the node's first name or else at the statement.
 
-    `condition` is Spark's class of the error.
+    `condition` is Spark's error class; empty if Spark has none.
     """
     return SqlDiagnostic(summary, remedy, first_offset(node), subject=subject, condition=condition)

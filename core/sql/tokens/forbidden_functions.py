@@ -1,6 +1,6 @@
 """Functions that reach outside a query, to Java, files, the network or a program; no statement may call them.
 
-Spark calls some of these functions during analysis or optimization, so it never receives SQL that contains any. The
+Spark calls some of these functions during analysis or optimization, so it never receives SQL that contains one. The
 tables below result from a review of all 574 functions in the registry of Spark 4.2.0: each was checked for references
 to files, network, class loading and XML parsers, and suspicious functions were run.
 """
