@@ -20,6 +20,9 @@ SHORT_S = DAY_S
 LEAST_GROWTH_S = 10.0
 """Seconds for which a source must have been observed before its growth is known."""
 
+HELD_B = 64 << 20
+"""Bytes of a database's log from which it matters for whom they are kept; some are kept for every slot."""
+
 _OBSERVED_S, _EVERY_S = 3600.0, 60.0
 
 
@@ -109,7 +112,8 @@ class TimeLeft:
     held_bytes: int | None = None
     """Bytes of a database's log that are kept for the slot; None for other sources."""
     held_by: str = ""
-    """The version for which the log is kept although no query runs; empty if it is kept for a running version."""
+    """The table of the version for which the log is kept although no query runs; empty if a running one needs it."""
+    held_version: int = 0
     at: float = 0.0
     """When the time left was measured, in epoch seconds by the agent's clock."""
 
@@ -118,6 +122,21 @@ class TimeLeft:
         """True if the position will soon be lost unless somebody acts."""
         bound_s = SHORT_S if self.full_s is None else min(SHORT_S, self.full_s / 2)
         return self.seconds is not None and self.seconds < bound_s
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the position can no longer be read."""
+        return self.kind is Left.LOST
+
+    @property
+    def at_risk(self) -> bool:
+        """True if the position is lost, or lost soon unless somebody acts."""
+        return self.is_lost or self.is_short
+
+    @property
+    def is_held(self) -> bool:
+        """True if a database keeps much of its log for a version without a query."""
+        return bool(self.held_by) and (self.held_bytes or 0) >= HELD_B
 
     @property
     def words(self) -> Sentence:
@@ -136,6 +155,13 @@ class TimeLeft:
         how = "about" if self.bound.kind in _ESTIMATED else "at least"
         return Sentence(f"{how} {long_duration(self.seconds)}")
 
+    @property
+    def advice(self) -> Sentence | None:
+        """What bounds a position at risk, and what raises the bound, as the end of a sentence; None without a risk."""
+        if not self.at_risk:
+            return None
+        return Sentence(f"{self.bound}; {self.bound.remedy}" if self.bound.remedy else str(self.bound))
+
     def as_of(self, now: float) -> "TimeLeft":
         """Return the time left at a later time, in epoch seconds; the passing of time alone never makes a position
         lost.
@@ -151,7 +177,7 @@ class TimeLeft:
         if self.full_s is not None:
             found["full_s"] = self.full_s
         if self.held_bytes is not None:
-            found |= {"held_bytes": self.held_bytes, "held_by": self.held_by}
+            found |= {"held_bytes": self.held_bytes, "held_by": self.held_by, "held_version": self.held_version}
         return found
 
     def as_text(self) -> str:
@@ -174,6 +200,7 @@ def time_left_from_json(value: object) -> TimeLeft | None:
             full_s=None if full_s is None else float(full_s),
             held_bytes=value.get("held_bytes"),
             held_by=str(value.get("held_by", "")),
+            held_version=int(value.get("held_version", 0)),
             at=float(value["at"]),
         )
         # A value that is missing from a sentence is found here.

@@ -418,8 +418,8 @@ def _with_time_left(
         left = lost(Bound.SOURCE_GONE, table=position.table)
     elif left is None and begun and parent is not None and format.has_files and not format.transaction_log:
         left = time_left_in_files(position.table, external=parent.external)
-    elif left is not None and parent is not None and format.changes and position.wal_bytes:
-        left = replace(left, held_by=holder_of_log(agent, parent, by_version))
+    elif left is not None and left.held_bytes and parent and (holder := holder_of_log(agent, parent, by_version)):
+        left = replace(left, held_by=holder.table, held_version=holder.version)
     return position if left is None else replace(position, time_left=replace(left, at=agent.clock()))
 
 
@@ -435,13 +435,12 @@ class PositionsAtRisk:
         about = (deployment.table, deployment.version)
         for position in positions:
             key, left = (*about, position.table), position.time_left
-            if left is None or not (left.is_short or left.kind is Left.LOST):
+            if left is None or not left.at_risk:
                 self._reported.pop(key, None)
             elif self._reported.get(key) is not left.kind:
                 self._reported[key] = left.kind
                 error_class = POSITION_LOST if left.kind is Left.LOST else POSITION_SHORT
-                why = f"the position of {query_name(*about)} in {position.table}: {left.words}"
-                detail = f"{why}; {left.bound.remedy}" if left.bound.remedy else why
+                detail = f"the position of {query_name(*about)} in {position.table}: {left.amount}: {left.advice}"
                 self._agent.event(EventKind.EXCEPTION, error_class, about=about, detail=detail, fingerprint=error_class)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.errors import Busy, HeadgateError
-from core.model.names import TableName, query_name
+from core.model.names import TableName
 from core.model.states import ALIVE
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
@@ -96,16 +96,14 @@ class SlotUpkeep:
         self._slots.advance(now.table, now.folder, positions)
 
 
-def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> str:
-    """Return the version for which a database keeps its log, that with the lowest position; empty if it runs.
+def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> Deployment | None:
+    """Return the version for which a database keeps its log, that with the lowest position; None if it runs.
 
     A version that cannot continue holds nothing, since the slot has passed it.
     """
     positions = (each for each in _reader_positions(agent, table, by_version) if each[0].checkpoint_ok)
     found = min(positions, key=lambda each: each[1] or 0, default=None)
-    if found is None or found[0].state in ALIVE:
-        return ""
-    return query_name(found[0].table, found[0].version)
+    return None if found is None or found[0].state in ALIVE else found[0]
 
 
 def _reader_positions(

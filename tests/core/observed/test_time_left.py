@@ -194,7 +194,7 @@ def test_growth_forgets_what_is_older_than_an_hour() -> None:
 
 FACTS = [
     in_topic(TOPIC, PartitionPosition(5, 0, NOW)),
-    replace(time_left_in_slot(SLOT, None), held_by="orders__v1", at=NOW),
+    replace(time_left_in_slot(SLOT, None), held_by="orders", held_version=1, at=NOW),
     time_left_in_files("landed", external=True),
     lost(Bound.MESSAGES_GONE, messages=4, topics=("orders", "bills")),
 ]

@@ -13,7 +13,7 @@ from tui.presentation.screen_content.statement_sheet import sheet_lines, stateme
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, colour_sql, line, shorten, wrap
 from tui.presentation.styling.theme import STATE_TONES
 from tui.presentation.styling.value_formatting import moment
-from tui.presentation.view.ledger_view import LedgerView
+from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 HEAD_LINES, TALL = 7, 40
@@ -59,7 +59,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
         line((f" {entry.name}", Tone.TITLE), (f"  {counted(own, 'statement') if own else 'external'}", Tone.DIM)),
     ]
     below = entry.tables or entry.below
-    faults = [found for name in below if (found := view.statement(name)) is not None and found.faulty]
+    faults = [found for name in below if (found := view.statement(name)) is not None and _is_bad(found, look.now)]
     if not faults:
         return (*lines, line((" all healthy", Tone.GOOD))) if own else tuple(lines)
     for found in faults:
@@ -71,6 +71,12 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
         words, tone = advise(found, found.line.measurement, view, look)
         lines.extend(wrap(words, width - 4, tone, "   "))
     return tuple(lines)
+
+
+def _is_bad(found: StatementView, now: float) -> bool:
+    """True if a statement has a fault, or does not run and its position is lost soon or already."""
+    left = None if found.faulty or found.runs else found.time_left(now)
+    return found.faulty or (left is not None and left.at_risk)
 
 
 def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:

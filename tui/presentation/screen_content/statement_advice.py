@@ -2,14 +2,20 @@
 
 from urllib.parse import urlsplit
 
-from core.model.names import query_name, trigger_s
+from core.model.names import TableName, query_name, trigger_s
 from core.model.states import Fault, State, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secret_masking import mask_secrets
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
-from tui.presentation.styling.value_formatting import long_duration, long_number, short_duration, short_number
+from tui.presentation.styling.value_formatting import (
+    long_duration,
+    long_number,
+    short_duration,
+    short_number,
+    short_size,
+)
 from tui.presentation.view.ledger_view import LedgerView, StatementView, uncommitted
 
 
@@ -33,17 +39,20 @@ def advise(
         and str(parent.state) in ("failed", "stopped", "absent")
     ]
     table = statement.table if statement.line.active else query_name(statement.line.table, statement.version)
+    position = _position(statement, measurement, look.now)
     if statement.state is State.FAILED:
         restart = "press R" if by_key else f"run headgate restart {table}"
         plan = "stage it with D and plan again" if by_key else f"run headgate plan deploy {statement.table}"
         failed = f"It failed {long_duration(look.now - statement.line.state_since)} ago. Fix the cause and {restart}"
-        return f"{failed}; if the cause is in the SQL, correct the file and {plan}.", Tone.BAD
+        return f"{failed}; if the cause is in the SQL, correct the file and {plan}.{position}", Tone.BAD
     if statement.state is State.STOPPED and statement.line.wanted == WantedState.RUNNING:
         return "It is wanted running: it starts where it left off as soon as the pool is up.", Tone.CHANGING
     if statement.state is State.STOPPED:
-        start = "S" if by_key else f"headgate start {table}"
-        words = f"It was stopped on purpose; table and checkpoint are kept. {start} starts it where it left off."
-        return words, Tone.PLAIN
+        start, left = "S" if by_key else f"headgate start {table}", statement.time_left(look.now)
+        words = "It was stopped on purpose; table and checkpoint are kept."
+        if left is not None and left.is_lost:
+            return f"{words}{position}", Tone.BAD
+        return f"{words} {start} starts it where it left off.{position}", Tone.CHANGING if position else Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     if statement.state is State.DEGRADED and statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN):
@@ -53,8 +62,39 @@ def advise(
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
         late = f"Behind for longer than its objective{why}. "
     has_not_begun = _has_not_begun(statement)
-    words, tone = _beginning(statement, measurement, look.now) if has_not_begun else _by_trend(statement, measurement)
-    return late + words, Tone.BAD if late else tone
+    words, tone = (
+        _beginning(statement, measurement, look.now)
+        if has_not_begun
+        else _by_trend(statement, measurement, calm=not position)
+    )
+    if position and tone in (Tone.GOOD, Tone.PLAIN):
+        tone = Tone.CHANGING
+    return f"{late}{words}{position}", Tone.BAD if late else tone
+
+
+def _position(statement: StatementView, measurement: Measurement | None, now: float) -> str:
+    """Describe the danger to a statement's position and who holds the log of its database; empty if there is none."""
+    left = statement.time_left(now)
+    if left is None:
+        return ""
+    if left.is_lost:
+        rebuild = f"headgate plan {statement.table} --rebuild"
+        return f" It cannot continue: {left.bound}. {rebuild} shows what a rebuild still reads."
+    said = ""
+    catches_up = statement.runs and statement.trend is Trend.DRAINING
+    eta_s = measurement.eta_s if measurement is not None and catches_up else None
+    if left.is_short and not (eta_s is not None and left.seconds is not None and eta_s < left.seconds):
+        said = f" Its position is kept for {left.amount}: {left.advice}."
+        if left.seconds is not None and left.seconds < 1:
+            said = f" Its position may be lost {left.amount}: {left.advice}."
+    if left.is_held:
+        size, holder = short_size(left.held_bytes), query_name(TableName(left.held_by), left.held_version)
+        own = left.held_by == statement.table
+        if own and left.held_version == statement.version:
+            return f"{said} The database keeps {size} of its log for it."
+        act = f"headgate plan retire {statement.table}" if own else f"headgate show {left.held_by}"
+        said += f" The database keeps {size} of its log for {holder}, which does not run ({act})."
+    return said
 
 
 def _has_not_begun(statement: StatementView) -> bool:
@@ -88,7 +128,8 @@ def _beginning(statement: StatementView, measurement: Measurement | None, now: f
     )
 
 
-def _by_trend(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
+def _by_trend(statement: StatementView, measurement: Measurement | None, *, calm: bool) -> tuple[str, Tone]:
+    nothing = " Nothing to do." if calm else ""
     match statement.trend:
         case Trend.DRAINING:
             eta = (
@@ -96,7 +137,7 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
                 if measurement and measurement.eta_s is not None
                 else ""
             )
-            return f"It is catching up{eta}. Nothing to do.", Tone.PLAIN
+            return f"It is catching up{eta}.{nothing}", Tone.PLAIN
         case Trend.GROWING:
             rows = f" by {short_number((measurement.rate_rows_s or 0) * 60)} rows a minute" if measurement else ""
             return (
@@ -116,16 +157,16 @@ def _by_trend(statement: StatementView, measurement: Measurement | None) -> tupl
                 Tone.BAD,
             )
         case Trend.STEADY:
-            return _steady(statement, measurement)
+            return _steady(statement, measurement, nothing)
         case Trend.IDLE:
-            return "Nothing waits in its input, and nothing arrives. Nothing to do.", Tone.GOOD
+            return f"Nothing waits in its input, and nothing arrives.{nothing}", Tone.GOOD
         case _ if statement.state is State.UNKNOWN:
             return "The pool does not answer, so it is unknown whether the statement runs.", Tone.CHANGING
         case _:
             return "Too few samples yet for a trend.", Tone.DIM
 
 
-def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
+def _steady(statement: StatementView, measurement: Measurement | None, nothing: str) -> tuple[str, Tone]:
     from core.lag.trend import keeps_up_s
 
     bound_s, behind_s = keeps_up_s(trigger_s(statement.line.trigger)), statement.line.behind_s
@@ -133,8 +174,8 @@ def _steady(statement: StatementView, measurement: Measurement | None) -> tuple[
         return f"Its input waits, and the backlog neither falls nor rises.{_limit(statement, measurement)}", Tone.PLAIN
     waited = f"no input has waited for more than {long_duration(bound_s)}"
     if took := _slow_batch(statement, measurement):
-        return f"It keeps up although its newest batch took {took}: {waited}. Nothing to do.", Tone.PLAIN
-    return f"It keeps up: {waited}. Nothing to do.", Tone.GOOD
+        return f"It keeps up although its newest batch took {took}: {waited}.{nothing}", Tone.PLAIN
+    return f"It keeps up: {waited}.{nothing}", Tone.GOOD
 
 
 def _slow_batch(statement: StatementView, measurement: Measurement | None) -> str:

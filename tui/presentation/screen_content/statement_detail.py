@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.observed.time_left import Left, TimeLeft, time_left_from_json
 from core.text.secret_masking import mask_secrets
 from core.text.wording import counted
 from state.audit_log import op_words
@@ -125,6 +126,7 @@ SOURCES = (
     TableColumn("rows", "ROWS", 9, numeric=True),
     TableColumn("files", "FILES", 7, numeric=True),
     TableColumn("bytes", "BYTES", 9, numeric=True),
+    TableColumn("left", "LOST IN", 8, numeric=True),
     TableColumn("note", "", 0),
 )
 
@@ -133,7 +135,10 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
     """Render the lag on each source, followed by the static inputs."""
     measurement = facts.measurement or statement.line.measurement
     lines = [header(SOURCES, width)]
-    lines += [table_row(_source_cells(each), SOURCES, width) for each in (measurement.sources if measurement else ())]
+    for each in measurement.sources if measurement else ():
+        left = time_left_from_json(each.get("time_left"))
+        cell = _left_cell(left.as_of(look.now) if left is not None else None)
+        lines.append(table_row({**_source_cells(each), "left": cell}, SOURCES, width))
     if len(lines) == 1:
         lines.append(line((" no lag has been measured yet" if statement.parents else " it reads nothing", Tone.DIM)))
     static = [one.parent for one in statement.parents if not one.streamed]
@@ -157,6 +162,13 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
         if missing
         else Span(_versions(source) or _wal(source), Tone.DIM),
     }
+
+
+def _left_cell(left: TimeLeft | None) -> Span:
+    if left is None:
+        return Span("-", Tone.DIM)
+    words = {Left.LOST: "lost", Left.NEVER: "never", Left.UNKNOWN: "?"}.get(left.kind) or short_duration(left.seconds)
+    return Span(words, Tone.BAD if left.is_lost else Tone.CHANGING if left.at_risk else Tone.PLAIN)
 
 
 def _versions(source: Mapping[str, object]) -> str:

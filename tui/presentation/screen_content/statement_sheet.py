@@ -5,7 +5,9 @@ The inspector, the detail screen and `headgate show` render the same facts at di
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from core.model.names import TableName, query_name
 from core.model.states import ALIVE, State, Trend
 from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
 from core.observed.versions import Deployment, Measurement, batch_shares
@@ -27,6 +29,9 @@ from tui.presentation.styling.value_formatting import (
     short_size,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
+
+if TYPE_CHECKING:
+    from core.observed.time_left import TimeLeft
 
 FRESH_S = 60.0
 """Age in seconds from which a table's figures are shown together with their age."""
@@ -125,11 +130,35 @@ def statement_sheet(
         facts.append(_writes(statement, deployed, look))
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
+        facts.append(_time_left(statement, look.now))
+    elif (held := log_held_for(statement, view, look.now)) is not None:
+        facts.append(SheetFact("log kept", (Span(held),)))
     # Facts that are read later come last, so that nothing moves when they arrive.
     facts += _contents_facts(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
     return tuple(fact for fact in facts if fact is not None and any(part.text for part in (*fact.parts, *fact.more)))
+
+
+def _time_left(statement: StatementView, now: float) -> SheetFact:
+    left = statement.time_left(now)
+    if left is None:
+        return SheetFact("time left", ())
+    tone = Tone.BAD if left.is_lost else Tone.CHANGING if left.at_risk else Tone.DIM
+    return SheetFact("time left", (Span(str(left.amount), tone), Span(str(left.bound), Tone.DIM), Span(_held(left))))
+
+
+def log_held_for(source: StatementView, view: LedgerView, now: float) -> str | None:
+    """Describe for whom a database keeps its log for an external table of changes; None if that is not known."""
+    lefts = (found.time_left(now) for name in source.readers if (found := view.statement(name)) is not None)
+    return next((words for left in lefts if left is not None and (words := _held(left))), None)
+
+
+def _held(left: "TimeLeft") -> str:
+    if left.held_bytes is None:
+        return ""
+    by = f"{query_name(TableName(left.held_by), left.held_version)}, which does not run" if left.held_by else ""
+    return f"{short_size(left.held_bytes)} of WAL kept{f' for {by}' if by else ''}"
 
 
 def _head(statement: StatementView, look: RowContext) -> SheetFact:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from core.lineage.table_graph import distances
 from core.model.names import TableName, trigger_s
@@ -22,6 +23,9 @@ from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import StagedRow
 from tui.presentation.styling.theme import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import trend_words
+
+if TYPE_CHECKING:
+    from core.observed.time_left import TimeLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,15 @@ class StatementView:
         if self.starting:
             return "starting"
         return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
+
+    def time_left(self, now: float) -> "TimeLeft | None":
+        """Return how long the most endangered position of the statement stays readable; None if it is not known."""
+        if not self.line.time_left:
+            return None
+        from core.observed.time_left import time_left_of
+
+        found = time_left_of(self.line.time_left)
+        return found.as_of(now) if found is not None else None
 
     @property
     def lag_rows(self) -> int | None:

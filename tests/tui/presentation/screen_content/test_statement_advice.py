@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from core.observed.time_left import DAY_S, Bound, Left, TimeLeft, lost
+from core.text.sentence import Fact
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.statement_advice import advise
@@ -107,3 +109,55 @@ def test_statements_whose_pool_does_not_answer_are_marked() -> None:
 def test_a_starved_statement_shows_the_age_of_its_data() -> None:
     words, tone = verdict(trend="starved", fault="starved", data_age_s=200.0)
     assert "Its newest data is 3m 20s old." in words and tone is Tone.BAD
+
+
+BY_AGE = Bound.MESSAGE_AGE.of(topic="orders", kept_s=7 * DAY_S, set="alter", raised=9)
+HINT = "Kafka deletes messages of orders 7d after their time; raise its retention: alter retention.ms=9"
+
+
+def left(seconds: float, bound: Fact[Bound] = BY_AGE, **more: object) -> str:
+    return TimeLeft(Left.LIMITED, bound, seconds, 7 * DAY_S, at=NOW, **more).as_text()  # type: ignore[arg-type]  # Fields of the caller.
+
+
+def test_a_stopped_statement_names_the_time_until_its_position_is_lost() -> None:
+    stopped = {"state": "stopped", "wanted": "stopped"}
+    kept = "It was stopped on purpose; table and checkpoint are kept."
+    begins = f"{kept} S starts it where it left off."
+    assert verdict(**stopped, time_left=left(3 * DAY_S)) == (begins, Tone.PLAIN)
+    words, tone = verdict(**stopped, time_left=left(5 * 3600.0))
+    assert (words, tone) == (f"{begins} Its position is kept for at least 5h: {HINT}.", Tone.CHANGING)
+    assert verdict(**stopped, time_left=left(0.0))[0] == f"{begins} Its position may be lost any moment now: {HINT}."
+    gone = lost(Bound.MESSAGES_GONE, messages=3, topics=("orders",)).as_text()
+    words, tone = verdict(**stopped, time_left=gone)
+    assert "starts it" not in words and tone is Tone.BAD
+    assert words == (
+        f"{kept} It cannot continue: 3 messages of orders were deleted before they were read. "
+        "headgate plan till --rebuild shows what a rebuild still reads."
+    )
+
+
+def test_a_running_statement_at_risk_has_something_to_do_unless_it_catches_up_in_time() -> None:
+    words, tone = verdict(trend="idle", time_left=left(5 * 3600.0))
+    assert words.endswith(f"nothing arrives. Its position is kept for at least 5h: {HINT}.") and tone is Tone.CHANGING
+    in_time = {"trend": "draining", "time_left": left(5 * 3600.0)}
+    assert verdict(**in_time, eta_s=600.0) == ("It is catching up: about 10m left. Nothing to do.", Tone.PLAIN)
+    assert HINT in verdict(**in_time, eta_s=6 * 3600.0)[0]
+
+
+def test_the_log_of_a_database_names_the_version_that_holds_it() -> None:
+    slot, big = Bound.SLOT_KEEPS_ALL.of(slot="s"), {"held_bytes": 3_000_000_000, "held_by": "till"}
+
+    def kept(**held: object) -> str:
+        return TimeLeft(Left.NEVER, slot, at=NOW, **held).as_text()  # type: ignore[arg-type]  # Fields of the caller.
+
+    stopped = {"state": "stopped", "wanted": "stopped"}
+    own = verdict(**stopped, time_left=kept(**big, held_version=1))[0]
+    assert own.endswith("where it left off. The database keeps 3 GB of its log for it.")
+    former = verdict(trend="idle", time_left=kept(**big, held_version=7))[0]
+    assert former.endswith(
+        "The database keeps 3 GB of its log for till@v7, which does not run (headgate plan retire till)."
+    )
+    other = verdict(trend="idle", time_left=kept(**{**big, "held_by": "bills"}, held_version=2))[0]
+    assert other.endswith("for bills@v2, which does not run (headgate show bills).")
+    for harmless in ({"held_bytes": 16 << 20, "held_by": "till"}, {"held_bytes": 3 << 30}):
+        assert "keeps" not in verdict(trend="idle", time_left=kept(**harmless))[0]

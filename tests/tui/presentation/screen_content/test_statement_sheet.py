@@ -6,6 +6,7 @@ import pytest
 
 from core.model.names import TableName
 from core.observed.table_statistics import LogHistory, TableStatistics
+from core.observed.time_left import Bound, Left, TimeLeft
 from state.ledger_snapshot import StatementDetails
 from state.row_types import EventRow
 from tests.terminal.in_memory_backend import FakeBackend
@@ -154,3 +155,32 @@ def test_no_next_batch_is_promised_of_a_statement_that_has_ended() -> None:
         view = make_ledger_view(backend.current)
         facts = statement_sheet(view.statements["till"], StatementDetails(TableName("till")), view, LOOK)
         assert ("from the next one on" in "\n".join(sheet_text(facts))) is promised
+
+
+def test_a_stopped_statement_whose_position_is_lost_soon_is_in_sheet_sources_and_branch() -> None:
+    bound = Bound.SLOT_SIZE.of(slot="s", kept=64 << 20, raised=128)
+    left = TimeLeft(
+        Left.LIMITED, bound, 3 * 3600.0, 9 * 3600.0, held_bytes=40_000_000, held_by="oven_load", held_version=4, at=NOW
+    )
+    backend = FakeBackend()
+    backend.change("oven_load", state="stopped", wanted="stopped", fault="", time_left=left.as_text())
+    view, later = make_ledger_view(backend.current), RowContext(UNICODE, NOW + 3600)
+    oven = view.statements["oven_load"]
+    facts = backend.detail("oven_load")
+    assert facts.measurement is not None
+    sources: tuple[dict[str, object], ...] = (
+        {"table": "pizzas", "rows": 1, "time_left": left.as_json()},
+        {"table": "orders", "rows": 2},
+    )
+    facts = replace(facts, measurement=replace(facts.measurement, sources=sources))
+    sheet = {fact.name: [part.text for part in fact.parts] for fact in statement_sheet(oven, facts, view, later)}
+    words = "the database keeps 67 MB of its log for the slot s"
+    assert sheet["time left"] == ["about 2h", words, "40 MB of WAL kept for oven_load@v4, which does not run"]
+    rows = [plain(each) for each in tab_lines("sources", oven, facts, view, look=later, width=100)]
+    assert "LOST IN" in rows[0] and " 2h" in rows[1] and rows[2].rstrip().endswith("-")
+    kitchen = next(row for row in by_product(view, frozenset(), None, force_open=True) if "oven_load" in row.tables)
+    branch = " ".join(plain(each).strip() for each in branch_lines(kitchen, view, later, 200))
+    assert f"Its position is kept for about 2h: {words}; raise it in the database: ALTER SYSTEM" in branch
+    source = statement_sheet(view.statements["pizzas"], backend.detail("pizzas"), view, later)
+    held = next(fact for fact in source if fact.name == "log kept")
+    assert held.parts[0].text == "40 MB of WAL kept for oven_load@v4, which does not run"
