@@ -12,7 +12,7 @@ from sqlite3 import Connection
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from kafka_broker import Broker, running_broker
-from pool_jars import delta_jars
+from pool_jars import delta_jars, kafka_jars
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -123,8 +123,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
 
 @pytest.fixture(scope="session")
 def delta_pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
-    """The run's server with Delta, shared by all tests of Delta."""
-    with_delta = partial(LocalPool, connectors=(Connector("delta", jars=(str(delta_jars()),)),))
+    """The run's server with Delta and the reader of Avro, shared by all tests of these."""
+    jars = {"delta": delta_jars(), "kafka": kafka_jars()}
+    with_delta = partial(LocalPool, connectors=tuple(Connector(name, jars=(str(of),)) for name, of in jars.items()))
     return _started(with_delta, tmp_path_factory, pytestconfig, "delta-server", DELTA_SERVER)
 
 
@@ -158,7 +159,7 @@ def session(pool: LocalPool) -> Iterator[Session]:
 
 @pytest.fixture(scope="session")
 def delta_session(delta_pool: LocalPool) -> Iterator[Session]:
-    """An attached session on the shared server with Delta."""
+    """An attached session on the shared server with Delta and the reader of Avro."""
     session = Session(delta_pool.url, delta_pool.token, str(uuid.uuid4()))
     session.attach()
     yield session

@@ -118,6 +118,8 @@ class SparkFailure(StrEnum):
     """A write conflicted with a change of a Delta table that was committed meanwhile."""
     DATABASE_LOST = "database lost"
     """The connection to a database that a batch reads was refused or has ended."""
+    NEW_SCHEMA = "new schema"
+    """A message has a schema that was unknown when the statement was started."""
     EXCLUSIVE_OPTIONS = "exclusive options"
     """Asynchronous progress tracking was combined with a trigger that does not support it."""
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, SparkFailure
+from core.sql.avro_schemas import SchemasByPart
 from core.text.sentence import Sentence
 
 NEWEST_WRITER = 2
@@ -75,6 +76,8 @@ class ReportedQuery:
     """First line of Spark's error message; empty while the query is healthy."""
     failure: SparkFailure | None = None
     """The kind of `error` if decisions depend on it; None for any other error, and while the query is healthy."""
+    schema: int | None = None
+    """The id of the unknown schema of a message, if that has ended the query."""
     silent_s: float | None = None
     """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 
@@ -162,6 +165,9 @@ class Tables(Protocol):
         If the table already `exists`, it keeps the columns in its transaction log. Their types, given by name in
         `columns`, are compared with the declaration; without `columns`, the types in the catalog are compared.
         """
+
+    def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
+        """Register a table over topics whose messages have these schemas of a registry, in place of an older entry."""
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables among `tables` in one request, and return the names of those created.

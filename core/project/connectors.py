@@ -42,11 +42,12 @@ DELTA = Connector(
 
 KAFKA = Connector(
     name="kafka",
-    coordinates=(f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:4.2.0",),
+    # The reader of Avro is 0.1 MB.
+    coordinates=tuple(f"org.apache.spark:spark-{name}_{_SCALA}:4.2.0" for name in ("sql-kafka-0-10", "avro")),
     # Spark 4.2.0 ships a version of each, which leaves 10 MB.
     exclude=(
         "at.yawk.lz4:*", "com.github.luben:*", "com.google.code.findbugs:*", "org.apache.hadoop:*", "org.lz4:*",
-        "org.scala-lang.modules:*", "org.slf4j:*", "org.xerial.snappy:*",
+        "org.scala-lang.modules:*", "org.slf4j:*", "org.tukaani:*", "org.xerial.snappy:*",
     ),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Kafka topics as external tables: the options in their DDL, their location, and how a message becomes a row.
 
-A table lists its topics in `subscribe`. Its columns are the fields of the JSON value, or `_value` alone if values are
-not parsed. Columns whose names begin with an underscore are parts of the message itself.
+A table lists its topics in `subscribe`. Its columns are the fields of the JSON or Avro value, or `_value` alone if
+values are not parsed. Columns whose names begin with an underscore are parts of the message itself.
 """
 
 import json
@@ -9,14 +9,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.model.names import whole_number
+from core.sql.avro_schemas import (
+    KEY,
+    PLACE,
+    POISON,
+    VALUE,
+    RegisteredSchema,
+    SchemasByPart,
+    avro_steps,
+    declared_type,
+    readings,
+)
 from core.sql.debezium_envelopes import METADATA, change_steps, is_readable
 from core.sql.kafka_security import (
     PREFIX,
     SecurityFault,
     is_of_client,
+    reference,
     security_fault,
     shared_settings,
     spark_settings,
@@ -29,6 +41,13 @@ SERVERS = "kafka.bootstrap.servers"
 TOPICS = "subscribe"
 VALUE_FORMAT = "value.format"
 """Option that selects how values are parsed, as a `ValueFormat`; Spark has no such option."""
+KEY_FORMAT, SCHEMA, REGISTRY, SUBJECTS = "key.format", "avro.schema", "schema.registry", "schema.subject"
+"""Options for Avro: the format of keys, the schema of values without ids, the registry's URL, and subjects of values.
+"""
+REGISTRY_USER, REGISTRY_PASSWORD = "schema.registry.username", "schema.registry.password"
+REGISTRY_TRUST = "schema.registry.ssl.truststore.location"
+_OF_REGISTRY = (SUBJECTS, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TRUST)
+_SCHEMA_OPTIONS = (SCHEMA, REGISTRY, *_OF_REGISTRY)
 
 _SCHEME = "kafka://"
 _LOSS = "failondataloss"
@@ -40,15 +59,13 @@ _OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
 """Columns for the parts of a message, each with the types that it may have; the first type is suggested."""
 _CORRUPT = "_corrupt"
 """Column for a value that cannot be parsed; without this column, such a value fails the batch."""
-POISON = "HEADGATE_POISON_MESSAGE"
-"""Error class of a batch that failed because a value could not be parsed."""
 
 _OPTIONS = frozenset(
     {
-        TOPICS, VALUE_FORMAT, "startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp",
-        "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
-        "minpartitions", "maxrecordsperpartition", "failondataloss", "kafkaconsumer.polltimeoutms",
-        "fetchoffset.numretries", "fetchoffset.retryintervalms",
+        TOPICS, VALUE_FORMAT, KEY_FORMAT, *_SCHEMA_OPTIONS, "startingoffsets", "startingtimestamp",
+        "startingoffsetsbytimestamp", "startingoffsetsbytimestampstrategy", "maxoffsetspertrigger",
+        "minoffsetspertrigger", "maxtriggerdelay", "minpartitions", "maxrecordsperpartition", "failondataloss",
+        "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms",
     }
 )  # fmt: skip
 """Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
@@ -67,6 +84,7 @@ class ValueFormat(StrEnum):
     """How the value of a message is parsed into columns."""
 
     JSON = "json"
+    AVRO = "avro"
     RAW = "raw"
     DEBEZIUM = "debezium"
 
@@ -83,7 +101,21 @@ class TopicFault(FactKind):
     BAD_TOPIC = "names the topic {topic}, which Kafka does not allow", "write letters, digits, dots, dashes and _"
     PATTERN = "subscribes by {option}", "list the topics in subscribe: a new topic then appears in a plan"
     UNKNOWN_OPTION = "has the option {option}, which Spark would ignore", "remove it; options: {known}"
-    VALUE_FORMAT = "has the value format {format}", "write value.format='json', 'raw' or 'debezium'"
+    VALUE_FORMAT = "has the value format {format}", "write value.format='json', 'avro', 'raw' or 'debezium'"
+    KEY_FORMAT = "has the key format {format}", "write key.format='avro', or remove it"
+    NO_SCHEMA = (
+        "reads Avro, and names no schema",
+        "add 'schema.registry'='http://host:8081'; or, for values that do not begin with the id of a schema, "
+        "'avro.schema'='{{…}}'",
+    )
+    TWO_SCHEMAS = "has schemas both in avro.schema and in a registry", "keep one of them"
+    UNUSED = "has the option {option}, which only Avro and its registry need", "remove it, or add {needed}"
+    REGISTRY = "names the schema registry {url}, which is no URL without a user", "write http://host:8081, or https://…"
+    CAPTURED_AVRO = (
+        "reads changes of Debezium, which Headgate reads as JSON only",
+        "remove {option}, and have Debezium write them with org.apache.kafka.connect.json.JsonConverter",
+    )
+    UNLIKE_SCHEMA = "differs from its avro.schema, which {faults:;}", "correct the columns or the schema"
     UNDERSCORE = "has a column {column}, and names with _ are parts of a message", "rename it, or use one of {known}"
     TYPE = "has {column} {found}", "declare {column} {expected}"
     RAW_COLUMNS = "does not parse its values, and declares {column}", "declare _value instead, or value.format='json'"
@@ -91,7 +123,7 @@ class TopicFault(FactKind):
         "has {column} {found}, which cannot be told from other values in the JSON of Debezium",
         "declare it STRING, or an array ARRAY<STRING>, and convert it in the statement",
     )
-    NO_COLUMNS = "declares no column of the value", "declare the fields of the JSON value, or value.format='raw'"
+    NO_COLUMNS = "declares no column of the value", "declare the fields of the value, or value.format='raw'"
     TWO_STARTS = "says in {options} where a new version starts", "keep one of them"
     START = "has {option} {value}", "write {expected}"
     START_TOPICS = "gives a start in {option} for {found}, and subscribes to {topics}", "give one for each topic"
@@ -109,6 +141,17 @@ class TopicPlace:
     """`kafka_security.shared_settings`."""
     skips_lost: bool = False
     """Whether statements continue after messages that retention has deleted unread (`failOnDataLoss` = false)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryPlace:
+    """A schema registry and how to log in to it; the password is a reference, or empty."""
+
+    url: str
+    user: str = ""
+    password: str = ""
+    trusted: str = ""
+    """Path of a PEM file with the authorities to trust; empty for those of the system."""
 
 
 def kafka_location(options: Mapping[str, str]) -> str:
@@ -150,7 +193,7 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
             return TopicFault.PATTERN.of(option=name)
         if name.lower() not in _OPTIONS and not is_of_client(name):
             return TopicFault.UNKNOWN_OPTION.of(option=name, known=tuple(sorted(_OPTIONS)))
-    if insecure := security_fault(given):
+    if insecure := security_fault({name: value for name, value in given.items() if name not in _SCHEMA_OPTIONS}):
         return insecure
     servers, topics = _listed(given.get(SERVERS, "")), _listed(given.get(TOPICS, ""))
     if not servers:
@@ -163,7 +206,39 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
         return TopicFault.BAD_TOPIC.of(topic=bad)
     if given.get(VALUE_FORMAT, ValueFormat.JSON).lower() not in list(ValueFormat):
         return TopicFault.VALUE_FORMAT.of(format=given[VALUE_FORMAT])
-    return _start_fault(given, topics) or (TopicFault.PARTITIONED.of() if ddl.partitioning else _column_fault(ddl))
+    if ddl.partitioning:
+        return TopicFault.PARTITIONED.of()
+    return _start_fault(given, topics) or _avro_fault(ddl, given) or _column_fault(ddl) or _schema_fault(ddl)
+
+
+def registry_of(ddl: TableDdl) -> RegistryPlace | None:
+    """Return the registry with the schemas of a table's messages; None if its messages need none."""
+    given = {key.lower(): value for key, value in ddl.options}
+    names = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TRUST)
+    return RegistryPlace(*(given.get(name, "") for name in names)) if given.get(REGISTRY) else None
+
+
+def avro_parts(ddl: TableDdl) -> dict[str, tuple[str, ...]]:
+    """Return the parts of a table's messages that are Avro, each with the subjects of its schemas.
+
+    By default, a subject is called `<topic>-value` or `<topic>-key`, as Confluent's serializers do.
+    """
+    given = {key.lower(): value for key, value in ddl.options}
+    topics, found = topic_place(ddl.location).topics, {}
+    if _value_format(ddl) is ValueFormat.AVRO:
+        found[VALUE] = _listed(given.get(SUBJECTS, "")) or tuple(f"{topic}-{VALUE}" for topic in topics)
+    if KEY_FORMAT in given:
+        found[KEY] = tuple(f"{topic}-{KEY}" for topic in topics)
+    return found
+
+
+def avro_types(ddl: TableDdl) -> dict[str, str]:
+    """Return the declared type of each part that is Avro and has columns."""
+    fields = [column for column in ddl.columns if _is_field(column)]
+    key = next((column.type for column in ddl.columns if column.name.lower() == "_key"), "")
+    return {
+        part: kind for part, kind in ((VALUE, declared_type(fields)), (KEY, key)) if part in avro_parts(ddl) and kind
+    }
 
 
 def start_option(ddl: TableDdl) -> tuple[str, str] | None:
@@ -179,13 +254,57 @@ def has_same_messages(old: TableDdl, new: TableDdl) -> bool:
     """
     before, after = (topic_place(ddl.location) for ddl in (old, new))
     isolations = {dict(place.settings).get("isolation.level", "read_uncommitted") for place in (before, after)}
-    same = before.topics == after.topics and len(isolations) == 1 and _value_format(old) is _value_format(new)
+    same = before.topics == after.topics and len(isolations) == 1 and _parsing(old) == _parsing(new)
     return same and new.columns[: len(old.columns)] == old.columns
+
+
+def _parsing(ddl: TableDdl) -> tuple[object, ...]:
+    given = {key.lower(): value for key, value in ddl.options}
+    return _value_format(ddl), *(given.get(name) for name in (KEY_FORMAT, SCHEMA)), REGISTRY in given
 
 
 def skips_lost_messages(ddl: TableDdl) -> bool:
     """Return whether the table lets its readers continue after messages that were deleted before they were read."""
     return ddl.location.startswith(_SCHEME) and topic_place(ddl.location).skips_lost
+
+
+def _avro_fault(ddl: TableDdl, given: Mapping[str, str]) -> Fact[TopicFault] | Fact[SecurityFault] | None:
+    format, keys = _value_format(ddl), given.get(KEY_FORMAT)
+    if keys is not None and keys.lower() != ValueFormat.AVRO:
+        return TopicFault.KEY_FORMAT.of(format=keys)
+    option = next((name for name in (KEY_FORMAT, *_SCHEMA_OPTIONS) if name in given), None)
+    if format is ValueFormat.DEBEZIUM and option:
+        return TopicFault.CAPTURED_AVRO.of(option=option)
+    if option and not (format is ValueFormat.AVRO or keys):
+        return TopicFault.UNUSED.of(option=option, needed="'value.format'='avro'")
+    if SCHEMA in given and REGISTRY in given:
+        return TopicFault.TWO_SCHEMAS.of()
+    option = next((name for name in _OF_REGISTRY if name in given), None)
+    if option and REGISTRY not in given:
+        return TopicFault.UNUSED.of(option=option, needed=f"'{REGISTRY}'='http://host:8081'")
+    if (keys or SCHEMA not in given) and REGISTRY not in given:
+        return TopicFault.NO_SCHEMA.of() if format is ValueFormat.AVRO or keys else None
+    url = urlsplit(given.get(REGISTRY, "http://a"))
+    if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc:
+        return TopicFault.REGISTRY.of(url=f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+    if REGISTRY_PASSWORD in given and reference(given[REGISTRY_PASSWORD]) is None:
+        return SecurityFault.SECRET.of(option=REGISTRY_PASSWORD)
+    if not given.get(REGISTRY_TRUST, "/").startswith("/"):
+        return SecurityFault.PATH.of(option=REGISTRY_TRUST, path=given[REGISTRY_TRUST])
+    return None
+
+
+def _schema_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
+    """Return how the columns differ from a schema in the OPTIONS; None if they fit it, or if there is none."""
+    found = readings(avro_types(ddl).get(VALUE, "struct<>"), own_schemas(ddl))
+    faults = tuple(fault for each in found for fault in each.faults)
+    return TopicFault.UNLIKE_SCHEMA.of(faults=faults) if faults else None
+
+
+def own_schemas(ddl: TableDdl) -> tuple[RegisteredSchema, ...]:
+    """Return the schema in the OPTIONS of a table; none if it has a registry, or if its values are not Avro."""
+    text = next((value for key, value in ddl.options if key.lower() == SCHEMA), None)
+    return () if text is None else (RegisteredSchema(0, text, SCHEMA),)
 
 
 def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[TopicFault] | None:
@@ -222,6 +341,9 @@ def _positions(text: str) -> dict[str, list[int]] | None:
 def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
     raw, captured = (_value_format(ddl) is format for format in (ValueFormat.RAW, ValueFormat.DEBEZIUM))
     types_by_name = {**_OF_MESSAGE, _CORRUPT: ("string",)}
+    if KEY in avro_parts(ddl):
+        del types_by_name["_key"]
+        types_by_name = {"_key": (), **types_by_name}
     if captured:
         types_by_name |= {name: (kind,) for name, (kind, _) in METADATA.items()}
     for column in ddl.columns:
@@ -229,7 +351,7 @@ def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
         types = types_by_name.get(name)
         if types is None and name.startswith("_"):
             return TopicFault.UNDERSCORE.of(column=column.name, known=parts)
-        if types is not None and column.type not in types:
+        if types and column.type not in types:
             return TopicFault.TYPE.of(column=column.name, found=column.type, expected=types[0])
         if raw and (types is None or name == _CORRUPT):
             return TopicFault.RAW_COLUMNS.of(column=column.name)
@@ -244,7 +366,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
     Unless the DDL sets a starting position, a new version reads the topics from their earliest messages.
     """
     shared = shared_settings(dict(ddl.options))
-    ours = {VALUE_FORMAT, *(PREFIX + name for name in shared)}
+    ours = {VALUE_FORMAT, KEY_FORMAT, *_SCHEMA_OPTIONS, *(PREFIX + name for name in shared)}
     found = {key: value for key, value in ddl.options if key.lower() not in ours} | spark_settings(shared)
     if not any(key.lower().startswith("starting") for key in found):
         found["startingOffsets"] = "earliest"
@@ -258,43 +380,73 @@ def row_condition(ddl: TableDdl) -> str:
     return "value IS NOT NULL" if _value_format(ddl) is ValueFormat.DEBEZIUM else "true"
 
 
-def row_expressions(ddl: TableDdl) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def row_expressions(ddl: TableDdl, schemas: SchemasByPart | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the SQL expressions that turn messages of Spark's Kafka source into rows, in two groups.
 
     The first group is added to the source's columns, each expression in a projection of its own, because each refers to
-    the previous one; it is empty if values are not parsed. The second group computes the table's columns.
+    the previous one; it is empty if values are not parsed. The second group computes the table's columns. `schemas` are
+    those of the registry, if the table has one.
 
-    A value that is not valid JSON fails the batch with `POISON` and the offset of the message, unless the table
-    declares `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
-    (`from_json`, Spark 4.2.0).
+    A value that cannot be parsed fails the batch with `POISON` and the offset of the message, unless the table declares
+    `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
+    (`from_json`, `from_avro`, Spark 4.2.0). A key that cannot be parsed always fails it.
     """
-    columns = tuple(map(_expression, ddl.columns))
-    if _value_format(ddl) is ValueFormat.RAW:
-        return (), columns
+    keys, format = _key_steps(ddl, schemas or {}), _value_format(ddl)
     kept = any(column.name.lower() == _CORRUPT for column in ddl.columns)
-    if _value_format(ddl) is ValueFormat.DEBEZIUM:
-        others = (*_OF_MESSAGE, _CORRUPT)
-        steps = change_steps([column for column in ddl.columns if column.name.lower() not in others])
-        rejected = f"IF(_fault IS NULL, NULL, CAST(value AS STRING)) AS {_CORRUPT}"
-        columns = tuple(rejected if column.name.lower() == _CORRUPT else _expression(column) for column in ddl.columns)
-        return (*steps, f"IF(_fault IS NULL, _row, {'NULL' if kept else _failure('_fault')}) AS _parsed"), columns
-    fields = [f"{quoted_name(column.name)} {column.type}" for column in ddl.columns if _is_field(column)]
-    schema = quoted_string_literal(", ".join([*fields, f"{_CORRUPT} string"]))
-    mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
-    parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
-    if kept:
-        return (f"{parsed} AS _parsed",), columns
-    failure = _failure("'is not JSON of the declared columns'")
-    return (f"{parsed} AS _json", f"IF(_json.{_CORRUPT} IS NULL, _json, {failure}) AS _parsed"), columns
+    steps, corrupt = _value_steps(ddl, schemas or {}, kept=kept)
+    columns = [_expression(column, is_avro=bool(keys)) for column in ddl.columns]
+    if corrupt:
+        at = {_CORRUPT: f"{corrupt} AS {_CORRUPT}"}
+        columns = [at.get(column.name.lower(), each) for column, each in zip(ddl.columns, columns, strict=True)]
+    return (*keys, *(() if format is ValueFormat.RAW else steps)), tuple(columns)
 
 
-def _failure(reason: str) -> str:
-    place = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
-    return f"raise_error(concat('[{POISON}] the message at ', {place}, ' ', {reason}))"
+def _key_steps(ddl: TableDdl, schemas: SchemasByPart) -> tuple[str, ...]:
+    if (kind := avro_types(ddl).get(KEY)) is None:
+        return ()
+    failure = _failure("_key_fault", "', _key_error, '")
+    steps = avro_steps(KEY, kind, schemas.get(KEY, ()), framed=True)
+    return (*steps, f"IF(_key_fault IS NULL, _key_avro.part, {failure}) AS _parsed_key")
 
 
-def _expression(column: Column) -> str:
+def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[tuple[str, ...], str]:
+    """Return the expressions that add `_parsed`, and the one for `_corrupt`; the latter is empty for a field of it."""
+    fields = [column for column in ddl.columns if _is_field(column)]
+    match _value_format(ddl):
+        case ValueFormat.RAW:
+            return (), ""
+        case ValueFormat.AVRO:
+            own = own_schemas(ddl)
+            steps = avro_steps(VALUE, declared_type(fields), own or schemas.get(VALUE, ()), framed=not own)
+            result = "NULL" if kept else _failure("_value_fault", "', _value_error, '")
+            steps = (*steps, f"IF(_value_fault IS NULL, _value_avro.part, {result}) AS _parsed")
+            return steps, "IF(_value_fault IS NULL, NULL, base64(value))"
+        case ValueFormat.DEBEZIUM:
+            others = (*_OF_MESSAGE, _CORRUPT)
+            steps = change_steps([column for column in ddl.columns if column.name.lower() not in others])
+            steps = (*steps, f"IF(_fault IS NULL, _row, {'NULL' if kept else _failure('_fault')}) AS _parsed")
+            return steps, "IF(_fault IS NULL, NULL, CAST(value AS STRING))"
+        case ValueFormat.JSON:
+            listed = [f"{quoted_name(column.name)} {column.type}" for column in fields]
+            schema = quoted_string_literal(", ".join([*listed, f"{_CORRUPT} string"]))
+            mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
+            parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
+            if kept:
+                return (f"{parsed} AS _parsed",), ""
+            failure = _failure("'is not JSON of the declared columns'")
+            return (f"{parsed} AS _json", f"IF(_json.{_CORRUPT} IS NULL, _json, {failure}) AS _parsed"), ""
+
+
+def _failure(reason: str, error: str = POISON) -> str:
+    """Return the expression that fails the batch at a message; `error` is its class, or closes and reopens the text."""
+    return f"raise_error(concat('[{error}] the message at ', {PLACE}, ' ', {reason}))"
+
+
+def _expression(column: Column, *, is_avro: bool) -> str:
+    """Return the expression of a column; `is_avro` if keys are parsed."""
     name = column.name.lower()
+    if name == "_key" and is_avro:
+        return f"_parsed_key AS {quoted_name(column.name)}"
     if name in _OF_MESSAGE:
         return f"CAST({name.removeprefix('_')} AS {column.type}) AS {quoted_name(column.name)}"
     return f"_parsed.{quoted_name(column.name)} AS {quoted_name(column.name)}"

@@ -19,6 +19,7 @@ from pyspark.sql.connect.session import SparkSession
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.table_formats import WITHOUT_FILES, is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
+from core.sql.avro_schemas import SchemasByPart
 from core.sql.jdbc_tables import jdbc_columns, jdbc_options
 from core.sql.kafka_topics import row_condition, row_expressions, source_options
 from core.sql.postgres_changes import row_columns
@@ -43,6 +44,8 @@ _UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _NO_CONNECTION = "FAILED_JDBC.CONNECTION"
+_NO_AVRO = "AVRO_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE"
+"""Error class of a pool without the jar that reads Avro (Spark 4.2.0)."""
 _FILES_GONE = "DELTA_PATH_DOES_NOT_EXIST"
 """Delta's error class for a table whose files no longer exist (Delta 4.4.0). Dropping it deletes nothing."""
 _WORD = re.compile(r"\w+")
@@ -99,7 +102,11 @@ class SparkTables:
                 error_class=_OTHER_TABLE,
             )
 
-    def _view(self, name: str, declared: TableDdl) -> None:
+    def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
+        """Create or replace the view of a table over topics whose messages have these schemas of a registry."""
+        self._view(name, read_declared(ddl), schemas)
+
+    def _view(self, name: str, declared: TableDdl, schemas: SchemasByPart | None = None) -> None:
         """Create or replace a temporary view in the session over Kafka topics, a table of a database, or its changes.
 
         SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
@@ -115,7 +122,7 @@ class SparkTables:
             rows = spark.read.format("jdbc").options(**jdbc_options(declared)).load()
             columns = jdbc_columns(declared)
         else:
-            parsed, columns = row_expressions(declared)
+            parsed, columns = row_expressions(declared, schemas)
             rows = spark.readStream.format("kafka").options(**source_options(declared)).load()
             rows = rows.where(row_condition(declared))
             for step in parsed:
@@ -124,6 +131,8 @@ class SparkTables:
             with spark_errors():
                 rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
         except EngineRefused as error:
+            if error.error_class == _NO_AVRO:
+                error.remedy = "add spark-avro_2.13-4.2.0.jar to the jars of the connector kafka, and restart the pool"
             if error.error_class != _NO_CONNECTION:
                 raise
             raise EngineRefused(

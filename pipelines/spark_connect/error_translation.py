@@ -8,7 +8,7 @@ import grpc
 from pyspark.errors import PySparkException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
-from core.sql.kafka_topics import POISON
+from core.sql.avro_schemas import NEW_SCHEMA, POISON, UNREADABLE
 from core.sql.postgres_changes import NEW_SLOT
 from pipelines.postgres_changes.replication_slot import (
     LOST,
@@ -134,6 +134,9 @@ own advice.
 _REMEDIES = {
     POISON: "correct what writes the topic; or, to keep such values, declare the topic under another name with a "
     "column _corrupt STRING",
+    UNREADABLE: "declare such columns as that schema has them, in a table under another name, and read that; or, to "
+    "keep such values, declare a column _corrupt STRING there",
+    NEW_SCHEMA: "headgate start continues with what the registry has then",
     "HEADGATE_NULL_KEY": "filter such rows out in its statement, and deploy it; after a TRUNCATE (_op = 't') rebuild "
     "the table instead, because a filter keeps the rows that were truncated",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
@@ -162,6 +165,7 @@ _DATABASE_LOST = re.compile(
     r"|FATAL: (?:terminating connection|the database system is|sorry, too many clients)"
 )
 """Matches a database error after which a later attempt may succeed without any other change."""
+_SCHEMA = re.compile(r"schema (\d+) ")
 _VERSION = re.compile(r"\bversion:? (\d+)")
 
 _FAILURES = {
@@ -239,13 +243,20 @@ def error_class(text: str) -> str:
 
 def failure_of(text: str) -> SparkFailure | None:
     """Return the kind of failure that a Spark message reports; None for an unknown kind."""
-    if error_class(text) == LOST:
-        return SparkFailure.DATABASE_LOST
+    if (ours := error_class(text)) in (LOST, NEW_SCHEMA):
+        return SparkFailure.DATABASE_LOST if ours == LOST else SparkFailure.NEW_SCHEMA
     if database := _DATABASE.search(text):
         return SparkFailure.DATABASE_LOST if _DATABASE_LOST.search(database[1]) else None
     line = first_line(text)
     found = next((failure for part, failure in _FAILURES.items() if part in line), None)
     return SparkFailure.WRITTEN_MEANWHILE if not found and error_class(text).startswith(_WRITTEN_MEANWHILE) else found
+
+
+def schema_of(text: str) -> int | None:
+    """Return the id in a Spark message about a schema that was unknown when a statement was started; else None."""
+    ours = _OURS.search(text)
+    found = _SCHEMA.match(ours[2]) if ours and ours[1] == NEW_SCHEMA else None
+    return int(found[1]) if found else None
 
 
 def first_line(text: str) -> str:

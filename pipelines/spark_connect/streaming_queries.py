@@ -16,7 +16,7 @@ from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
 from core.text.sentence import Sentence
 from pipelines.spark_connect.call_deadlines import lingering
-from pipelines.spark_connect.error_translation import error_class, failure_of, first_line
+from pipelines.spark_connect.error_translation import error_class, failure_of, first_line, schema_of
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.session import Session, spark_errors
 from pipelines.spark_connect.upsert_writers import OpenBatches, find_python_mismatch, upsert_writer
@@ -281,6 +281,7 @@ class SparkQueries:
             error_class=error_class(text),
             error=first_line(text) if text else "",
             failure=failure_of(text),
+            schema=schema_of(text),
         )
         with self._lock:
             self._ended.append(query)

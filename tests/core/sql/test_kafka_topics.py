@@ -2,9 +2,10 @@
 
 import pytest
 
+from core.sql.avro_schemas import POISON
 from core.sql.ddl_reader import read_ddl
+from core.sql.kafka_security import SecurityFault
 from core.sql.kafka_topics import (
-    POISON,
     TopicFault,
     TopicPlace,
     row_condition,
@@ -17,6 +18,9 @@ from core.sql.statement import TableDdl
 
 CAPTURED = "'kafka.bootstrap.servers'='a:9092', subscribe='pg.public.t', 'value.format'='Debezium'"
 SERVERS = "'kafka.bootstrap.servers'='a:9092, b:9092'"
+AVRO = f"{SERVERS}, subscribe='t', 'value.format'='avro'"
+REGISTRY, LOGIN = "'schema.registry'='http://r:8081'", "'schema.registry.username'='me', 'schema.registry.password'"
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
 
 
 def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='t'", more: str = "") -> TableDdl:
@@ -67,10 +71,30 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT, days ARRAY<DATE>", CAPTURED, TopicFault.CAPTURED_TYPE),
         ("id BIGINT, point STRUCT<x: DOUBLE>", CAPTURED, TopicFault.CAPTURED_TYPE),
         ("id BIGINT, v VARCHAR(9)", CAPTURED, TopicFault.CAPTURED_TYPE),
+        ("id BIGINT, _corrupt STRING", f"{AVRO}, {REGISTRY}", None),
+        ("id BIGINT, _key STRUCT<a: INT>", f"{AVRO}, {REGISTRY}, 'key.format'='Avro', 'schema.subject'='s'", None),
+        ("id BIGINT, _key BIGINT", f"{SERVERS}, subscribe='t', 'key.format'='avro', {REGISTRY}", None),
+        ("id BIGINT", f"{AVRO}, {REGISTRY}, {LOGIN}='${{env:NAME}}'", None),
+        ("id BIGINT, _key BIGINT", f"{AVRO}, {REGISTRY}", TopicFault.TYPE),
+        ("id BIGINT", f"{AVRO}, {REGISTRY}, {LOGIN}='secret'", SecurityFault.SECRET),
+        ("id BIGINT", f"{AVRO}, {REGISTRY}, 'schema.registry.ssl.truststore.location'='ca'", SecurityFault.PATH),
+        ("id BIGINT", f"{AVRO}, 'schema.registry'='http://me:secret@r'", TopicFault.REGISTRY),
+        ("id BIGINT", f"{AVRO}, 'schema.registry'='r:8081'", TopicFault.REGISTRY),
+        ("id BIGINT", AVRO, TopicFault.NO_SCHEMA),
+        ("id BIGINT", f"{AVRO}, 'schema.subject'='s'", TopicFault.UNUSED),
+        ("id BIGINT", f"{AVRO}, {REGISTRY}, 'key.format'='json'", TopicFault.KEY_FORMAT),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', {REGISTRY}", TopicFault.UNUSED),
+        ("id BIGINT", f"{CAPTURED}, {REGISTRY}", TopicFault.CAPTURED_AVRO),
+        ("id BIGINT", f"{CAPTURED}, 'key.format'='avro'", TopicFault.CAPTURED_AVRO),
+        ("n INT", f"{AVRO}, 'avro.schema'='{SCHEMA}'", None),
+        ("n INT", f"{AVRO}, 'avro.schema'='{SCHEMA}', {REGISTRY}", TopicFault.TWO_SCHEMAS),
+        ("n INT, _key INT", f"{AVRO}, 'avro.schema'='{SCHEMA}', 'key.format'='avro'", TopicFault.NO_SCHEMA),
+        ("n STRING, m INT", f"{AVRO}, 'avro.schema'='{SCHEMA}'", TopicFault.UNLIKE_SCHEMA),
+        ("n INT", f"{AVRO}, 'avro.schema'='record'", TopicFault.UNLIKE_SCHEMA),
     ],
 )  # fmt: skip
 def test_a_declaration_that_spark_could_not_read_is_refused(
-    columns: str, options: str, fault: TopicFault | None
+    columns: str, options: str, fault: TopicFault | SecurityFault | None
 ) -> None:
     found = topic_fault(declared(columns, options))
     assert (found.kind if found else None) is fault
