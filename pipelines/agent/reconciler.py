@@ -40,6 +40,7 @@ from pipelines.agent.statements.deployment_lifecycle import (
 )
 from pipelines.agent.statements.statement_control import apply_journal
 from pipelines.agent.statements.transient_failures import TransientFailures, has_space
+from pipelines.agent.tables.external_inputs import note_schema
 from pipelines.agent.tables.table_identities import NotInCatalog, fault_of_folder, fault_of_tables, keep_deleted_keys
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
@@ -257,6 +258,8 @@ class Reconciler:
 
     def _may_go_on(self, deployment: Deployment, over: ReportedQuery) -> bool:
         key = (deployment.table, deployment.version)
+        if over.schema is not None:
+            note_schema(self.agent, deployment, over.schema)
         if ended_to_track_columns(deployment, over.error_class):
             self.agent.state_event(deployment, State.STARTING, detail=over.error)
             return True

@@ -212,7 +212,7 @@ def connect(place: TopicPlace) -> KafkaClients:
             remedy="pip install 'headgate[kafka]', then headgate down --keep-pool and headgate up",
         ) from error
     clients = KafkaClients(place)
-    settings = library_settings(dict(place.settings), _resolved)
+    settings = library_settings(dict(place.settings), resolved)
     isolation = settings.pop("isolation.level", "read_uncommitted")
     conf: dict[str, Any] = {"bootstrap.servers": place.servers, "socket.timeout.ms": int(ANSWER_S * 1000), **settings}
     reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
@@ -236,10 +236,10 @@ def connect(place: TopicPlace) -> KafkaClients:
     return clients
 
 
-def _resolved(value: str) -> str:
+def resolved(value: str, *, for_java: bool = True) -> str:
     """Return `value`, or the secret that it refers to.
 
-    Raises Refused if there is no such secret, or if Kafka's Java client cannot use it.
+    Raises Refused if there is no such secret, or if it is `for_java` and Kafka's Java client cannot use it.
     """
     if (found := reference(value)) is None:
         return value
@@ -256,7 +256,7 @@ def _resolved(value: str) -> str:
             remedy = "have it readable where the agent and the pool run"
             raise Refused(f"the secret in {found.of} cannot be read: {why}", remedy=remedy) from error
     # Kafka's Java client reads the whole file, and inserts the secret between quotes.
-    if not secret or re.search(r"[\r\n\"\\]", secret):
+    if not secret or (for_java and re.search(r"[\r\n\"\\]", secret)):
         what = "is empty, or has a quote, a backslash or a line break, which Kafka's Java client cannot take"
         raise Refused(f"the secret in {found.of} {what}", remedy="write it without: printf %s SECRET > FILE")
     return secret

@@ -2,10 +2,11 @@
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.sql.avro_schemas import KEY, VALUE
 from core.sql.kafka_topics import topic_place
 from core.text.wording import counted
 from pipelines.storage import kafka_clients
@@ -32,17 +33,23 @@ OVERHEAD_B = 70
 MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value")
 """The columns of `newest_messages`, called as in the DDL of a table over topics."""
 
+Decoder = Callable[[str, bytes], str | None]
+"""Returns a key or value, as the first argument says, as text."""
 
-def newest_messages(location: str, limit: int, *, hidden: bool = False) -> list[tuple[Any, ...]]:
+
+def newest_messages(
+    location: str, limit: int, decoded: Decoder | None = None, *, hidden: bool = False
+) -> list[tuple[Any, ...]]:
     """Return at most `limit` of the newest messages of a location's topics, newest first.
 
-    Times are epoch milliseconds. Bytes that are not UTF-8 are returned as `0x…`, and a message without a key or a value
-    has None there. If values are `hidden`, their sizes are returned instead. Raises the same errors as
-    `KafkaOffsets.lag`, and returns fewer messages if a broker is slow.
+    `decoded` returns a key or value as text, or None if it cannot; without it, bytes that are not UTF-8 are returned as
+    `0x…`. If values are `hidden`, their sizes are returned instead. Times are epoch milliseconds. A message without a
+    key or a value has None there. Raises the same errors as `KafkaOffsets.lag`, and returns
+    fewer messages if a broker is slow.
     """
     clients = connect(topic_place(location))
     try:
-        found = _read(clients, _begins(clients, limit), hidden=hidden)
+        found = _read(clients, _begins(clients, limit), decoded, hidden=hidden)
         return sorted(found, key=lambda row: (row[3], row[2]), reverse=True)[:limit]
     finally:
         clients.consumer.close()
@@ -67,7 +74,9 @@ def _begins(clients: KafkaClients, limit: int) -> dict[tuple[str, int], int]:
     return {each: max(earliest[each], end - limit) for each, end in latest.items() if earliest.get(each, end) < end}
 
 
-def _read(clients: KafkaClients, begins: dict[tuple[str, int], int], *, hidden: bool) -> list[tuple[Any, ...]]:
+def _read(
+    clients: KafkaClients, begins: dict[tuple[str, int], int], decoded: Decoder | None, *, hidden: bool
+) -> list[tuple[Any, ...]]:
     """Read each partition to its end."""
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -83,10 +92,16 @@ def _read(clients: KafkaClients, begins: dict[tuple[str, int], int], *, hidden: 
                 left.discard(each)
             continue
         headers = {name: _text(value) for name, value in message.headers() or ()}
-        value = message.value()
-        shown = f"hidden ({counted(len(value), 'byte')})" if hidden and value is not None else _text(value)
-        rows.append((*each, message.offset(), message.timestamp()[1], _text(message.key()), headers, shown))
+        key, value = message.key(), message.value()
+        shown = f"hidden ({counted(len(value), 'byte')})" if hidden and value is not None else None
+        shown = shown or _decoded(VALUE, value, decoded) or _text(value)
+        text = _decoded(KEY, key, decoded) or _text(key)
+        rows.append((*each, message.offset(), message.timestamp()[1], text, headers, shown))
     return rows
+
+
+def _decoded(part: str, value: bytes | None, decoded: Decoder | None) -> str | None:
+    return None if value is None or decoded is None else decoded(part, value)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -274,7 +274,7 @@ class CommandHandler:
                 f"{table} has no version {version}", remedy=f"headgate show {table} lists the versions it has"
             )
         if not table_format(looked_at.format).has_files:
-            found = _rows_as_json(name, *read_from_outside(looked_at, limit))
+            found = _rows_as_json(name, *read_from_outside(self._agent, looked_at, limit))
             return {**found, "newest_first": table_format(looked_at.format).topics}
         try:
             pool = self._agent.pool.connection()

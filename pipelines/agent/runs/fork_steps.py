@@ -72,7 +72,7 @@ def fork(run: RunContext, step: Step) -> RunEvidence:
         older_rows=f"rows from {came_of}" if rows is OriginRows.INSIDE and place else "",
         **taken,
     )
-    register(agent.pool.connection(), agent.layout, run.deployed(step), logs=agent.files if taken else None)
+    register(agent, agent.pool.connection(), run.deployed(step), logs=agent.files if taken else None)
     none = f"{came_of} has no batch yet: begins with the first row"
     return StepDone(step.n, f"continues after {place}" if place else none)
 

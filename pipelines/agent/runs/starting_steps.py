@@ -23,7 +23,7 @@ from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
 from pipelines.agent.tables import table_identities
-from pipelines.agent.tables.external_inputs import refuse_input_unlike
+from pipelines.agent.tables.external_inputs import refuse_input_unlike, refuse_unlike_schemas
 from pipelines.agent.tables.replication_slots import create_slots
 from pipelines.agent.tables.table_identities import takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
@@ -38,6 +38,8 @@ def register(run: RunContext, step: Step) -> RunEvidence:
     pool, logs, id, format = run.agent.pool.connection(), None, "", table_format(planned.format)
     if format.database or format.changes:
         refuse_input_unlike(run.agent, planned)
+    if format.topics:
+        refuse_unlike_schemas(run.agent, planned)
     if format.transaction_log:
         # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
         refuse_input_unlike(run.agent, planned)
@@ -48,7 +50,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
         if id != before.table_id:
             why = f"{step.table} has other topics than those that are registered: {id or 'one does not exist'}"
             return StepFailed(step.n, f"{why}, not {before.table_id}; declare them under another name")
-    table_identities.register(pool, run.agent.layout, planned, logs=logs)
+    table_identities.register(run.agent, pool, planned, logs=logs)
     running = replace(planned, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
     run.agent.ledger.put_deployment(running)
     return StepDone(step.n)

@@ -32,7 +32,12 @@ from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, trac
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.transient_failures import with_disk
-from pipelines.agent.tables.table_identities import refuse_gone, refuse_other_tables, register_if_missing
+from pipelines.agent.tables.table_identities import (
+    refuse_gone,
+    refuse_other_tables,
+    register_if_missing,
+    register_new_schemas,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +76,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
     register_if_missing(agent, deployment)
+    register_new_schemas(agent, deployment)
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:

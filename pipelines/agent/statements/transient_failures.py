@@ -1,9 +1,10 @@
 """Decides which statements ended for a transient reason and are restarted automatically.
 
 The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
-therefore not committed and succeeds when repeated (Delta 4.4.0); a database that the batch reads was restarted; a disk
-was full. For a full disk, Spark's error names only the table (Spark 4.2.0), so the folder, its free space and the next
-step are added to the error.
+therefore not committed and succeeds when repeated (Delta 4.4.0); a database that the batch reads was restarted; a
+message has a schema that the statement did not know, and knows after its next start; a disk was full. For a full disk,
+Spark's error names only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the
+error.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from core.model.errors import SparkFailure
 from core.model.names import TableName, query_name
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
+from core.sql.avro_schemas import NEW_SCHEMA
 from core.text.sentence import Sentence
 from core.text.wording import short_size
 from pipelines.spark_connect.error_translation import NO_SPACE
@@ -29,6 +31,7 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
     SparkFailure.DATABASE_LOST: "HEADGATE_DATABASE_LOST",
+    SparkFailure.NEW_SCHEMA: NEW_SCHEMA,
 }
 """Failures after which a statement is restarted automatically, with the error class of the restart's event."""
 

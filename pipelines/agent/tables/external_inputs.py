@@ -4,13 +4,14 @@ Headgate compares them with their declarations, and never creates or changes the
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
-from core.model.errors import Refused
+from core.model.errors import Refused, TryAgain
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
@@ -18,12 +19,15 @@ from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.ports.storage import TableFault
 from core.project.model import Project
+from core.sql.avro_schemas import SchemasByPart
+from core.sql.kafka_topics import avro_parts, registry_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
 from pipelines.storage.postgres_tables import database_fault, rows_in_database
+from pipelines.storage.schema_registry import AvroText, fault_of_schemas, note_unknown_schema, registered_schemas
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
@@ -42,13 +46,42 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return how an input differs from its declared columns or properties, or None if it does not."""
     if table_format(deployment.format).topics:
-        return fault_of_topics(agent.files, parsed_ddl(deployment))
+        ddl = parsed_ddl(deployment)
+        return fault_of_topics(agent.files, ddl) or fault_of_schemas(ddl, agent.places.home)
     if table_format(deployment.format).database:
         return database_fault(parsed_ddl(deployment))
     if table_format(deployment.format).changes:
         return fault_of_changes(parsed_ddl(deployment))
     about = (agent.files, parsed_ddl(deployment), deployment.folder, _file(deployment))
     return _fault_where_missing(agent, deployment) or fault_of_declaration(*about)
+
+
+def schemas_of(agent: AgentContext, deployment: Deployment) -> SchemasByPart | None:
+    """Return the schemas of an input's messages; None if it has no schema registry.
+
+    Raises the same errors as `registered_schemas`.
+    """
+    ddl = parsed_ddl(deployment) if table_format(deployment.format).topics else None
+    return None if ddl is None or registry_of(ddl) is None else registered_schemas(ddl, agent.places.home)
+
+
+def refuse_unlike_schemas(agent: AgentContext, deployment: Deployment) -> None:
+    """Raise Refused with all differences between the columns of topics and their newest schemas in the registry."""
+    _refuse(fault_of_schemas(parsed_ddl(deployment), agent.places.home))
+
+
+def sources_with_registry(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
+    """Return the topics with a schema registry that a statement reads."""
+    bound = {binding.parent: None for binding in deployment.bindings if not binding.version}
+    found = (agent.ledger.deployment(parent, 0) for parent in bound)
+    topics = [each for each in found if each is not None and table_format(each.format).topics]
+    return [each for each in topics if registry_of(parsed_ddl(each)) is not None]
+
+
+def note_schema(agent: AgentContext, deployment: Deployment, schema: int) -> None:
+    """Record the unknown schema of a message that ended a statement, which its next start asks the registry for."""
+    for source in sources_with_registry(agent, deployment):
+        note_unknown_schema(parsed_ddl(source), agent.places.home, schema)
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:
@@ -61,13 +94,17 @@ def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFa
 
 
 def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> None:
-    """Raise Refused if a plan registers or starts to read an input whose log differs from its declaration."""
+    """Raise Refused if a plan registers or starts to read an input whose log or schemas differ from its declaration."""
     acting = [node for node in plan.nodes if node.action in _BEGINS]
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
         if table.external and table_format(table.parsed_ddl.format).transaction_log:
             about = (agent.files, table.parsed_ddl, agent.layout.external_location(table.parsed_ddl), table.ddl.path)
             _refuse(fault_where_missing(*about) or fault_of_declaration(*about))
+        if table.external and table_format(table.parsed_ddl.format).topics:
+            # Without the registry, its copies serve; a table that has none is refused when it is registered.
+            with suppress(TryAgain):
+                _refuse(fault_of_schemas(table.parsed_ddl, agent.places.home))
 
 
 def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:
@@ -113,7 +150,9 @@ def _file(deployment: Deployment) -> str:
     return f"ddl.{deployment.table}.sql"
 
 
-def read_from_outside(deployment: Deployment, limit: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def read_from_outside(
+    agent: AgentContext, deployment: Deployment, limit: int
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return columns and rows of a table without files: the newest messages of its topics, or rows of its database.
 
     They are read without the pool, whose views exist only in the session that runs the statements. Raises Refused if
@@ -121,7 +160,10 @@ def read_from_outside(deployment: Deployment, limit: int) -> tuple[tuple[str, ..
     """
     hidden_but = hidden_except(deployment)
     if table_format(deployment.format).topics:
-        return MESSAGE_COLUMNS, newest_messages(deployment.folder, limit, hidden=hidden_but is not None)
+        ddl = parsed_ddl(deployment)
+        decoded = AvroText(ddl, agent.places.home).decoded if avro_parts(ddl) else None
+        rows = newest_messages(deployment.folder, limit, decoded, hidden=hidden_but is not None)
+        return MESSAGE_COLUMNS, rows
     if table_format(deployment.format).changes:
         raise Refused(f"{deployment.table} has no rows: it is a stream", remedy="peek a table that is written from it")
     ddl = parsed_ddl(deployment)

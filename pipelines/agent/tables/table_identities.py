@@ -28,7 +28,13 @@ from pipelines.agent.deployment_compiler import (
     tracks_schemas,
     upsert_of,
 )
-from pipelines.agent.tables.external_inputs import fault_of_inputs, refuse_input_not_there, remedy_for_input
+from pipelines.agent.tables.external_inputs import (
+    fault_of_inputs,
+    refuse_input_not_there,
+    remedy_for_input,
+    schemas_of,
+    sources_with_registry,
+)
 
 
 def tables_of(
@@ -55,10 +61,18 @@ def tables_of(
 
 
 def register(
-    pool: PoolConnection, layout: EnvironmentLayout, deployment: Deployment, *, logs: Checkpoints | None = None
+    agent: AgentContext, pool: PoolConnection, deployment: Deployment, *, logs: Checkpoints | None = None
 ) -> None:
-    """Register a version's tables, as returned by `tables_of`, in the catalog. Existing entries are not changed."""
-    for table in tables_of(layout, deployment, logs):
+    """Register a version's tables, as returned by `tables_of`, in the catalog.
+
+    Existing entries are not changed, except for those of tables without files, which are made again. Raises the errors
+    of `registered_schemas` for a table over topics with a schema registry.
+    """
+    if (schemas := schemas_of(agent, deployment)) is not None:
+        name = agent.layout.catalog_name(deployment.table, deployment.version)
+        pool.call(WRITE_CALL_S, pool.tables.create_over_avro, name, deployment.compiled_ddl, schemas)
+        return
+    for table in tables_of(agent.layout, deployment, logs):
         pool.call(WRITE_CALL_S, pool.tables.create, table.name, table.ddl, exists=table.exists, columns=table.columns)
 
 
@@ -92,13 +106,28 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
     empty table in its place (Delta 4.4.0).
     """
     if not table_format(deployment.format).transaction_log:
-        register(pool, agent.layout, deployment)
+        register(agent, pool, deployment)
         return
     if deployment.external:
         refuse_input_not_there(agent, deployment)
     elif fault := fault_of_sink(agent, deployment):
         raise Refused(fault.why, remedy=f"headgate plan {deployment.table} --rebuild")
-    register(pool, agent.layout, deployment, logs=agent.files)
+    register(agent, pool, deployment, logs=agent.files)
+
+
+def register_new_schemas(agent: AgentContext, deployment: Deployment) -> None:
+    """Register the topics that a statement reads again, if they have a schema registry, which may have new schemas.
+
+    Call this before each start: a query never learns a schema that its table did not have when it was started. Raises
+    NotInCatalog if the catalog refuses the table, and the errors of `registered_schemas`.
+    """
+    for source in sources_with_registry(agent, deployment):
+        try:
+            register(agent, agent.pool.connection(), source)
+        except EngineRefused as error:
+            raise NotInCatalog(
+                f"the pool's catalog refuses {source.table}: {error.summary}", remedy=error.remedy
+            ) from error
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:

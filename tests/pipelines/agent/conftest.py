@@ -48,6 +48,7 @@ from core.ports.storage import (
     VersionFolders,
 )
 from core.project.model import Environment
+from core.sql.avro_schemas import SchemasByPart
 from core.sql.statement import LogStart
 from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -259,6 +260,9 @@ class _Tables:
         if name in self.pool.refuse_table:
             raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
+
+    def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
+        self.pool.tables[name] = f"{[each.id for each in schemas['value'] if each.text]} in {ddl}"
 
     def has(self, name: str) -> bool:
         return name in self.pool.tables
