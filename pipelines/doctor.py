@@ -22,7 +22,7 @@ from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
 from core.ports.storage import TableFault
-from core.project.connectors import Connector
+from core.project.connectors import KAFKA, Connector
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
@@ -44,6 +44,7 @@ from pipelines.storage.change_slots import fault_of_changes, large_columns
 from pipelines.storage.kafka_messages import newest_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
+from pipelines.storage.schema_registry import fault_of_schemas, unprotected_subjects
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
@@ -139,7 +140,8 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
         about = (files, ddl, ddl.location_in(data), path)
         try:
             if table_format(ddl.format).topics:
-                fault = fault_of_topics(files, ddl)
+                fault = fault_of_topics(files, ddl) or fault_of_schemas(ddl)
+                risks += [] if fault else _risks_of_schemas(ddl)
             elif table_format(ddl.format).database:
                 fault = database_fault(ddl)
             elif table_format(ddl.format).changes:
@@ -154,6 +156,15 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
     good = len(paths) - len(wrong)
     words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
     return [*(wrong or [_verdict("inputs", words, ok=True)]), *risks]
+
+
+def _risks_of_schemas(ddl: TableDdl) -> list[dict[str, Any]]:
+    if not (modes := unprotected_subjects(ddl)):
+        return []
+    listed = " and ".join(f"{subject} is {mode}" for subject, mode in modes.items())
+    summary = f"{ddl.table}: {listed}, so a new schema may lack a field or change a type that its readers need"
+    remedy = "set the compatibility of the subject to FULL or FORWARD, which protect readers of the previous schema"
+    return [_verdict("inputs", summary, remedy, ok=True, warning=True, table=ddl.table)]
 
 
 def _risks_of_changes(ddl: TableDdl) -> list[dict[str, Any]]:
@@ -241,6 +252,9 @@ def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any
     coordinates = ", ".join(each for connector in declared for each in connector.coordinates)
     if not coordinates:
         places = ", ".join(place for connector in declared for place in connector.jars)
+        if KAFKA.name in names and not any(Path(jar).name.startswith("spark-avro_") for jar in given):
+            summary = f"{names}: the jars from {places} lack spark-avro, which tables over topics in Avro need"
+            return _verdict("jars", summary, f"add that of {KAFKA.coordinates[-1]}", ok=True, warning=True, jars=given)
         return _verdict("jars", f"{names}: {counted(len(given), 'jar')} from {places}", ok=True, jars=given)
     if (fetched := jars.fetched()) is None:
         summary = f"{names}: {coordinates} is fetched when the pool first starts"
