@@ -44,8 +44,8 @@ def newest_messages(
 
     `decoded` returns a key or value as text, or None if it cannot; without it, bytes that are not UTF-8 are returned as
     `0x…`. If values are `hidden`, their sizes are returned instead. Times are epoch milliseconds. A message without a
-    key or a value has None there. Raises the same errors as `KafkaOffsets.lag`, and returns
-    fewer messages if a broker is slow.
+    key or a value has None there. Raises the same errors as `KafkaOffsets.lag`, and returns fewer messages if a broker
+    is slow.
     """
     clients = connect(topic_place(location))
     try:
