@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend
 from core.model.names import trigger_s
-from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
+from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.text.wording import long_duration
 
 SUSTAINED_S = 10.0
@@ -30,7 +30,7 @@ class FaultSign:
     why: str = ""
     """The reason, as one human-readable clause."""
     at_once: bool = False
-    """True to apply the sign without delay: after a failure, at a start, or while the pool does not answer."""
+    """True to apply the sign without delay: after a failure, at a start, or once the pool does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,15 @@ def objective_s(objective: str, trigger: str) -> float:
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
     """Return the fault that a measurement suggests; for a statement that should be stopped, only a failure counts.
 
-    A start clears any fault at once: until the first batch, the age of unread input is not meaningful.
+    A start clears any fault at once: until the first batch, the age of unread input is not meaningful. So does a pool
+    that does not answer: that is one fault of the pool, and whether its statements are at fault is unknown.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)
-    if wanted == WantedState.STOPPED or state not in MAY_WORK or state == State.STARTING:
-        return FaultSign(at_once=state == State.STARTING)
+    if wanted == WantedState.STOPPED or state not in ALIVE or state == State.STARTING:
+        return FaultSign(at_once=state in (State.STARTING, State.UNKNOWN))
     if judged.trend in (Trend.STARVED, Trend.STALLED):
-        return FaultSign(Fault(judged.trend), judged.reason, at_once=state == State.UNKNOWN)
+        return FaultSign(Fault(judged.trend), judged.reason)
     if lag.behind_s is not None and lag.behind_s > objective_s:
         known, bound = long_duration(lag.behind_s), long_duration(objective_s)
         return FaultSign(Fault.BEHIND, f"{known} behind, the objective is {bound}")

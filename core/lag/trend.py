@@ -75,6 +75,9 @@ class LagTrend:
     """The reason, as one human-readable clause."""
 
 
+_UNANSWERED = LagTrend(Trend.UNKNOWN, reason="the pool does not answer")
+
+
 def lag_trend(
     samples: Sequence[LagSample],
     now: float,
@@ -98,7 +101,8 @@ def lag_trend(
     since the watermark last advanced or the statement was last starved, None if there is no watermark. `by_files` means
     that batches are limited by number of files, which then determines their duration. `behind_s` is the age of the
     oldest pending input; if it is None, only rows are considered. `proven` means that the statement has committed since
-    its start. `rests_since` is when a stopped statement stopped: older samples are ignored.
+    its start. `rests_since` is when a stopped statement stopped: older samples are ignored. While the pool does not
+    answer, a lack of commits proves nothing about a statement, so its trend is unknown.
     """
     working = state in MAY_WORK
     if rests_since is not None and not working:
@@ -115,11 +119,11 @@ def lag_trend(
     has_work = behind_s is not None and behind_s > bound_s and series.lag[-1] > 0
     starving = _starving(needed, series)
     if starving and not has_work and not _works_off(movement, trigger_s, previous):
-        return LagTrend(Trend.STARVED, reason=starving)
+        return _UNANSWERED if state == State.UNKNOWN else LagTrend(Trend.STARVED, reason=starving)
     # The watermark does not advance while one of several inputs is silent.
     watermark_age_s = None if starving else watermark_age_s
     if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, state)):
-        return LagTrend(Trend.STALLED, reason=why)
+        return _UNANSWERED if state == State.UNKNOWN else LagTrend(Trend.STALLED, reason=why)
     silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
     quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
     if series.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * series.usual_gap_s):
@@ -137,7 +141,7 @@ def lag_trend(
 
 def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
     if state == State.UNKNOWN:
-        return "the pool does not answer"
+        return _UNANSWERED.reason
     if state in MAY_WORK:
         return "" if proven or series.lag[-1] == 0 else _UNCOMMITTED
     moved = max((n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0)

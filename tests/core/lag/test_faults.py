@@ -46,7 +46,7 @@ def test_rows_and_a_growing_lag_are_no_fault_and_time_beyond_the_objective_is() 
         (Trend.STEADY, State.FAILED, WantedState.RUNNING, Fault.FAILED),
         (Trend.STARVED, State.RUNNING, WantedState.RUNNING, Fault.STARVED),
         (Trend.STALLED, State.RUNNING, WantedState.RUNNING, Fault.STALLED),
-        (Trend.STALLED, State.UNKNOWN, WantedState.RUNNING, Fault.STALLED),
+        (Trend.STALLED, State.UNKNOWN, WantedState.RUNNING, Fault.NONE),
         (Trend.STALLED, State.STARTING, WantedState.RUNNING, Fault.NONE),
         (Trend.STARVED, State.STOPPED, WantedState.STOPPED, Fault.NONE),
         (Trend.STARVED, State.PENDING, WantedState.RUNNING, Fault.NONE),
@@ -92,12 +92,14 @@ def test_behind_is_the_age_of_the_oldest_input_zero_without_input_and_unknown_wi
     assert total_lag([source("a", 3, None, None)]).behind_s is None
 
 
-def test_while_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
-    """By then the pool has been silent for a while; waiting ten more seconds would add nothing."""
-    judged = LagTrend(Trend.STALLED, reason="because")
-    for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):
-        found = fault_sign(lag(1.0), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
-        assert FaultWatch().updated(found, 0.0).said.fault is fault
+def test_a_pool_that_does_not_answer_ends_the_faults_of_its_statements_at_once() -> None:
+    """Whether they are at fault is unknown then, and the pool is at fault once."""
+    stalled = FaultWatch(FaultSign(Fault.STALLED, "because"))
+    for state, fault in ((State.UNKNOWN, Fault.NONE), (State.RUNNING, Fault.STALLED)):
+        for behind_s, trend in ((1.0, Trend.STEADY), (1.0, Trend.STALLED), (600.0, Trend.GROWING)):
+            judged = LagTrend(trend, reason="because")
+            found = fault_sign(lag(behind_s), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
+            assert bool(stalled.updated(found, 0.0).said.fault) == bool(fault)
 
 
 def heard(behind: list[float | None]) -> list[tuple[float, bool]]:

@@ -82,15 +82,14 @@ def test_a_starved_statement_recovers_when_its_parent_starts_without_another_fau
     assert again and not any(one.fault for one in again)
 
 
-def test_a_pool_that_does_not_answer_is_a_fault_of_every_statement_within_half_a_minute(recorded: Recorded) -> None:
-    """This used to take 26 to 55 s, and a statement waiting only for empty files was `steady` in between."""
+def test_a_pool_that_does_not_answer_is_no_fault_of_any_statement(recorded: Recorded) -> None:
+    """A lack of commits proves nothing about them, so that nobody searches sixteen statements for one cause."""
     phases, said = recorded
-    frozen = [one for one in said if phases["frozen"] < one.at < phases["thawed"]]
-    for table in {one.table for one in frozen}:
-        own = [one for one in frozen if one.table == table]
-        begun = next((one.at for one in own if one.fault), 1e9)
-        assert begun <= phases["frozen"] + WITHIN_S, table
-        assert all(one.fault for one in own if one.at >= begun), table
+    silent = [one for one in said if one.state == "unknown" and phases["frozen"] < one.at < phases["thawed"]]
+    assert len({one.table for one in silent}) > 10 and not any(one.fault for one in silent)
+    late = {one.judged.trend for one in silent if one.at > phases["frozen"] + WITHIN_S}
+    # Files alone show that nothing is pending.
+    assert Trend.UNKNOWN in late and late <= {Trend.UNKNOWN, Trend.IDLE}
 
 
 def test_a_removed_table_fails_its_statements_at_once_and_starves_their_readers(recorded: Recorded) -> None:

@@ -260,7 +260,19 @@ def test_a_pool_that_starts_is_no_alarm(state: str, tone: Tone) -> None:
     snapshot = replace(VIEW.snapshot, facts=replace(VIEW.snapshot.facts, pool_state=state))
     place = ConsoleIdentity("pizzeria", "dev", False, "alice")
     banner = banner_line(place, replace(VIEW, snapshot=snapshot), freshness(snapshot, NOW), 120)
-    assert [span.tone for span in banner if span.text.startswith("pool ")] == [tone]
+    assert [span.tone for span in banner if span.text.strip("! ").startswith("pool ")] == [tone]
+    assert any(span.text.startswith("! pool ") for span in banner) == (state == "silent")
+
+
+def test_a_dead_pool_is_one_fault_that_is_named_also_where_only_faults_are_shown() -> None:
+    assert VIEW.snapshot.facts is not None
+    facts = replace(VIEW.snapshot.facts, pool_state="down", pool_detail="exit code 137")
+    view = replace(VIEW, snapshot=replace(VIEW.snapshot, facts=facts))
+    said = "the pool local is down (exit code 137); headgate logs pool"
+    place = ConsoleIdentity("pizzeria", "dev", False, "alice")
+    assert standing_message(view, freshness(view.snapshot, NOW), NOW) == (said, None, Tone.BAD)
+    shown = " ".join(" ".join(plain(one) for one in nothing_lines(view, place, "", 80)).split())
+    assert shown == f"no statement is at fault: f shows all again. But {said}"
 
 
 def test_the_banner_counts_the_problems_in_the_files() -> None:

@@ -30,7 +30,7 @@ from tui.presentation.styling.styled_text import (
     wrap,
 )
 from tui.presentation.styling.value_formatting import clock
-from tui.presentation.view.ledger_view import Freshness, LedgerView
+from tui.presentation.view.ledger_view import Freshness, LedgerView, pool_fault
 
 SEPARATOR = "   "
 WIDE = 160
@@ -96,6 +96,7 @@ def _parts(view: LedgerView, fresh: Freshness, problems_in_files: int) -> list[t
     if snapshot.facts is not None:
         calm = snapshot.facts.pool_state in ("up", "")
         words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
+        words = f"! {words}" if pool_fault(snapshot) else words
         tone = Tone.CHANGING if snapshot.facts.pool_state == "starting" else Tone.BAD
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else tone))
     if view.faults:
@@ -145,7 +146,9 @@ def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str,
     """Explain why no statement is shown, and what to do next."""
     snapshot = view.snapshot
     if view.statements:
-        words = f"no statement matches /{filter_text}" if filter_text else "no faults: f shows all again"
+        words = "no statement is at fault" if (fault := pool_fault(snapshot)) else "no faults"
+        words = f"no statement matches /{filter_text}" if filter_text else f"{words}: f shows all again"
+        words = f"{words}. But {fault}" if fault and not filter_text else words
         return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
     if snapshot.problem:
         return (
@@ -258,6 +261,8 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
     if snapshot.facts is not None and not fresh.agent:
         return fresh.reason, None, Tone.CHANGING
+    if fault := pool_fault(snapshot):
+        return fault, None, Tone.BAD
     if not snapshot.commands or now - snapshot.commands[0].at > COMMAND_S:
         return "", None, Tone.DIM
     command = snapshot.commands[0]

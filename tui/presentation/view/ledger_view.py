@@ -226,6 +226,18 @@ def uncommitted(line: StatementLine) -> bool:
     return line.started_at is not None and line.state in ALIVE and (line.committed_at or 0.0) < line.started_at
 
 
+def pool_fault(snapshot: LedgerSnapshot) -> str:
+    """Describe what is wrong with the pool; empty if it is up, starting or switched off.
+
+    It is a single fault: what its statements do is unknown.
+    """
+    facts = snapshot.facts
+    if facts is None or facts.pool_state not in ("down", "silent", "failed"):
+        return ""
+    detail = f" ({facts.pool_detail})" if facts.pool_detail else ""
+    return f"the pool {facts.pool} is {facts.pool_state}{detail}; headgate logs pool"
+
+
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """The age of the data on screen, and whether an agent keeps it up to date."""
