@@ -181,7 +181,10 @@ class Reconciler:
         state = State.DEGRADED if late else state
         changes: dict[str, object] = {}
         if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
-            changes = {"state": state, "state_since": self.agent.clock(), "error": late or "", "error_class": ""}
+            # The query ran on while nobody observed it: under an agent that was replaced, or in a silent pool.
+            went_on = deployment.state == State.UNKNOWN and not late and deployment.started_at is not None
+            since = deployment.started_at if went_on else self.agent.clock()
+            changes = {"state": state, "state_since": since, "error": late or "", "error_class": ""}
             self.agent.state_event(deployment, state, detail=late)
         if not deployment.checkpoint_id and (found := checkpoint_state(self.agent, deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}

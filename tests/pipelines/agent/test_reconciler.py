@@ -373,6 +373,17 @@ def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_resta
     assert pool.starts == [] and pool.stops == []
 
 
+@pytest.mark.parametrize(("silent_s", "since"), [(1.0, 100.0), (95.0, None)])
+def test_a_statement_that_went_on_while_nobody_observed_it_keeps_its_age(
+    silent_s: float, since: float | None, agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
+) -> None:
+    now = agent.clock()
+    agent.ledger.update_deployment(A, 1, state="unknown", state_since=now - 10, started_at=100.0)
+    rounds_of(reconciler, pool, {"silent_s": silent_s})
+    found = agent.ledger.deployment(A, 1)
+    assert found is not None and (found.state_since == since if since is not None else found.state_since >= now)
+
+
 def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     agent: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
