@@ -219,12 +219,14 @@ def _delta_ddl(context: CommandContext, table: TableName, location: str) -> str:
 
 
 def _jdbc_ddl(context: CommandContext, table: TableName, uri: str) -> str:
+    from core.sql.jdbc_tables import jdbc_options_of
     from core.text.escaping import quoted_name, quoted_string_literal
     from tui.services.doctor_checks import columns_in_database
 
     found = columns_in_database(context.environ, uri)
     if not found.ok:
-        raise Refused(f"nothing was written: {found.summary}", remedy=found.remedy)
+        kind = UsageError if jdbc_options_of(uri) is None else Refused
+        raise kind(f"nothing was written: {found.summary}", remedy=found.remedy)
     readable = [(name, kind) for name, kind in found.facts["columns"] if kind]
     if not readable:
         raise Refused("nothing was written: Spark can read none of its columns", remedy="create a view that casts them")

@@ -170,6 +170,18 @@ def test_an_empty_source_of_a_new_table_is_refused(
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("uri", "code"),
+    [("shop.products", 2), ("postgresql://r:secret@db/shop/products", 2), ("postgresql://r@127.0.0.1:1/shop/t", 3)],
+)
+def test_an_address_that_is_none_is_a_usage_error(
+    uri: str, code: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["init", "table", "products", "--postgres", uri]) == code
+    said = capsys.readouterr().err
+    assert "nothing was written: " in said and "secret" not in said
+
+
 def test_a_data_folder_that_cannot_be_written_is_named(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
