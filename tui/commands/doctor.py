@@ -37,13 +37,14 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Return a line for each check, followed by its remedy if it has one."""
+    """Return a line for each check, followed by its remedy if it has one, or by those of the problems that it lists."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"
         lines.append(f"{word:<5}{check.name:<10}{check.summary}")
-        if check.remedy:
-            lines.append(f"{'':<15}→ {check.remedy}")
+        listed = check.facts.get("problems", ())[: doctor_checks.SHOWN_PROBLEMS]
+        remedies = dict.fromkeys([*(str(problem["remedy"]) for problem in listed), check.remedy])
+        lines += [f"{'':<15}→ {remedy}" for remedy in remedies if remedy]
     return lines
 
 

@@ -25,6 +25,7 @@ from tui.command_line import exit_codes
 from tui.command_line.context import CommandContext
 from tui.command_line.output import CommandOutput
 from tui.commands import console_up_down
+from tui.project_folder.environment_selection import select_environment
 from tui.screens import startup
 from tui.services import doctor_checks, teardown
 from tui.services.doctor_checks import DoctorCheck
@@ -630,3 +631,15 @@ def test_a_user_who_leaves_is_given_commands_that_work(
     )
     assert console_up_down.open_console(context) == 0
     assert told == [said]
+
+
+def test_doctor_gives_the_remedy_of_every_problem_that_it_lists(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pipelines/facts/p/b/b.yml").write_text("triger: 5 seconds\nmode: often\n")
+    exit_codes.run_command_line(["doctor"])
+    shown = capsys.readouterr().out
+    read = EnvironmentService(select_environment(os.environ, str(folder)), {}).projects.read
+    project = doctor_checks.check_tables(str(folder), read)
+    remedies = {str(problem["remedy"]) for problem in project.facts["problems"]}
+    assert len(remedies) > 1 and all(f"→ {remedy}" in shown for remedy in remedies)
