@@ -292,7 +292,7 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
     if verb in UPKEEP_WAYS:
         return (Undo.of("", tables, UPKEEP_WAYS[verb]),)
     if verb == "undelete":
-        return (_undo_by_former_version("delete", tables, "they are in the trash again"),)
+        return (_undo_by_former_version("delete", tables, "in the trash again"),)
     if verb == "rollback" and all(map(_serves, seen.values())):
         return (_undo_by_former_version(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
     if verb == "rollback":
@@ -305,13 +305,13 @@ def undos_by_former_versions(context: PlanningContext, verb: str, nodes: Sequenc
 
     while lacking := blocked_former_versions(back, stays):
         back = {table: bindings for table, bindings in back.items() if table not in lacking}
-    words = "files and checkpoint come out of the trash, and the statement goes on from there"
+    words = "files and checkpoints come out of the trash, and statements continue from there"
     until = f"until the files are purged, {purged_after(context.declared.environment)}"
     found = [Undo.of("undelete", tuple(sorted(back)), words, until=until)] if back else []
     rest = tuple(table for table in tables if table not in back)
     return (
         *found,
-        *([Undo.of("", rest, "it has failed or never served, or what it reads is not there any more")] if rest else ()),
+        *([Undo.of("", rest, "a version that failed, never served or lost its inputs cannot resume")] if rest else ()),
     )
 
 

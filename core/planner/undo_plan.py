@@ -79,7 +79,7 @@ def undos_of(
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
     resumed = [t for t, node in acted.items() if node.action is Action.RESUME and node.reason not in STOPPED_MEANWHILE]
     found = [released] if released else []
-    found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
+    found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes both")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
     back = _back(context, request, nodes, engine=engine, durations=durations)
     covered = {*begun, *(table for way in back if way.act for table in way.tables)}
@@ -119,9 +119,9 @@ def _stop(tables: Sequence[TableName], more: str) -> Undo:
 
 def _no_way_words(node: PlanNode, back: Sequence[Undo]) -> str:
     if node.action is Action.START:
-        return "it is only registered, and no command takes it out of the catalog"
+        return "no command takes a registered table out of the catalog"
     if not node.old.ddl:
-        return "its deployed text is not known"
+        return "no deployed text is known"
     if node.old == node.texts:
         outside = node.change is not None and node.change.definition.is_of_the_environment
         more = _OLD_VERSION if node.action is Action.REBUILD else _OF_THE_ENVIRONMENT if outside else ""

@@ -129,7 +129,7 @@ def test_started_statements_are_stopped_and_deleted_tables_restored() -> None:
     assert gone.until == "until the files are purged, 7 days after the run"
     moved = observed(b={"version": 2}, c={"bindings": (Binding(T("b"), 1, True),)})
     (lost,) = planned_with_prices(priced(), "c", verb="delete", world=moved).undo
-    assert (lost.act, lost.words) == ("", "it has failed or never served, or what it reads is not there any more")
+    assert (lost.act, lost.words) == ("", "a version that failed, never served or lost its inputs cannot resume")
 
 
 def test_a_rebuild_of_the_same_text_is_undone_by_the_previous_version_or_not_at_all() -> None:
