@@ -48,13 +48,16 @@ OPEN_STATES = frozenset(ReleaseState) - {
 _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
     StepKind.SWAP: ReleaseState.SWAPPING,
     StepKind.HOLD: ReleaseState.HELD,
-    StepKind.VALIDATE: ReleaseState.VALIDATING,
     StepKind.CATCH_UP: ReleaseState.HYDRATING,
     StepKind.START: ReleaseState.HYDRATING,
     StepKind.REWRITE: ReleaseState.HYDRATING,
     StepKind.RESUME: ReleaseState.HYDRATING,
+    StepKind.VALIDATE: ReleaseState.VALIDATING,
 }
-"""The release state by kind of the open step; if several steps are open, the first matching entry decides."""
+"""The release state by kind of the open step; if several steps are open, the first matching entry decides.
+
+A release whose first versions are compared while others catch up is still hydrating.
+"""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
 """States of a started swap step in which some pointers may have moved; a retried swap waits again."""

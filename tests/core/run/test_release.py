@@ -64,6 +64,7 @@ AFTER = {"swap": "done"}
         (run(before="catch_up", start="gate"), 1, {}, "hydrating"),
         (run(before="catch_up", catch_up="gate"), 1, {}, "hydrating"),
         (run(before="catch_up", catch_up="gate", state="paused"), 1, {}, "hydrating"),
+        (run(before="catch_up", catch_up="gate", validate="gate"), 1, {}, "hydrating"),
         (run(before="validate", validate="gate"), 1, {}, "validating"),
         (run(before="hold"), 1, {}, "ready"),
         (run(before="hold", hold="gate"), 1, {}, "held"),
