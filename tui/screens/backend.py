@@ -328,8 +328,16 @@ class ConsoleBackend:
         return f"run {found.id[:10]}: the ticket of {reader} is closed"
 
     def submit_plan_by_verb(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
-        """Submit a plan that applies a verb such as rollback to tables or a run; return the plan's hash."""
-        return self._service.submit(self._service.request_by_name(verb, words, retain=retain)).plan.hash
+        """Submit a plan that applies a verb such as rollback to tables or a run; return the plan's hash.
+
+        Raises Refused if the plan changes nothing.
+        """
+        submitted = self._service.submit(self._service.request_by_name(verb, words, retain=retain))
+        if submitted.plan.empty:
+            raise Refused(
+                f"nothing to do: {', '.join(words)} is deployed as declared", remedy="edit the files, then plan again"
+            )
+        return submitted.plan.hash
 
     def continuation(self, run_id: str) -> str:
         """Submit a plan that continues a failed run with edited files.

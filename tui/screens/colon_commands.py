@@ -1,6 +1,7 @@
 """The commands typed after `:`. A command named after an action performs that action."""
 
 from collections.abc import Callable
+from string import hexdigits
 
 from core.lineage.selectors import is_selector
 from core.model.names import query_name
@@ -38,7 +39,7 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
         case "help" if rest:
             host.open_screen("help", topic=rest)
         case "plan" if rest:
-            host.open_screen("review", plan_hash=rest)
+            _plan(screen, rest)
         case "review":
             _review(screen, rest)
         case "logs":
@@ -66,6 +67,15 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _env(screen, rest)
         case _:
             _act(screen, word, rest)
+
+
+def _plan(screen: StatementActionsScreen, rest: str) -> None:
+    """Review a submitted plan, given the start of its hash, or plan a deploy of tables."""
+    words = tuple(rest.split())
+    if len(words) == 1 and screen.state.view.statement(words[0]) is None and set(words[0]) <= set(hexdigits.lower()):
+        screen.state.host.open_screen("review", plan_hash=rest)
+    else:
+        plan_and_review(screen, "deploy", words)
 
 
 def _review(screen: StatementActionsScreen, rest: str) -> None:
@@ -130,7 +140,10 @@ def _vacuum(screen: StatementActionsScreen, rest: str) -> None:
 
 
 def plan_and_review(screen: StatementActionsScreen, verb: str, words: tuple[str, ...], *, retain: str = "") -> None:
-    """Plan a rollback, undelete, retire, optimize or vacuum of tables or a run, and open the plan for review."""
+    """Plan a deploy, rollback, undelete, retire, optimize or vacuum of tables, and open the plan for review.
+
+    A rollback or retirement may name a run instead.
+    """
     backend = screen.state.backend
     if not words:
         screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)

@@ -49,6 +49,26 @@ def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, objec
     in_console(scenario)
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("plan oven_load", "oven_load"),
+        ("plan a_new_table", "a_new_table"),
+        ("plan face", ""),
+        ("plan face b", "face b"),
+    ],
+)
+def test_plan_takes_tables_or_a_hash(text: str, asked: str) -> None:
+    async def scenario(console: Console) -> None:
+        before = len(console.app.screen_stack)
+        await typed(console, text)
+        await console.until(lambda: len(console.app.screen_stack) > before, "the review")
+        assert console.screen.screen_name == "review"
+        assert console.backend.calls == ([("deploy", asked)] if asked else [])
+
+    in_console(scenario)
+
+
 def test_an_undelete_needs_names() -> None:
     async def scenario(console: Console) -> None:
         await typed(console, "undelete")

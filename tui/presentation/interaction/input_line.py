@@ -121,7 +121,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("skip", ":skip [id]", "Skip the first failed step of a run"),
     ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
     ColonCommand("cancel", ":cancel [id]", "Cancel the steps of a run that have not started; completed steps stay"),
-    ColonCommand("plan", ":plan HASH", "A submitted plan"),
+    ColonCommand("plan", ":plan TABLE…|HASH", "Plan a deploy of tables and review it, or show a submitted plan"),
     ColonCommand("review", ":review [PLAN]", "Review a submitted plan; without a name, plan what you staged"),
     ColonCommand("logs", ":logs", "Show the commands that print the logs of agent and pool"),
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
