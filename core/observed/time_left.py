@@ -203,7 +203,7 @@ def time_left_from_json(value: object) -> TimeLeft | None:
             held_version=int(value.get("held_version", 0)),
             at=float(value["at"]),
         )
-        # A value that is missing from a sentence is found here.
+        # This fails if a sentence lacks a value.
         _ = found.words, found.bound.remedy
         return found
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError):

@@ -1,6 +1,4 @@
-"""Conversion of plans to and from JSON, and the hash of a plan's canonical JSON (sorted keys, no spaces, ASCII
-only).
-"""
+"""Conversion of plans to and from JSON, and the hash of their canonical JSON (sorted keys, no spaces, ASCII only)."""
 
 import hashlib
 import json
@@ -100,8 +98,9 @@ def canonical_text(data: Mapping[str, Any]) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit. It
-    excludes measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
+    """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
+
+    It excludes measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
     pool's load, the exact state of an existing table, and indirect readers that stay on an old version. A change
     confirmed by Spark's analysis has the same hash as one that Spark has not analysed, because the analysis can only
     make a change more severe. A change's kind is represented by its code (field `row`).

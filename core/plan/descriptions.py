@@ -184,7 +184,9 @@ def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return an explanation of a node: reason, evidence, strategies, losses, undo, and a diff of SQL and YAML."""
+    """Return lines that explain a node: reason, evidence, losses, undo, strategies, warnings, and diffs of its
+    files.
+    """
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)

@@ -63,7 +63,7 @@ class ColumnWidths:
 
 
 FIXED = 20
-"""Total width of LVL, the sign, REPLAY, UNDO, and all spaces between columns but the one before WHY."""
+"""Total width of LVL, the sign, REPLAY, UNDO, and all spaces between columns except the one before WHY."""
 
 _WHY = 4
 """Index of the reason in the cells of a row."""

@@ -116,9 +116,7 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; a star always
-    resolves.
-    """
+    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; stars are ignored."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -164,9 +162,7 @@ def _orphans_to_trash(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """Return the orphans to move to the trash; an orphan with readers is kept, and so are the versions that it
-    reads.
-    """
+    """Return the orphans to move to the trash; orphans with readers are kept, with the versions that they read."""
     stays = {(version.table, version.version) for version in old if version.readers}
     fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
     tables = tuple(found.by_table) if scope.request.continues else fresh
@@ -254,9 +250,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Split orphans into those that no serving version reads and those that a serving version reads, even
-    indirectly.
-    """
+    """Split orphans into those that no serving version reads and those that one reads, even indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside

@@ -89,8 +89,7 @@ def blocked_former_versions(
 ) -> dict[TableName, tuple[Binding, ...]]:
     """Return the tables whose former version cannot resume, with their bindings to versions that get no more rows.
 
-    `former` maps each table to the bindings of its former version; `then` returns True for a version that will get
-    rows.
+    `former` maps each table to its former version's bindings; `then` returns True for a version that will get rows.
     """
     lacking = {
         table: tuple(b for b in bindings if b.version and not then(b.parent, b.version))

@@ -22,9 +22,7 @@ decodes them (tested on Delta 4.4.0).
 
 
 MissingInInputs = Callable[[Table, Sequence[str]], list[Problem]]
-"""Function that returns a Problem for each given column that a table's statement reads but that none of its inputs
-has.
-"""
+"""Function that returns a Problem for each given column that a statement reads but that none of its inputs has."""
 
 
 def check_tables(

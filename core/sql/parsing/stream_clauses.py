@@ -222,7 +222,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
         return False
     if is_word(after, *_NOT_AFTER_STREAM) or is_word(after, *_ENDS):
         # Spark 4.2 reads `FROM stream AS x`, `FROM stream LEFT JOIN y` and `FROM stream WHERE a` as streams of tables
-        # called AS, LEFT and WHERE; only if the rest does not parse, it tries another reading.
+        # called AS, LEFT and WHERE; it tries another reading only if the rest does not parse.
         raise SqlDiagnostic(
             "Spark reads the word stream here as the keyword STREAM",
             "write the table name in backticks: `stream`",
@@ -336,7 +336,7 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
     """Replace the WATERMARK of a subquery, or of a table without STREAM, with an alias that refers to the watermark.
 
-    Returns the index of the token after the clause, and the alias that was written after the clause.
+    Returns the index of the token after the clause and after the alias that follows it, if any.
     """
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
