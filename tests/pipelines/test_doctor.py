@@ -1,0 +1,66 @@
+"""Checks of the Spark side of `headgate doctor` that need no Spark: schemas of topics, and jars that read them."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from pytest_httpserver import HTTPServer
+from schema_registry_server import PlayedRegistry
+
+from pipelines import doctor
+
+ID = {"type": "record", "name": "T", "fields": [{"name": "id", "type": "int"}]}
+MANIFEST = """project: p
+id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
+default_env: dev
+environments: {dev: {pool: {cores: 2, memory: 1g}}}
+connectors: {kafka: {jars: [jars]}}
+"""
+
+
+@pytest.fixture
+def registry(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> PlayedRegistry:
+    """A registry with one subject; the topic is assumed to exist."""
+    monkeypatch.setattr(doctor, "fault_of_topics", lambda *_: None)
+    found = PlayedRegistry(httpserver)
+    found.add("t-value", ID, id=4)
+    return found
+
+
+def checked(registry: PlayedRegistry, folder: Path, columns: str) -> list[tuple[bool, bool, str]]:
+    options = (
+        f"'kafka.bootstrap.servers'='b:9', subscribe='t', 'value.format'='avro', 'schema.registry'='{registry.url}'"
+    )
+    (folder / "ddl.k.sql").write_text(f"CREATE TABLE k ({columns}) USING kafka OPTIONS ({options});")
+    return [
+        (each["ok"], each["warning"], each["summary"]) for each in doctor.inputs(folder, str(folder), ["ddl.k.sql"])
+    ]
+
+
+def test_a_mode_that_does_not_protect_readers_is_a_warning_and_a_schema_that_does_not_fit_a_failure(
+    registry: PlayedRegistry, tmp_path: Path
+) -> None:
+    passed, risk = checked(registry, tmp_path, "id INT")
+    assert passed == (True, False, "1 external table exists as declared")
+    assert risk[:2] == (True, True) and risk[2].startswith("k: t-value is BACKWARD, so a new schema may lack a field")
+    registry.modes["t-value"] = "FULL"
+    assert checked(registry, tmp_path, "id INT") == [passed]
+    (unlike,) = checked(registry, tmp_path, "id STRING")
+    assert unlike[0] is False and "has id as int, not STRING" in unlike[2]
+    registry.fails_with(503)
+    (silent,) = checked(registry, tmp_path, "id INT")
+    assert silent == (False, False, f"the schema registry {registry.url} answers with status 503")
+
+
+def test_given_jars_without_the_reader_of_avro_are_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "headgate.yml").write_text(MANIFEST)
+    (tmp_path / "jars").mkdir()
+    found = {}
+    for name in ("spark-sql-kafka-0-10_2.13-4.2.0.jar", "spark-avro_2.13-4.2.0.jar"):
+        with zipfile.ZipFile(tmp_path / "jars" / name, "w") as jar:
+            jar.writestr("a", "")
+        (found[name],) = doctor.connectors(tmp_path, "dev", tmp_path)
+    without, whole = found.values()
+    assert (without["ok"], without["warning"]) == (True, True)
+    assert "lack spark-avro, which tables over topics in Avro need" in without["summary"]
+    assert whole["warning"] is False and "2 jars" in whole["summary"]
