@@ -251,9 +251,15 @@ def _history(case: GuardInput) -> Guard:
 
 
 def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
+    """Return the sources whose earlier changes a rebuild lacks; a keyed table needs only the rows that they led to."""
     tables = case.declared.tables
-    sources = [binding.parent for binding in node.bindings if binding.streamed and binding.parent in tables]
-    return tuple(source for source in sources if table_format(tables[source].parsed_ddl.format).changes)
+    parents = [tables[each.parent].parsed_ddl for each in node.bindings if each.streamed and each.parent in tables]
+    found = [ddl for ddl in parents if table_format(ddl.format).changes]
+    if found and node.table in tables and tables[node.table].settings.upserts:
+        from core.sql.postgres_changes import begins_with_rows
+
+        found = [ddl for ddl in found if not begins_with_rows(ddl)]
+    return tuple(ddl.table for ddl in found)
 
 
 def _is_short(retention: Retention) -> bool:

@@ -19,7 +19,8 @@ NEW_SLOT = "a rebuild with --from earliest begins with a new slot; the changes u
 """Remedy for a slot that no longer has the changes that a statement needs."""
 
 _PUBLICATION, _MESSAGES, _LIMIT, _TABLE = "publication", "messages", "maxChanges", "dbtable"
-_OPTIONS = ("url", "user", _TABLE, _MESSAGES, _PUBLICATION, _LIMIT)
+_SNAPSHOT, _INITIAL = "snapshot", "initial"
+_OPTIONS = ("url", "user", _TABLE, _MESSAGES, _PUBLICATION, _LIMIT, _SNAPSHOT)
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _PREFIX = re.compile(r"[\x21-\x7e]{1,100}\Z")
 _LONGEST_SLOT = 63
@@ -42,6 +43,7 @@ class ChangesFault(FactKind):
     )
     BAD_PUBLICATION = "has the publication {publication}", "write lower-case letters, digits and _"
     BAD_LIMIT = "has maxChanges {limit}", "write a whole number of at least 1"
+    BAD_SNAPSHOT = "has the snapshot {snapshot}", "write snapshot 'initial', or remove it: messages have no rows"
     UNKNOWN_OPTION = "has the option {option}, which reads nothing", "remove it; options: {known}"
     UNDERSCORE = "has a column {column}, and names with _ are parts of a change", "rename it, or use one of {known}"
     TYPE = "has {column} {found}", "declare {column} {expected}"
@@ -62,6 +64,8 @@ class ChangeAddress:
     table: str = ""
     """Schema and table, separated by a dot; empty for messages."""
     prefix: str = ""
+    snapshot: bool = False
+    """Whether a new reader begins with the rows that the table has then."""
 
 
 def changes_location(options: Mapping[str, str]) -> str:
@@ -97,6 +101,8 @@ def changes_fault(ddl: TableDdl) -> Fact[ChangesFault] | Fact[JdbcFault] | None:
     limit = given.get(_LIMIT.lower(), "1")
     if not re.fullmatch(r"[1-9][0-9]{0,8}", limit, re.ASCII):
         return ChangesFault.BAD_LIMIT.of(limit=limit)
+    if (snapshot := given.get(_SNAPSHOT, _INITIAL)) != _INITIAL or (_SNAPSHOT in given and _MESSAGES in given):
+        return ChangesFault.BAD_SNAPSHOT.of(snapshot=snapshot)
     return _column_fault(ddl, of_messages=_MESSAGES in given)
 
 
@@ -121,6 +127,11 @@ def _column_fault(ddl: TableDdl, *, of_messages: bool) -> Fact[ChangesFault] | N
     return None
 
 
+def begins_with_rows(ddl: TableDdl) -> bool:
+    """Return whether a new reader of a declaration begins with the rows that the table has then."""
+    return any(key.lower() == _SNAPSHOT for key, _ in ddl.options)
+
+
 def slot_name(environment: str, table: str) -> str:
     """Return the name of an external table's slot, from the id of its environment; valid for PostgreSQL."""
     name = re.sub(r"[^a-z0-9_]", "_", f"headgate_{environment[:8]}_{table}".lower())
@@ -142,6 +153,7 @@ def change_address(ddl: TableDdl) -> str:
     host = f"[{connection['host']}]" if ":" in connection["host"] else connection["host"]
     server = f"{quote(connection['user'], safe='')}@{host}:{connection['port']}"
     more = {name: value for name, value in connection.items() if name.startswith("ssl")}
+    more |= {_SNAPSHOT: _INITIAL} if begins_with_rows(ddl) else {}
     query = urlencode({**more, SLOT: given[SLOT], _PUBLICATION: given[_PUBLICATION]})
     part = ddl.location.partition("#")[2]
     return f"postgresql://{server}/{connection['dbname']}?{query}#{part}"
@@ -151,7 +163,7 @@ def read_address(url: str) -> ChangeAddress:
     """Parse an address made by `change_address`."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
-    slot, publication = query.pop(SLOT), query.pop(_PUBLICATION)
+    slot, publication, snapshot = query.pop(SLOT), query.pop(_PUBLICATION), query.pop(_SNAPSHOT, "")
     dsn = f"postgresql://{parts.netloc}{parts.path}" + (f"?{urlencode(query)}" if query else "")
     is_messages = parts.fragment.startswith("messages:")
     return ChangeAddress(
@@ -160,6 +172,7 @@ def read_address(url: str) -> ChangeAddress:
         publication,
         table="" if is_messages else parts.fragment,
         prefix=parts.fragment.removeprefix("messages:") if is_messages else "",
+        snapshot=bool(snapshot),
     )
 
 
@@ -168,6 +181,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
     address = read_address(change_address(ddl))
     found = {"dsn": address.dsn, SLOT: address.slot, _PUBLICATION: address.publication}
     found |= {"table": address.table} if address.table else {"prefix": address.prefix}
+    found |= {_SNAPSHOT: _INITIAL} if address.snapshot else {}
     limit = next((value for key, value in ddl.options if key.lower() == _LIMIT.lower()), "")
     return found | ({"maxchanges": limit} if limit else {})
 

@@ -3,17 +3,29 @@
 An offset is a position of the database's log that lies after one transaction and before the next. The slot itself is
 never moved here. So any number of queries read one slot, the same two offsets always give the same rows, and the owner
 of the slot decides which part of its log the database may delete.
+
+With an initial snapshot, the first batch has the rows of the table, in one transaction of the database, and later
+batches leave out the changes of transactions that this one has seen. Offsets name these until all of them are read. A
+first batch that is repeated reads the rows again, but leaves out what the first attempt has seen. So some changes can
+be in the rows and follow as well, and none is missing.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pipelines.postgres_changes.pgoutput import ChangeDecoder, StreamedChange, UnchangedValue, position_after
+from pipelines.postgres_changes.pgoutput import (
+    BeginMessage,
+    ChangeDecoder,
+    StreamedChange,
+    UnchangedValue,
+    position_after,
+)
 from pipelines.postgres_changes.replication_slot import (
     PLUGIN,
     TRUNCATED,
@@ -24,6 +36,7 @@ from pipelines.postgres_changes.replication_slot import (
     connected,
     log_end,
     lsn_text,
+    rows_of_table,
     temporary_copy,
 )
 
@@ -43,13 +56,29 @@ WHERE get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_byte(data, 1) = 
 """The last commit (`C`), or message outside of a transaction (`M`, 0), within a number of messages of the plugin."""
 _KEY = """SELECT attname::text FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = to_regclass(%s) AND indisprimary"""
+_EXPORT = """SELECT pg_export_snapshot(), pg_current_snapshot()::text,
+(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"""
+"""The name of a snapshot, the transactions that it sees, and a position after all of their commits."""
+
+INITIAL = "initial"
+"""The snapshot in an offset before the first batch."""
+Offset = dict[str, Any]
+"""`lsn`, a position; `snapshot`, what PostgreSQL shows of a snapshot, while changes before the position `until` may be
+in the rows of the first batch."""
 
 
 class Between(InputPartition):
-    """The changes between two offsets."""
+    """The changes between two offsets, without those of transactions that the snapshot `seen` sees."""
 
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
+    def __init__(self, start: int, end: int, seen: str = "") -> None:
+        self.start, self.end, self.seen = start, end, seen
+
+
+class Rows(InputPartition):
+    """All rows of the table, as an exported snapshot sees them, or as they are now if that one is gone."""
+
+    def __init__(self, exported: str) -> None:
+        self.exported = exported
 
 
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -59,26 +88,32 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._dsn, self._slot, self._publication = options["dsn"], options["slot"], options["publication"]
         self._table, self._prefix = options.get("table", ""), options.get("prefix", "")
         self._limit = int(options.get("maxchanges") or MAX_CHANGES)
+        self._begin: Offset = {"snapshot": options["snapshot"]} if options.get("snapshot") else {}
         self._columns = tuple(schema.names)
         self._target: int | None = None
         self._idle = (-1, -1)
         """An offset after which there was no change, and the end of the log at that time."""
+        self._exported, self._exporting = "", ExitStack()
+        """The snapshot of the first batch, which lasts as long as the transaction that is kept open."""
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         with connected(self._dsn) as database:
-            return {"lsn": confirmed_position(database, self._slot)}
+            return {"lsn": confirmed_position(database, self._slot), **self._begin}
 
     def prepareForTriggerAvailableNow(self) -> None:
         with connected(self._dsn) as database:
             self._target = log_end(database)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the last transaction within maxChanges; `start` if there is none or no answer.
 
         So a query survives a restart of the database. The agent reports that the database does not answer.
         """
         at = start["lsn"]
+        self.stop()
         try:
+            if start.get("snapshot") == INITIAL:
+                return {"lsn": at, **self._take_snapshot()}
             with connected(self._dsn) as database:
                 end = log_end(database)
                 if self._idle == (at, end):
@@ -90,18 +125,41 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if found is None:
             self._idle = (at, end)
-        return {"lsn": position_after(found[0])} if found else start
+            return start
+        reached = position_after(found[0])
+        return {"lsn": reached} if reached >= start.get("until", 0) else {**start, "lsn": reached}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [Between(start["lsn"], end["lsn"])]
+    def _take_snapshot(self) -> Offset:
+        with ExitStack() as opened:
+            database = opened.enter_context(connected(self._dsn))
+            database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            database.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            self._exported, seen, until = database.execute(_EXPORT).fetchone()
+            self._exporting = opened.pop_all()
+        return {"snapshot": seen, "until": until}
+
+    def stop(self) -> None:
+        """End the transaction that keeps the snapshot of the first batch."""
+        self._exported = ""
+        self._exporting.close()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        seen = start.get("snapshot", "")
+        return [Rows(self._exported) if seen == INITIAL else Between(start["lsn"], end["lsn"], seen)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows between two offsets. If the connection is lost, another one continues at the same row."""
+        """Yield the rows between two offsets. If the connection is lost, another one continues at the same row.
+
+        The rows of the table have no order, so a lost connection ends the first batch of a snapshot.
+        """
+        if isinstance(partition, Rows):
+            yield from self._rows_of_table(partition.exported)
+            return
         assert isinstance(partition, Between)
         done, ends_at = 0, time.monotonic() + PATIENCE_S
         while True:
             try:
-                for number, row in enumerate(self._rows(partition.start, partition.end)):
+                for number, row in enumerate(self._rows(partition)):
                     if number >= done:
                         yield row
                         done, ends_at = number + 1, time.monotonic() + PATIENCE_S
@@ -111,10 +169,21 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise
                 time.sleep(0.5)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """Do nothing: the owner of the slot advances it once every reader has committed."""
 
-    def _rows(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
+    def _rows_of_table(self, exported: str) -> Iterator[tuple[Any, ...]]:
+        names = tuple(name for name in self._columns if not name.startswith("_"))
+        with connected(self._dsn) as database:
+            of = {"slot": self._slot, "publication": self._publication, "table": self._table}
+            lsn, rows = rows_of_table(database, **of, columns=names, exported=exported)
+            before = BeginMessage(lsn, 0, 0)
+            for row in rows:
+                change = StreamedChange("r", dict(zip(names, row, strict=True)), lsn, before)
+                yield tuple(_value(change, column) for column in self._columns)
+
+    def _rows(self, part: Between) -> Iterator[tuple[Any, ...]]:
+        start, end, has_seen = part.start, part.end, _seen_by(part.seen)
         with connected(self._dsn) as database, temporary_copy(database, self._slot, start) as copy:
             key = tuple(name for (name,) in database.execute(_KEY, (self._table,)).fetchall()) if self._table else ()
             names = tuple(name for name in self._columns if not name.startswith("_"))
@@ -122,6 +191,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 for lsn, data in database.cursor(binary=True).stream(_CHANGES, self._values(copy, until=end)):
                     for change in decoder.changes(lsn, data):
+                        if has_seen(change.begin.xid):
+                            continue
                         if change.op == "t" and "_op" not in self._columns:
                             raise ChangeStreamError(TRUNCATED, f"{self._table} was truncated at {lsn_text(lsn)}")
                         yield tuple(_value(change, column) for column in self._columns)
@@ -144,6 +215,23 @@ class ChangeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return ChangeReader(dict(self.options), schema)
+
+
+def _seen_by(snapshot: str) -> Callable[[int], bool]:
+    """Return a function that tells whether a snapshot sees a committed transaction, whose number has 32 bits.
+
+    The snapshot is `xmin:xmax:xip_list`, with numbers of 64 bits (PostgreSQL 18 manual, "pg_snapshot").
+    """
+    if not snapshot:
+        return lambda xid: False
+    low, high, running = snapshot.split(":")
+    first, last, open = int(low), int(high), {int(each) for each in running.split(",") if each}
+
+    def has_seen(xid: int) -> bool:
+        whole = last + (xid - last + (1 << 31)) % (1 << 32) - (1 << 31)
+        return whole < first or (whole < last and whole not in open)
+
+    return has_seen
 
 
 def _value(change: StreamedChange, column: str) -> Any:

@@ -175,7 +175,7 @@ class StreamedChange(NamedTuple):
     """A row of the change stream."""
 
     op: str
-    """`c`, `u`, `d` or `t` (TRUNCATE)."""
+    """`c`, `u`, `d`, `t` (TRUNCATE), or `r` for a row of the initial snapshot."""
     values: dict[str, str | None]
     """Values by column; of a deleted row only those that the log contains."""
     lsn: int

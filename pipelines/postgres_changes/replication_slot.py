@@ -99,6 +99,45 @@ def temporary_copy(database: Any, slot: str, start: int | None = None) -> Iterat
     database.execute("SELECT pg_drop_replication_slot(%s)", (copy,))
 
 
+_FILTER = """SELECT to_jsonb(published) ->> 'rowfilter' FROM pg_publication_tables published
+WHERE pubname = %s AND format('%%I.%%I', schemaname, tablename) = %s"""
+"""The condition of a publication on the rows of a table; NULL before PostgreSQL 15, which has none."""
+_OLDEST = "SELECT (restart_lsn - '0/0'::pg_lsn)::int8 FROM pg_replication_slots WHERE slot_name = %s"
+
+
+def rows_of_table(
+    database: Any, *, slot: str, publication: str, table: str, columns: tuple[str, ...], exported: str
+) -> tuple[int, Iterator[tuple[str | None, ...]]]:
+    """Return a position before all changes in a slot, and the published rows of a table as PostgreSQL's text.
+
+    The rows are those that an exported snapshot sees; if it no longer exists, those that are there now.
+    """
+    from psycopg import errors
+    from psycopg.sql import SQL, Identifier
+
+    (lsn,) = database.execute(_OLDEST, (slot,)).fetchone()
+    published = database.execute(_FILTER, (publication, table)).fetchone()
+    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    database.execute(begin)
+    if exported:
+        try:
+            database.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(exported))
+        except (errors.UndefinedObject, errors.InvalidParameterValue, errors.ObjectNotInPrerequisiteState):
+            database.execute("ROLLBACK")
+            database.execute(begin)
+    text = SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+        SQL(", ").join(map(Identifier, columns)),
+        SQL(".").join(map(Identifier, table.split("."))),
+        SQL((published and published[0]) or "true"),
+    )
+
+    def rows() -> Iterator[tuple[str | None, ...]]:
+        with database.cursor().copy(text) as copied:
+            yield from copied.rows()
+
+    return int(lsn), rows()
+
+
 def lsn_text(position: int) -> str:
     """Return a position in PostgreSQL's notation, such as `0/16B3748`."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

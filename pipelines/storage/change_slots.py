@@ -35,6 +35,7 @@ from pipelines.postgres_changes.replication_slot import (
     lsn_text,
     temporary_copy,
 )
+from pipelines.storage.postgres_tables import database_fault
 
 COUNTED = 10_000
 """Longest lag, in messages of the plugin, that is counted exactly; a longer one is estimated from bytes of the log."""
@@ -102,6 +103,8 @@ class ChangeSlots:
                 if left is not None and known is not None and known[0] == end and known[1].rows == 0:
                     return replace(known[1], time_left=left)
                 found = _lag(database, address, table, start, end)
+                if position is None and address.snapshot:
+                    return replace(found, **_rows_pending(database, address.table), time_left=left)
         except SlotFault as fault:
             gone = lost(fault.bound, slot=address.slot)
             return SourceLag(
@@ -205,7 +208,10 @@ def fault_of_changes(ddl: TableDdl) -> TableFault | None:
     """
     address = read_address(change_address(with_slot(ddl, "none")))
     with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
-        return _fault_of_server(ddl.table, database) or _fault_of_publication(ddl, address, database)
+        fault = _fault_of_server(ddl.table, database) or _fault_of_publication(ddl, address, database)
+    if fault is None and address.snapshot:
+        return database_fault(replace(ddl, columns=tuple(c for c in ddl.columns if not c.name.startswith("_"))))
+    return fault
 
 
 _SERVER = """SELECT current_setting('wal_level'), current_user, rolreplication OR rolsuper
@@ -288,6 +294,11 @@ def _lag(database: Any, address: ChangeAddress, table: TableName, start: int, en
         topics=True,
         wal_bytes=max(0, end - start),
     )
+
+
+def _rows_pending(database: Any, table: str) -> dict[str, Any]:
+    (rows,) = database.execute("SELECT reltuples::int8 FROM pg_class WHERE oid = to_regclass(%s)", (table,)).fetchone()
+    return {"files": max(rows, 0), "rows": None if rows < 0 else rows, "exact": False, "oldest_s": None}
 
 
 def _pending(database: Any, address: ChangeAddress, start: int) -> _Count:

@@ -6,7 +6,7 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import psycopg
@@ -18,20 +18,29 @@ from tiny_project import Tiny, alive, committed, tiny_that_runs, until
 from pipelines.storage.change_slots import HEARTBEAT_B
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
+ITEMS = 50_000
 SEED = int(os.environ.get("HEADGATE_SEED", "7"))
 ORDERS_IN = f"""CREATE TABLE orders_in
 (id BIGINT, name STRING, total DECIMAL(8,2), _op STRING, _lsn BIGINT, _xid BIGINT)
 USING postgres_changes OPTIONS (url 'jdbc:postgresql://127.0.0.1:{{port}}/postgres', user '{READER}',
 dbtable 'public.orders', publication 'headgate', maxChanges '5000');"""
+ITEMS_IN = """CREATE TABLE items_in (id BIGINT, n BIGINT, _op STRING, _lsn BIGINT)
+USING postgres_changes OPTIONS (url 'jdbc:postgresql://127.0.0.1:{port}/postgres', user '{user}',
+dbtable 'public.items', publication 'headgate', snapshot 'initial');"""
 DDL = {
+    "counts": "CREATE TABLE counts (id BIGINT, n BIGINT, op STRING, lsn BIGINT) USING parquet;",
+    "items": "CREATE TABLE items (id BIGINT, n BIGINT, op STRING, seq BIGINT) USING parquet;",
     "kept": "CREATE TABLE kept (id BIGINT, name STRING, total DECIMAL(8,2), op STRING, seq BIGINT) USING parquet;",
     "trail": "CREATE TABLE trail (id BIGINT, op STRING, lsn BIGINT, xid BIGINT) USING parquet;",
 }
 DML = {
+    "counts": "INSERT INTO counts SELECT id, n, _op AS op, _lsn AS lsn FROM STREAM items_in;",
+    "items": "INSERT INTO items SELECT id, n, _op AS op, _lsn AS seq FROM STREAM items_in;",
     "kept": "INSERT INTO kept SELECT id, name, total, _op AS op, _lsn AS seq FROM STREAM orders_in;",
     "trail": "INSERT INTO trail SELECT id, _op AS op, _lsn AS lsn, _xid AS xid FROM STREAM orders_in;",
 }
-YML = {"kept": "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: op = 'd'\n"}
+KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: op = 'd'\n"
+YML = {"kept": KEYED, "items": KEYED}
 AUDIT = """CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 INSERT INTO audit VALUES (CASE TG_OP WHEN 'INSERT' THEN 'c' WHEN 'UPDATE' THEN 'u' ELSE 'd' END,
     CASE TG_OP WHEN 'DELETE' THEN OLD.id ELSE NEW.id END);
@@ -48,8 +57,11 @@ def server() -> Iterator[PostgresServer]:
             "CREATE TABLE other (n bigint, what text)",
             AUDIT,
             "CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON orders FOR EACH ROW EXECUTE FUNCTION audit()",
-            "CREATE PUBLICATION headgate FOR TABLE orders",
+            "CREATE TABLE items (id bigint PRIMARY KEY, n bigint)",
+            f"INSERT INTO items SELECT id, 1 FROM generate_series(1, {ITEMS}) id",
+            "CREATE PUBLICATION headgate FOR TABLE orders, items",
             f"CREATE ROLE {READER} LOGIN REPLICATION PASSWORD '{PASSWORD}'",
+            f"GRANT SELECT ON items TO {READER}",
         )
         yield found
 
@@ -58,8 +70,8 @@ def server() -> Iterator[PostgresServer]:
 def tiny(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> Iterator[Tiny]:
     root = tmp_path_factory.mktemp("changes")
     environ = {"PGPASSFILE": str(server.password_file(root))}
-    ddl = {"orders_in": ORDERS_IN.format(port=server.port), **DDL}
-    formats = {"kept": "delta"}
+    ddl = {"orders_in": ORDERS_IN.format(port=server.port), "items_in": ITEMS_IN.format(port=server.port, user=READER)}
+    ddl, formats = {**ddl, **DDL}, {"kept": "delta", "items": "delta"}
     with tiny_that_runs(root, landed=0, ddl=ddl, dml=DML, yml=YML, formats=formats, environ=environ) as found:
         done = found.apply(found.plan("kept", "trail"))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -83,9 +95,21 @@ def change(server: PostgresServer, chance: random.Random) -> None:
         (two if chance.random() < 0.5 else one).commit()
 
 
+def count_up(server: PostgresServer, chance: random.Random) -> None:
+    """Increment the numbers of some rows and replace others, in two transactions that overlap."""
+    with psycopg.connect(server.dsn) as one, psycopg.connect(server.dsn) as two:
+        for number, connection in enumerate((one, two, one)):
+            odd_or_even = [2 * chance.randrange(ITEMS // 2) + 1 + number % 2 for _ in range(5)]
+            connection.execute("UPDATE items SET n = n + 1 WHERE id = ANY (%s)", (odd_or_even,))
+            # Another row in its place: the next number of the same key.
+            gone = connection.execute("DELETE FROM items WHERE id = %s RETURNING id, n + 1", (odd_or_even[0],))
+            connection.execute("INSERT INTO items VALUES (%s, %s)", gone.fetchone())
+        (two if chance.random() < 0.5 else one).commit()
+
+
 @contextmanager
-def load(server: PostgresServer) -> Iterator[None]:
-    """Change the table during the block, whatever happens to the database."""
+def load(server: PostgresServer, change: Callable[[PostgresServer, random.Random], None] = change) -> Iterator[None]:
+    """Change a table during the block, whatever happens to the database."""
     stop, chance = threading.Event(), random.Random(SEED)
 
     def run() -> None:
@@ -134,8 +158,9 @@ def lag(tiny: Tiny) -> tuple[object, object, object]:
 
 
 def slots(server: PostgresServer) -> list[tuple[str, int]]:
+    """Return name and position of the slot of `orders_in`, if it exists."""
     at = "(confirmed_flush_lsn - '0/0'::pg_lsn)::int8"
-    rows = server.run(f"SELECT slot_name, {at} FROM pg_replication_slots WHERE NOT temporary")
+    rows = server.run(f"SELECT slot_name, {at} FROM pg_replication_slots WHERE slot_name LIKE '%orders_in'")
     return [(str(name), int(at)) for name, at in rows]
 
 
@@ -188,6 +213,57 @@ def test_the_slot_waits_for_its_slowest_reader_and_moves_past_other_tables(tiny:
     server.run("INSERT INTO other SELECT n, repeat('x', 1000) FROM generate_series(1, 40000) n")
     at = slots(server)[0][1]
     until(lambda: slots(server)[0][1] > at + HEARTBEAT_B, 60, "a heartbeat moves readers and slot past another table")
+
+
+def rows_of(tiny: Tiny, table: str) -> list[dict[str, int]]:
+    folder = tiny.folder / f"data/tables/{table}__v1"
+    files = tiny._delta_files(folder) if tiny.format_of(table) == "delta" else committed(folder)
+    return [row for file in files for row in parquet.read_table(file).to_pylist()]
+
+
+def is_gapless(tiny: Tiny, server: PostgresServer) -> bool:
+    """Return whether a table of all changes has each number of each key once, from its row in the snapshot on."""
+    numbers: dict[int, list[int]] = {}
+    for row in rows_of(tiny, "counts"):
+        if row["op"] != "d":
+            numbers.setdefault(row["id"], []).append(row["n"])
+    last = dict(server.run("SELECT id, n FROM items"))
+    assert all(len(found) == len({*found}) for found in numbers.values()), "a change is in the snapshot and follows it"
+    return {id: [*range(min(found), last[id] + 1)] for id, found in numbers.items()} == {
+        id: sorted(found) for id, found in numbers.items()
+    } and numbers.keys() == last.keys()
+
+
+def test_a_reader_begins_with_the_rows_under_load_without_gap_or_overlap(tiny: Tiny, server: PostgresServer) -> None:
+    with load(server, count_up):
+        done = tiny.apply(tiny.plan("counts"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        before = len(rows_of(tiny, "counts"))
+        until(lambda: len(rows_of(tiny, "counts")) > before + 100, 60, "changes follow the rows")
+    until(lambda: is_gapless(tiny, server), 60, "it has all changes")
+    snapshot = [row for row in rows_of(tiny, "counts") if row["op"] == "r"]
+    assert len(snapshot) == len({row["id"] for row in snapshot}) == ITEMS
+
+
+@pytest.mark.long
+def test_a_pool_killed_in_the_snapshot_begins_it_anew(tiny: Tiny, server: PostgresServer) -> None:
+    with load(server, count_up):
+        plan = tiny.plan("items")
+        tiny.run("apply", plan["hash"][:12], "--confirm", tiny.confirmation(plan), "--detach")
+        checkpoint = tiny.folder / "data/checkpoints/items__v1"
+        until((checkpoint / "offsets/0").exists, 60, "the first batch has begun")
+        os.kill(tiny.pool_pid(), signal.SIGKILL)
+        assert not (checkpoint / "commits/0").exists()
+        until(lambda: len(rows_of(tiny, "items")) > 0, 180, "the rows are read in the new pool")
+    until(
+        lambda: (
+            sorted((row["id"], row["n"]) for row in rows_of(tiny, "items"))
+            == server.run("SELECT id, n FROM items ORDER BY id")
+        ),
+        60,
+        "the keyed table has all changes",
+    )
+    until(lambda: is_gapless(tiny, server), 60, "the other reader has all changes")
 
 
 def test_a_truncate_is_a_row_for_one_reader_and_ends_the_keyed_one(tiny: Tiny, server: PostgresServer) -> None:

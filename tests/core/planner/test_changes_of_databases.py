@@ -15,11 +15,15 @@ WHOLE = f"{URL}, user 'reader', dbtable 'orders', publication 'headgate'"
 
 
 def over_changes(options: str = WHOLE, columns: str = "id BIGINT, kind STRING") -> Project:
+    return small_project.project(over_texts(options, columns))
+
+
+def over_texts(options: str, columns: str = "id BIGINT, kind STRING") -> dict[str, str]:
     files = small_project.texts()
     (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
     files[path] = f"CREATE TABLE landed ({columns}) USING postgres_changes OPTIONS ({options});"
     files["headgate.yml"] += "connectors: {postgres: {}}\n"
-    return small_project.project(files)
+    return files
 
 
 def planned(after: Project, table: str, *absent: str) -> Plan:
@@ -57,3 +61,25 @@ def test_a_first_start_says_that_earlier_rows_are_not_among_the_changes() -> Non
     assert (
         "reads the changes in landed from where its replication slot is: rows that changed earlier are missing" in said
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "keyed", "verdict"),
+    [("", True, "deny"), (", snapshot 'initial'", False, "deny"), (", snapshot 'initial'", True, "unknown")],
+)
+def test_a_rebuild_that_begins_with_the_rows_lacks_nothing_of_a_keyed_table(
+    options: str, keyed: bool, verdict: str
+) -> None:
+    files = {
+        path: text for path, text in over_texts(f"{WHOLE}{options}").items() if "/b/" not in path and "/c/" not in path
+    }
+    files["headgate.yml"] = files["headgate.yml"].replace("{postgres: {}}", "{postgres: {}, delta: {}}")
+    files["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = "CREATE TABLE a (id BIGINT, kind STRING) USING delta;"
+    if keyed:
+        files["pipelines/facts/p/a/a.yml"] = "mode: upsert\nkey: [id]\n"
+    project = small_project.project(files)
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in project.tables.items()}
+    found = make_plan(project, "dev", world, PlanRequest(tables=(T("a"),), rebuild=True))
+    assert [guard.verdict for guard in found.guards if guard.name == "history"] == [verdict]
+    begin = "begins with the rows that landed has then" if options else "from where its replication slot is"
+    assert any(begin in str(each.summary) for each in found.warnings)

@@ -37,6 +37,9 @@ def declared(options: str = TABLE, columns: str = "id BIGINT, _op STRING", more:
     [
         (declared(), None),
         (declared(f"{TABLE}, maxChanges '500'"), None),
+        (declared(f"{TABLE}, snapshot 'initial'"), None),
+        (declared(f"{TABLE}, snapshot 'always'"), ChangesFault.BAD_SNAPSHOT),
+        (declared(f"{MESSAGES}, snapshot 'initial'", "_content STRING"), ChangesFault.BAD_SNAPSHOT),
         (declared(MESSAGES, "_prefix STRING, _content BINARY, _lsn BIGINT"), None),
         (declared(MESSAGES, "_content STRING, _committed_at TIMESTAMP"), None),
         (declared("user 'reader', dbtable 'orders', publication 'headgate'"), JdbcFault.NO_URL),
@@ -78,6 +81,10 @@ def test_the_location_is_what_is_read_and_not_by_whom() -> None:
         (TABLE, ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", "public.orders")),
         (MESSAGES, ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", prefix="app.audit")),
         (
+            f"{TABLE}, snapshot 'initial'",
+            ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", "public.orders", snapshot=True),
+        ),
+        (
             TABLE.replace("DB:5433/shop", "[::1]/shop?sslmode=verify-full").replace("reader", "r@a:b"),
             ChangeAddress(
                 "postgresql://r%40a%3Ab@[::1]:5432/shop?sslmode=verify-full", "s", "headgate", "public.orders"
@@ -115,3 +122,4 @@ def test_the_source_gets_what_it_needs_and_no_password() -> None:
         "maxchanges": "7",
     }  # fmt: skip
     assert source_options(with_slot(replace(declared(MESSAGES)), "s"))["prefix"] == "app.audit"
+    assert source_options(with_slot(declared(f"{TABLE}, snapshot 'initial'"), "s"))["snapshot"] == "initial"

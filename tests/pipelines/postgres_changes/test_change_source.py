@@ -198,3 +198,58 @@ def test_the_pickled_source_needs_no_module_of_headgate() -> None:
     pickled = cloudpickle.dumps(ChangeSource)
     done = subprocess.run([sys.executable, "-c", program], input=pickled, capture_output=True, timeout=60)
     assert done.stdout == b"None\n", done.stderr.decode()
+
+
+def test_an_initial_snapshot_and_the_changes_after_it_neither_overlap_nor_leave_a_gap(server: PostgresServer) -> None:
+    server.run("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 3) g", "DELETE FROM t WHERE id = 3")
+    source = reader(server, "id v _op", snapshot="initial")
+    with psycopg.connect(server.dsn) as open:
+        open.execute("INSERT INTO t VALUES (4, 'open')")
+        server.run("UPDATE t SET v = 'new' WHERE id = 1")
+        start = source.initialOffset()
+        end = source.latestOffset(start, ReadAllAvailable())
+        server.run("UPDATE t SET v = 'later' WHERE id = 2")
+        assert sorted(rows(source, start, end)) == [("1", "new", "r"), ("2", "old", "r")]
+        assert [row for batch in batches(source, end) for row in batch] == [("2", "later", "u")]
+        open.commit()
+    server.run("INSERT INTO t VALUES (5, 'last')")
+    found = [row for batch in batches(source, end) for row in batch]
+    assert found == [("2", "later", "u"), ("4", "open", "c"), ("5", "last", "c")]
+
+
+def test_a_repeated_snapshot_has_the_rows_of_now_and_is_older_than_every_change(server: PostgresServer) -> None:
+    server.run("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 2) g")
+    with psycopg.connect(server.dsn) as open:
+        # Its position is before that of the snapshot, which does not see it.
+        open.execute("UPDATE t SET v = 'open' WHERE id = 1")
+        first = reader(server, "id v _op _lsn", snapshot="initial")
+        end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+        first.stop()
+        server.run("DELETE FROM t WHERE id = 2", "INSERT INTO t VALUES (3, 'meanwhile')")
+        again = reader(server, "id v _op _lsn", snapshot="initial")
+        found = rows(again, again.initialOffset(), end)
+        open.commit()
+    assert sorted(row[:3] for row in found) == [("1", "old", "r"), ("3", "meanwhile", "r")]
+    changes = [row for batch in batches(again, end) for row in batch]
+    assert [row[:3] for row in changes] == [("2", None, "d"), ("3", "meanwhile", "c"), ("1", "open", "u")]
+    assert {row[3] for row in found} == {found[0][3]} and found[0][3] < min(row[3] for row in changes)
+    newest = {row[0]: row for row in sorted(found + changes, key=lambda row: int(row[3]))}
+    kept = sorted((row[0], row[1]) for row in newest.values() if row[2] != "d")
+    assert kept == server.run("SELECT id::text, v FROM t ORDER BY id")
+
+
+@pytest.mark.parametrize(
+    ("xid", "seen"), [(4, True), (5, True), (6, False), (7, True), (9, False), (2**32 - 1, True), (2**31 + 20, True)]
+)
+def test_a_snapshot_sees_the_transactions_that_had_committed(xid: int, seen: bool) -> None:
+    wrapped = 1 << 32
+    assert change_source._seen_by(f"{wrapped + 6}:{wrapped + 9}:{wrapped + 6},{wrapped + 8}")(xid) is seen
+    assert not change_source._seen_by("")(xid)
+
+
+def test_rows_that_the_publication_leaves_out_are_not_in_the_snapshot(server: PostgresServer) -> None:
+    server.run(
+        "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 3) g", "CREATE PUBLICATION few FOR TABLE t WHERE (id > 2)"
+    )
+    source = reader(server, "id", publication="few", snapshot="initial")
+    assert batches(source) == [[("3",)]]

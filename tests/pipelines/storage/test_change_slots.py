@@ -210,6 +210,26 @@ def test_an_idle_slot_is_lost_after_its_timeout_by_the_time_of_the_database(serv
     assert gone.missing and gone.time_left == lost(Bound.LOG_GONE, slot="s")
 
 
+def test_before_an_initial_snapshot_the_lag_is_the_size_of_the_table(server: PostgresServer) -> None:
+    begins = url(server, "dbtable 'orders', snapshot 'initial'")
+    create_slot(NAME, begins)
+    server.run("INSERT INTO orders SELECT g FROM generate_series(1, 30) g", "ANALYZE orders")
+    found = ChangeSlots().lag(None, NAME, begins)
+    assert (found.rows, found.exact, found.oldest_s) == (30, False, None)
+    assert ChangeSlots().lag(end(server), NAME, begins).exact
+    server.run("DELETE FROM orders", "ALTER TABLE orders SET (autovacuum_enabled = false)", "TRUNCATE orders")
+    assert ChangeSlots().lag(None, NAME, begins).rows is None, "the database does not know"
+
+
+def test_an_initial_snapshot_needs_a_user_who_may_read_the_table(server: PostgresServer) -> None:
+    server.run(f"ALTER ROLE {READER} REPLICATION")
+    assert fault_of_changes(declared(server, user=READER)) is None
+    found = fault_of_changes(declared(server, "dbtable 'orders', snapshot 'initial'", user=READER))
+    assert found is not None and found.remedy == f"GRANT SELECT ON public.orders TO {READER}"
+    server.run(f"ALTER ROLE {READER} NOREPLICATION")
+    assert fault_of_changes(declared(server, "dbtable 'orders', snapshot 'initial'")) is None
+
+
 def test_a_long_lag_is_an_estimate(server: PostgresServer) -> None:
     create_slot(NAME, url(server))
     for n in range(30):
