@@ -3,8 +3,9 @@
 `headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
 and `--home` select an environment, whose connector jars are checked as they would be when its pool starts. With
 `--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
-locations are resolved against `--data`. With `--delta`, `--postgres` or `--kafka`, only the columns of that external
-table are printed.
+locations are resolved against `--data`, and replication slots other than those in `--known` are reported. With
+`--delta`, `--postgres` or `--kafka`, only the columns of that external table are printed. With `--drop-slots`, the
+slots at the given addresses are dropped.
 """
 
 import argparse
@@ -28,10 +29,11 @@ from core.project_reader.manifest import read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import jdbc_options_of, qualified_table
 from core.sql.kafka_topics import TOPICS, VALUE_FORMAT, ValueFormat, kafka_location, options_of_uri, topic_fault
+from core.sql.postgres_changes import read_address
 from core.sql.sampled_messages import SampledMessage, columns_of_sample
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact
-from core.text.wording import counted
+from core.text.wording import counted, short_size
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
 from pipelines.spark_connect.declared_tables import (
@@ -40,7 +42,7 @@ from pipelines.spark_connect.declared_tables import (
     fault_where_missing,
     missing_log,
 )
-from pipelines.storage.change_slots import fault_of_changes, large_columns
+from pipelines.storage.change_slots import drop_command, drop_slot, fault_of_changes, large_columns, stray_slots
 from pipelines.storage.kafka_messages import newest_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
@@ -58,10 +60,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres", "--kafka"):
         parser.add_argument(name, default="")
-    parser.add_argument("--inputs", nargs="*", default=())
+    for name in ("--inputs", "--known", "--drop-slots"):
+        parser.add_argument(name, nargs="*", default=())
     args = parser.parse_args(words)
     if args.inputs:
-        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs)}))
+        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known)}))
+        return 0
+    if args.drop_slots:
+        print(json.dumps({"checks": [drop(url) for url in args.drop_slots]}))
         return 0
     if args.delta:
         print(json.dumps({"checks": [columns_of(args.delta)]}))
@@ -125,10 +131,10 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
     return [_jars(ConnectorJars(home, project, manifest.connectors, dict(declared.pool.conf)), manifest.connectors)]
 
 
-def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any]]:
+def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Check that external tables exist and match their DDL files; returns the failed checks, or one passed check.
 
-    Warnings about tables that can be read follow.
+    Warnings about tables that can be read follow. `known` are the replication slots of this environment.
     """
     from pipelines.storage.checkpoints import TableCheckpoints
 
@@ -146,7 +152,7 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
                 fault = database_fault(ddl)
             elif table_format(ddl.format).changes:
                 fault = fault_of_changes(ddl)
-                risks += [] if fault else _risks_of_changes(ddl)
+                risks += [] if fault else _risks_of_changes(ddl, known)
             else:
                 fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:
@@ -155,7 +161,8 @@ def inputs(project: Path, data: str, paths: Sequence[str]) -> list[dict[str, Any
             wrong.append(_verdict("inputs", fault.why, fault.remedy, table=ddl.table, kind=fault.kind))
     good = len(paths) - len(wrong)
     words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
-    return [*(wrong or [_verdict("inputs", words, ok=True)]), *risks]
+    # Two tables in one database find the same slots.
+    return [*(wrong or [_verdict("inputs", words, ok=True)]), *{risk["summary"]: risk for risk in risks}.values()]
 
 
 def _risks_of_schemas(ddl: TableDdl) -> list[dict[str, Any]]:
@@ -167,12 +174,29 @@ def _risks_of_schemas(ddl: TableDdl) -> list[dict[str, Any]]:
     return [_verdict("inputs", summary, remedy, ok=True, warning=True, table=ddl.table)]
 
 
-def _risks_of_changes(ddl: TableDdl) -> list[dict[str, Any]]:
+def drop(url: str) -> dict[str, Any]:
+    """Drop the replication slot at an address of the ledger."""
+    address = read_address(url)
+    try:
+        existed = drop_slot(TableName(address.slot), url)
+    except HeadgateError as error:
+        why = f"the replication slot {address.slot} may still keep the log of its database: {error.summary}"
+        return _verdict("slots", why, drop_command(address.dsn, address.slot), slot=address.slot)
+    words = f"the replication slot {address.slot} {'is dropped' if existed else 'was already dropped'}"
+    return _verdict("slots", words, ok=True, slot=address.slot)
+
+
+def _risks_of_changes(ddl: TableDdl, known: Sequence[str]) -> list[dict[str, Any]]:
+    found = []
+    for dsn, slot, kept in stray_slots(ddl, known):
+        why = f"the replication slot {slot}, of no table in this environment, keeps {short_size(kept)} of log"
+        remedy = f"if its environment was removed: {drop_command(dsn, slot)}"
+        found.append(_verdict("slots", why, remedy, ok=True, warning=True, slot=slot, bytes=kept))
     if not (columns := large_columns(ddl)):
-        return []
+        return found
     ends = f"an UPDATE that leaves a large value of {', '.join(columns)} unchanged ends its readers"
     remedy = "ALTER TABLE … REPLICA IDENTITY FULL in the database, if values are larger than 2 kB"
-    return [_verdict("inputs", f"{ddl.table}: {ends}", remedy, ok=True, warning=True, table=ddl.table)]
+    return [*found, _verdict("inputs", f"{ddl.table}: {ends}", remedy, ok=True, warning=True, table=ddl.table)]
 
 
 def columns_of(folder: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A planning function receives only the subjects that it needs. Results are computed once per table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName, physical_name
 from core.model.states import State, TableFaultKind
+from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Binding
@@ -58,6 +59,13 @@ class DeclaredTables:
         """
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
+
+    def streamed_changes(self, bindings: Iterable[Binding]) -> tuple[TableName, ...]:
+        """Return the external tables over the changes of a database that a version with these bindings streams."""
+        parents = [
+            self.tables[each.parent].parsed_ddl for each in bindings if each.streamed and each.parent in self.tables
+        ]
+        return tuple(ddl.table for ddl in parents if table_format(ddl.format).changes)
 
     @cached_property
     def _statement_sets(self) -> dict[str, tuple[TableName, ...]]:

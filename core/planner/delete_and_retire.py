@@ -88,6 +88,8 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     _refuse_under_what_runs_on(context.observed, found)
     for table in sorted(found.tables):
         _warn_of_other_versions(context.observed, table, found)
+        for source in context.declared.streamed_changes(context.bindings.of(table)):
+            found.warn(table, PlanWarningKind.SLOT_LEFT.of(source=source))
     return found
 
 

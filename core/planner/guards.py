@@ -252,14 +252,12 @@ def _history(case: GuardInput) -> Guard:
 
 def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
     """Return the sources whose earlier changes a rebuild lacks; a keyed table needs only the rows that they led to."""
-    tables = case.declared.tables
-    parents = [tables[each.parent].parsed_ddl for each in node.bindings if each.streamed and each.parent in tables]
-    found = [ddl for ddl in parents if table_format(ddl.format).changes]
+    tables, found = case.declared.tables, case.declared.streamed_changes(node.bindings)
     if found and node.table in tables and tables[node.table].settings.upserts:
         from core.sql.postgres_changes import begins_with_rows
 
-        found = [ddl for ddl in found if not begins_with_rows(ddl)]
-    return tuple(ddl.table for ddl in found)
+        return tuple(source for source in found if not begins_with_rows(tables[source].parsed_ddl))
+    return found
 
 
 def _is_short(retention: Retention) -> bool:

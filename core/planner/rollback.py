@@ -77,6 +77,8 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         else:
             found.by_table[table] = seen.in_trash
             _warn_of_outlived(table, seen.in_trash, found)
+            for source in context.declared.streamed_changes(seen.in_trash.bindings):
+                found.warn(table, PlanWarningKind.SLOT_WENT_ON.of(source=source))
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
     nodes, steps = _resumed_nodes_and_steps(context, found, Action.UNDELETE, Reason.UNDELETED)

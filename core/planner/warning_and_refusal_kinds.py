@@ -108,6 +108,14 @@ class PlanWarningKind(FactKind):
     EXTERNAL_STAYS = "is external and is not deleted"
     STAYS_FOR_READERS = "stays: {readers} {readers:reads/read} it"
     STAYS_WITH_SET = "stays: it belongs to one statement set with {tables}"
+    SLOT_LEFT = (
+        "cannot continue after an undelete: the replication slot of {source} does not wait for it, and is dropped with "
+        "its last reader"
+    )
+    SLOT_WENT_ON = (
+        "cannot continue if changes of {source} are gone, because the replication slot did not wait for it; then only "
+        "its rows are back, and headgate plan {table} --rebuild --from earliest makes it anew"
+    )
     WOULD_NOT_RESUME = "is {state} and reads {parent}: it could not resume from its checkpoint"
 
     # About the request.

@@ -194,11 +194,33 @@ def _created(database: Any, slot: str) -> bool:
 
 
 def drop_slot(table: TableName, url: str) -> bool:
-    """Drop a slot, and return whether it existed."""
+    """Drop a slot, and return whether it existed. Raises TryAgain while somebody uses it."""
     address = read_address(url)
-    sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+    sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
     with _asked(table), connected(address.dsn, _SETTINGS) as database:
         return bool(database.execute(sql, (address.slot,)).fetchall())
+
+
+def drop_command(dsn: str, slot: str) -> str:
+    """Return the command with which an operator drops a slot."""
+    return f"psql '{dsn}' -c \"SELECT pg_drop_replication_slot('{slot}')\""
+
+
+_STRAY = """SELECT slot_name::text, (pg_current_wal_lsn() - restart_lsn)::int8 FROM pg_replication_slots
+WHERE slot_name LIKE 'headgate\\_%%' AND slot_name <> ALL (%s) AND NOT temporary
+AND database = current_database() AND pg_current_wal_lsn() - restart_lsn > %s ORDER BY slot_name"""
+
+
+def stray_slots(ddl: TableDdl, known: Collection[str]) -> tuple[tuple[str, str, int], ...]:
+    """Return the slots of other environments in the database of a declaration: dsn, name and bytes of log kept.
+
+    Only those that keep much log are returned, because heartbeats move the slots that an agent keeps. Raises like
+    `drop_slot`.
+    """
+    address = read_address(change_address(with_slot(ddl, "none")))
+    with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
+        found = database.execute(_STRAY, (list(known), 4 * HEARTBEAT_B)).fetchall()
+    return tuple((address.dsn, name, kept) for name, kept in found)
 
 
 def fault_of_changes(ddl: TableDdl) -> TableFault | None:
@@ -329,7 +351,8 @@ def _asked(who: str) -> Iterator[None]:
 
 _SLOT_FAULTS = {
     SLOT_MISSING: (
-        TableFaultKind.GONE, "has no replication slot any more: somebody has dropped it", Bound.SLOT_GONE,
+        TableFaultKind.GONE, "has no replication slot any more: it was dropped after its last reader, or by hand",
+        Bound.SLOT_GONE,
     ),
     SLOT_LOST: (
         TableFaultKind.LOG_GONE, "has lost changes: the database has deleted log that they were in", Bound.LOG_GONE,

@@ -146,18 +146,21 @@ def _wanted_running(context: CommandContext) -> int:
 
 def down(context: CommandContext) -> int:
     """Stop agent, pool and generator, and check that they have exited. With `--purge`, delete their files as well."""
-    from tui.services import teardown
+    from tui.services import doctor_checks, teardown
 
     args, output, place = context.args, context.output, context.place
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
     found: list[teardown.OwnedPlace] = []
+    slots = doctor_checks.slot_addresses(place) if args.purge else ()
     if args.purge:
         found = teardown.owned_places(place)
         output.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
             output.say(f"  {owned.path}")
+        for slot in slots:
+            output.say(f"  the replication slot of {slot}")
         if (stays := teardown.keeps_home(place)) is not None:
             output.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
@@ -170,10 +173,13 @@ def down(context: CommandContext) -> int:
         confirm=confirm,
         progress=output.progress,
     )
+    # The ledger, which has their names, is deleted last.
+    kept = [check for check in doctor_checks.drop_slots(context.environ, slots) if not check.ok]
     # Files of the sample keep arriving until its generator has ended.
     found = teardown.owned_places(place) if args.purge else []
     purged = teardown.purge(place, found, output.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
-    output.answer({"ended": ended, "purged": purged}, *said)
-    return 1 if args.purge and len(purged) < len(found) else 0
+    said += [f"{check.summary}; {check.remedy}" for check in kept]
+    output.answer({"ended": ended, "purged": purged, "slots_left": [check.facts.get("slot") for check in kept]}, *said)
+    return 1 if args.purge and (kept or len(purged) < len(found)) else 0

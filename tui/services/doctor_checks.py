@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,14 +75,33 @@ def check_inputs(
     """Check that external tables are as declared. Plain files, which have no transaction log, are not checked."""
     from core.model.table_formats import table_format
 
-    formats = (
+    formats = [
         (t.ddl.path, table_format(t.parsed_ddl.format)) for t in declared().project.tables.values() if t.external
-    )
+    ]
     paths = [path for path, format in formats if format.transaction_log or not format.has_files]
     if not paths:
         return ()
     words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]
+    if any(format.changes for _, format in formats):
+        from core.sql.postgres_changes import read_address
+
+        words += ["--known", *(read_address(url).slot for url in slot_addresses(place))]
     return _ask_the_spark_side(environ, words)
+
+
+def slot_addresses(place: SelectedEnvironment) -> tuple[str, ...]:
+    """Return the addresses of the replication slots of the registered tables; empty if the ledger cannot be read."""
+    from core.model.table_formats import table_format
+    from state.ledger import LedgerReader
+
+    with suppress(HeadgateError), LedgerReader(Path(place.where.ledger)) as reader:
+        return tuple(found.folder for found in reader.deployments() if table_format(found.format).changes)
+    return ()
+
+
+def drop_slots(environ: Mapping[str, str], addresses: Sequence[str]) -> tuple[DoctorCheck, ...]:
+    """Drop replication slots in a child process. The remedy of one that may remain is the command that drops it."""
+    return _ask_the_spark_side(environ, ["--json", "--drop-slots", *addresses]) if addresses else ()
 
 
 def columns_of_delta(environ: Mapping[str, str], folder: str) -> DoctorCheck:

@@ -5,10 +5,13 @@ import small_project
 from domain_builders import deployed
 
 from core.model.names import TableName as T
+from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.project.model import Project
+from core.project_reader.revision_reader import revision_of
 
 URL = "url 'jdbc:postgresql://db/shop'"
 WHOLE = f"{URL}, user 'reader', dbtable 'orders', publication 'headgate'"
@@ -83,3 +86,15 @@ def test_a_rebuild_that_begins_with_the_rows_lacks_nothing_of_a_keyed_table(
     assert [guard.verdict for guard in found.guards if guard.name == "history"] == [verdict]
     begin = "begins with the rows that landed has then" if options else "from where its replication slot is"
     assert any(begin in str(each.summary) for each in found.warnings)
+
+
+def test_plans_say_that_a_deleted_reader_does_not_hold_the_slot() -> None:
+    project, left = over_changes(), "cannot continue after an undelete: the replication slot of landed does not wait"
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in project.tables.items()}
+    deleted = make_plan(project, "dev", world, PlanRequest(tables=(T("b"), T("a"), T("c")), verb="delete"))
+    assert [each.table for each in deleted.warnings if str(each.summary).startswith(left)] == ["a"]
+    texts = revision_of(project.tables[T("a")]).texts
+    former = OtherVersion(1, "old", (Binding(T("landed"), 0, True),), texts=texts, drop_after=99.0)
+    world[T("a")] = ObservedDeployment(highest_version=1, in_trash=former)
+    back = make_plan(project, "dev", world, PlanRequest(tables=(T("a"),), verb="undelete"))
+    assert any("if changes of landed are gone" in str(each.summary) for each in back.warnings)

@@ -18,6 +18,7 @@ from core.ports.storage import SourceLag
 from core.sql.ddl_reader import read_ddl
 from core.sql.postgres_changes import change_address, with_slot
 from core.sql.statement import TableDdl
+from pipelines import doctor
 from pipelines.storage import change_slots
 from pipelines.storage.change_slots import (
     HEARTBEAT_B,
@@ -28,6 +29,7 @@ from pipelines.storage.change_slots import (
     fault_of_changes,
     large_columns,
     position_of,
+    stray_slots,
 )
 
 NAME = TableName("orders_in")
@@ -128,6 +130,30 @@ def test_a_slot_is_created_once_and_dropped_once(server: PostgresServer) -> None
     assert not create_slot(NAME, url(server))
     assert position(server) == before, "the changes since its creation are kept"
     assert [drop_slot(NAME, url(server)) for _ in range(2)] == [True, False]
+
+
+def test_a_removed_environment_drops_its_slot_or_names_the_command_that_does(server: PostgresServer) -> None:
+    create_slot(NAME, url(server))
+    dropped = doctor.drop(url(server))
+    assert dropped["ok"] and dropped["summary"] == "the replication slot s is dropped"
+    assert doctor.drop(url(server))["summary"] == "the replication slot s was already dropped"
+    kept = doctor.drop(url(server).replace(str(server.port), str(free_port())))
+    assert not kept["ok"] and "may still keep the log of its database" in kept["summary"]
+    assert kept["remedy"].startswith("psql 'postgresql://") and "pg_drop_replication_slot('s')" in kept["remedy"]
+
+
+def test_slots_of_other_environments_that_keep_much_log_are_found(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_slots, "HEARTBEAT_B", 1 << 18)
+    for name in ("headgate_a_t", "headgate_b_t", "elsewhere"):
+        server.run(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
+    assert stray_slots(declared(server), ["headgate_a_t"]) == ()
+    server.run("CREATE TABLE much AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)", "DROP TABLE much")
+    ((_, name, kept),) = stray_slots(declared(server), ["headgate_a_t"])
+    assert name == "headgate_b_t" and kept > 1 << 20
+    (risk,) = [each for each in doctor._risks_of_changes(declared(server), ["headgate_a_t"]) if "slot" in each["facts"]]
+    assert risk["warning"] and "pg_drop_replication_slot('headgate_b_t')" in risk["remedy"]
 
 
 def test_an_open_transaction_that_delays_a_slot_is_named(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command_line import written
 from delta_files import WrittenLog
+from ledger_rows import external_row
 
 from core.model.errors import Refused
 from core.project.connectors import DELTA, fetched_folder
@@ -586,6 +587,32 @@ def test_purge_deletes_what_was_written_until_everything_had_ended(
 
     monkeypatch.setattr(teardown, "end_all", end_all)
     assert exit_codes.run_command_line(["down", "--purge", "--confirm", place.project]) == 0
+    assert not Path(place.where.home).exists()
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_purge_drops_replication_slots_and_names_one_that_remains(
+    ok: bool, place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "postgresql://reader@db:5432/shop?slot=headgate_x_orders&publication=p#public.orders"
+    ledger.put_deployment(external_row(format="postgres_changes", folder=url))
+    Path(place.data).mkdir(exist_ok=True)
+    Path(place.data, teardown.WORLD_FILE).write_text(json.dumps({"ledger": ledger_id_of(Path(place.where.ledger))}))
+    monkeypatch.setattr(teardown, "end_all", lambda *given, **more: [])
+    asked: list[object] = []
+
+    def ask(environ: object, words: object) -> tuple[DoctorCheck, ...]:
+        assert Path(place.where.ledger).exists(), "the slot is dropped before its name is lost"
+        asked.append(words)
+        return (
+            DoctorCheck("slots", ok, "headgate_x_orders may remain", "psql …", facts={"slot": "headgate_x_orders"}),
+        )
+
+    monkeypatch.setattr(doctor_checks, "_ask_the_spark_side", ask)
+    found = exit_codes.run_command_line(["down", "--purge", "--confirm", place.project])
+    assert (found, asked) == (0 if ok else 1, [["--json", "--drop-slots", url]])
+    said = capsys.readouterr().err
+    assert f"the replication slot of {url}" in said and ("may remain; psql" in said) is not ok
     assert not Path(place.where.home).exists()
 
 
