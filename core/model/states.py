@@ -59,6 +59,8 @@ class TableFaultKind(StrEnum):
     """The table's log cannot be read now, or needs a feature that is not supported."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
     """The pool's catalog did not accept the table."""
+    NOT_REFRESHED = "HEADGATE_NOT_REFRESHED"
+    """The rows of a table of a database could not be copied again; readers use the last copy."""
 
 
 class WantedState(StrEnum):

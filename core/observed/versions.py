@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from core.model.names import TableName
 from core.model.states import MAY_WORK, Fault, State
-from core.model.table_formats import format_of_others
+from core.model.table_formats import format_of_others, table_format
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 
@@ -223,7 +223,7 @@ class StatementLine(NamedTuple):
     batch_ms: int | None = None
     committed_at: float | None = None
     started_at: float | None = None
-    """When the query was last started; None if it never was."""
+    """When the query was last started; None if it never was. `copied_at` for a table of a database."""
     exact: bool = True
     active: bool = False
     external: bool = False
@@ -240,6 +240,11 @@ class StatementLine(NamedTuple):
     def bindings(self) -> tuple[Binding, ...]:
         """The input versions that this version reads, decoded at each access."""
         return tuple([Binding(*item) for item in json.loads(self.bound)])
+
+    @property
+    def copied_at(self) -> float | None:
+        """When the last copy of the rows of a table of a database was begun; None if its rows are not copied."""
+        return self.started_at if table_format(self.format).database else None
 
     @property
     def fault_word(self) -> str:

@@ -224,7 +224,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
 def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
     context = walk.context
     format = table_format(context.declared.tables[table].parsed_ddl.format)
-    if format.topics or format.changes:
+    if not format.has_files:
         readers = tuple(
             name for name in context.bindings.readers(table) if context.observed.deployment(name).state in ALIVE
         )
@@ -233,7 +233,7 @@ def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """True if a changed declaration of an external table still refers to the same log, topics or changes of a database.
+    """True if a changed declaration of an external table still refers to the same log, topics or table of a database.
 
     The REGISTER step then compares the columns with the log or publication, and the ids of topics at other brokers.
     """
@@ -243,6 +243,7 @@ def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
         from core.sql.kafka_topics import has_same_messages
 
         return has_same_messages(old.ddl, new)
-    if old is None or not (table_format(new.format).transaction_log or table_format(new.format).changes):
+    format = table_format(new.format)
+    if old is None or not (format.transaction_log or format.changes or format.database):
         return False
     return (old.ddl.format, old.ddl.location) == (new.format, new.location)

@@ -179,6 +179,13 @@ class Tables(Protocol):
     def has(self, name: str) -> bool:
         """True if the catalog currently has a table or view of the given name."""
 
+    def copy_rows(self, ddl: str, note: str) -> None:
+        """Replace the copy of a table of a database by its present rows, in one commit; create it if there is none.
+
+        `ddl` is compiled and names the folder of the copy. The commit contains `note`. Readers see the new rows from
+        their next batch on.
+        """
+
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add the (name, type) columns that the table lacks."""
 

@@ -113,7 +113,17 @@ def _wrong_source(ddl: TableDdl, format: TableFormat) -> Fact[Any] | None:
 
 
 def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]) -> None:
-    needed = table_format(table.parsed_ddl.format).connector
+    format = table_format(table.parsed_ddl.format)
+    if "delta" not in connectors and format.database and _is_copied(table.parsed_ddl):
+        problems.append(
+            Problem(
+                f"{table.name} has refresh, and headgate.yml names no connector delta for the copy of its rows",
+                "add delta: {} to connectors in headgate.yml, or remove refresh: each batch then reads the database",
+                Where(table.ddl.path, table.parsed_ddl.line),
+                table.name,
+            )
+        )
+    needed = format.connector
     if needed and needed not in connectors:
         problems.append(
             Problem(
@@ -123,6 +133,12 @@ def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]
                 table.name,
             )
         )
+
+
+def _is_copied(ddl: TableDdl) -> bool:
+    from core.sql.jdbc_tables import refresh_s
+
+    return refresh_s(ddl) is not None
 
 
 def _check_columns(table: Table, missing_in_inputs: MissingInInputs, problems: list[Problem]) -> None:

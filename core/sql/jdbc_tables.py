@@ -1,18 +1,26 @@
 """Tables and views of a PostgreSQL database as external tables: the options of their DDL, their location, their rows.
 
-Every batch of a statement that joins such a table reads it again. SQL cannot declare the columns of a table `USING
-jdbc` (Spark 4.2.0), so the declared columns are cast from the columns of the same name in the database.
+Every batch of a statement that joins such a table reads it again (one SELECT for each mention; Spark 4.2.0). With
+`refresh`, the agent copies the rows into a Delta table on that schedule, and batches read the copy: a running query
+reads a Delta table as it is at each batch, but keeps to the Parquet files that it has listed at its start. SQL cannot
+declare the columns of a table `USING jdbc`, so the declared columns are cast from those of the same name.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from core.sql.statement import TableDdl
 from core.text.escaping import quoted_name
 from core.text.sentence import Fact, FactKind
 
 DRIVER = "org.postgresql.Driver"
-_URL, _USER, _TABLE = "url", "user", "dbtable"
+_URL, _USER, _TABLE, _REFRESH = "url", "user", "dbtable", "refresh"
+_COPY = "copy"
+"""The option with the folder of the copy, which the agent adds to the compiled DDL."""
+_INTERVAL = re.compile(r"([1-9]\d{0,3}) (second|minute|hour|day)s?\Z", re.ASCII)
+_UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+SHORTEST_REFRESH_S = 10
 _TLS = frozenset({"sslmode", "sslrootcert"})
 """Parameters of a url that Spark's driver and PostgreSQL's own client library share."""
 
@@ -20,11 +28,11 @@ _OPTIONS = {
     name.lower(): name
     for name in (
         _URL, _USER, _TABLE, "fetchsize", "queryTimeout", "partitionColumn", "lowerBound", "upperBound",
-        "numPartitions", "pushDownPredicate", "preferTimestampNTZ",
+        "numPartitions", "pushDownPredicate", "preferTimestampNTZ", _REFRESH,
     )
 }  # fmt: skip
-"""Options of Spark's JDBC source that concern reading, by lower-case name (Spark 4.2 guide, "JDBC To Other
-Databases")."""
+"""`refresh`, and the options of Spark's JDBC source that concern reading, by lower-case name (Spark 4.2 guide, "JDBC
+To Other Databases")."""
 _PORT = "5432"
 _SECRET = re.compile(r"password|keytab|secret|token", re.I)
 _ADDRESS = re.compile(
@@ -57,6 +65,7 @@ class JdbcFault(FactKind):
         "remove it, and put the password into ~/.pgpass of the user who runs the pool",
     )
     UNKNOWN_OPTION = "has the option {option}, which reads nothing", "remove it; options: {known}"
+    BAD_REFRESH = "has refresh {refresh}", "write an interval of at least {shortest} seconds, such as '5 minutes'"
     PARTITIONED = "is partitioned", "remove PARTITIONED BY: partitionColumn in OPTIONS splits the reading"
 
 
@@ -131,12 +140,31 @@ def jdbc_fault(ddl: TableDdl) -> Fact[JdbcFault] | None:
         return JdbcFault.NO_TABLE.of()
     if not _NAME.match(given[_TABLE]):
         return JdbcFault.BAD_TABLE.of(table=given[_TABLE])
+    if _REFRESH in given and (refresh_s(ddl) or 0) < SHORTEST_REFRESH_S:
+        return JdbcFault.BAD_REFRESH.of(refresh=given[_REFRESH], shortest=SHORTEST_REFRESH_S)
     return JdbcFault.PARTITIONED.of() if ddl.partitioning else None
+
+
+def refresh_s(ddl: TableDdl) -> int | None:
+    """Return the seconds between two copies of the rows; None if each batch reads the database itself."""
+    found = _INTERVAL.match(next((value for key, value in ddl.options if key.lower() == _REFRESH), ""))
+    return int(found[1]) * _UNIT_S[found[2]] if found else None
+
+
+def with_copy(ddl: TableDdl, folder: str) -> TableDdl:
+    """Return a declaration whose rows are read from the Delta table in `folder`."""
+    return replace(ddl, options=(*ddl.options, (_COPY, folder)))
+
+
+def copy_of(ddl: TableDdl) -> str:
+    """Return the folder of the Delta table from which rows are read; empty if the database is read."""
+    return dict(ddl.options).get(_COPY, "")
 
 
 def jdbc_options(ddl: TableDdl) -> dict[str, str]:
     """Return the options for Spark's JDBC source."""
-    return {_OPTIONS[key.lower()]: value for key, value in ddl.options} | {"driver": DRIVER}
+    given = {key.lower(): value for key, value in ddl.options if key.lower() not in (_REFRESH, _COPY)}
+    return {_OPTIONS[key]: value for key, value in given.items()} | {"driver": DRIVER}
 
 
 def jdbc_columns(ddl: TableDdl) -> tuple[str, ...]:

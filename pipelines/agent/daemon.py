@@ -36,7 +36,8 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements import changed_tables
 from pipelines.agent.statements.changed_tables import ChangedTables
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.agent.tables import offset_mirror, replication_slots
+from pipelines.agent.tables import database_copies, offset_mirror, replication_slots
+from pipelines.agent.tables.database_copies import DatabaseCopies
 from pipelines.agent.tables.replication_slots import SlotUpkeep
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
@@ -176,6 +177,7 @@ class Agent:
                 ("records", ROUND_S, self._records.round),
                 ("slots", slot_every_s, SlotUpkeep(self._context).round),
                 ("mirrored offsets", offset_mirror.EVERY_S, self._measurer.mirror.round),
+                ("copies", database_copies.TICK_S, DatabaseCopies(self._context).round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
                 ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
             )

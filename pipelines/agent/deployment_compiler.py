@@ -86,6 +86,11 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
     version = node.version
     folder = layout.external_location(ddl) if external else layout.table_folder(node.table, version)
     location = folder if external else table_format(ddl.format).place_in(folder)
+    if table_format(ddl.format).database:
+        from core.sql.jdbc_tables import refresh_s, with_copy
+
+        copy = table_format("delta").place_in(layout.table_folder(node.table, version))
+        ddl = with_copy(ddl, copy) if refresh_s(ddl) else ddl
     statement = None if external else _statement(node.texts, node.table)
     settings = Settings() if external else _settings(node.texts, node.table)
     return Deployment(

@@ -9,8 +9,8 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Try
 from core.model.table_formats import WITHOUT_FILES, is_wider, table_format
 from core.ports.spark import CatalogTable, FileView, Pointer, ignore_view
 from core.sql.avro_schemas import SchemasByPart
-from core.sql.jdbc_tables import jdbc_columns, jdbc_options
+from core.sql.jdbc_tables import copy_of, jdbc_columns, jdbc_options
 from core.sql.kafka_topics import row_condition, row_expressions, source_options
 from core.sql.postgres_changes import row_columns
 from core.sql.statement import TableDdl
@@ -118,8 +118,11 @@ class SparkTables:
         if format.changes:
             rows: Any = stream_of_changes(spark, declared)
             columns = row_columns(declared)
+        elif format.database and (copy := copy_of(declared)):
+            rows = spark.read.format("delta").load(copy)
+            columns = tuple(backquoted(column.name) for column in declared.columns)
         elif format.database:
-            rows = spark.read.format("jdbc").options(**jdbc_options(declared)).load()
+            rows = _rows_of_database(spark, declared)
             columns = jdbc_columns(declared)
         else:
             parsed, columns = row_expressions(declared, schemas)
@@ -127,19 +130,26 @@ class SparkTables:
             rows = rows.where(row_condition(declared))
             for step in parsed:
                 rows = rows.selectExpr("*", step)
+        with _source_errors(declared):
+            rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
+
+    def copy_rows(self, ddl: str, note: str) -> None:
+        """Implement the port. Runs in a session of its own, which is released at the end.
+
+        If an agent was killed, the copy that it began may still be written. Delta refuses the later of two commits, as
+        each replaces the files that the other one replaces too (4.4.0).
+        """
+        declared = read_declared(ddl)
+        session = self._session.another_session(str(uuid.uuid4()), conf=_COPY_CONF)
         try:
-            with spark_errors():
-                rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
-        except EngineRefused as error:
-            if error.error_class == _NO_AVRO:
-                error.remedy = "add spark-avro_2.13-4.2.0.jar to the jars of the connector kafka, and restart the pool"
-            if error.error_class != _NO_CONNECTION:
-                raise
-            raise EngineRefused(
-                f"the database at {declared.location.partition('#')[0]} does not answer",
-                remedy="check that it runs, its address, user and dbname, and ~/.pgpass of the user who runs the pool",
-                error_class=_NO_CONNECTION,
-            ) from error
+            session.attach()
+            with _source_errors(declared):
+                rows = _rows_of_database(session.spark, declared).selectExpr(*jdbc_columns(declared))
+                written = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+                written.option("userMetadata", note).save(copy_of(declared))
+        finally:
+            with suppress(HeadgateError):
+                session.release()
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables that need no comparison with the catalog, and return their names.
@@ -418,6 +428,27 @@ class SparkTables:
         return Described(dict(lines[:end]), dict(lines[start + 1 :]))
 
 
+def _rows_of_database(spark: SparkSession, declared: TableDdl) -> Any:
+    return spark.read.format("jdbc").options(**jdbc_options(declared)).load()
+
+
+@contextmanager
+def _source_errors(declared: TableDdl) -> Iterator[None]:
+    try:
+        with spark_errors():
+            yield
+    except EngineRefused as error:
+        if error.error_class == _NO_AVRO:
+            error.remedy = "add spark-avro_2.13-4.2.0.jar to the jars of the connector kafka, and restart the pool"
+        if error.error_class != _NO_CONNECTION:
+            raise
+        raise EngineRefused(
+            f"the database at {declared.location.partition('#')[0]} does not answer",
+            remedy="check that it runs, its address, user and dbname, and ~/.pgpass of the user who runs the pool",
+            error_class=_NO_CONNECTION,
+        ) from error
+
+
 def _has_no_files(ddl: str) -> bool:
     return any(f"USING {name}" in ddl for name in WITHOUT_FILES) and read_declared(ddl).format in WITHOUT_FILES
 
@@ -475,6 +506,11 @@ def _pointed_rows(pointer: Pointer) -> str:
     return " UNION ALL ".join(rows)
 
 
+_COPY_CONF = {
+    # The files of a log that has a commit every few minutes would otherwise be kept for 30 days (Delta 4.4.0).
+    "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 1 days",
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
 _MAINTENANCE_CONF = {
     # By default RETAIN is silently ignored unless it is 0 (Delta 4.4.0).
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",

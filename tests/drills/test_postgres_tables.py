@@ -1,8 +1,11 @@
 """A statement that joins a table of a real PostgreSQL server: what its batches read, and what faults look like."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 
+import psycopg
 import pyarrow.parquet as parquet
 import pytest
 from postgres_server import PASSWORD, READER, PostgresServer, running_postgres
@@ -12,6 +15,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill]
 OPTIONS = f"url 'jdbc:postgresql://127.0.0.1:{{port}}/postgres', user '{READER}', dbtable '{{table}}'"
 COLUMNS = "id BIGINT, name STRING, price DECIMAL(8,2)"
 KEPT = f"CREATE TABLE kept ({COLUMNS}) USING parquet;"
+PRICED = "CREATE TABLE priced (id BIGINT, price DECIMAL(8,2)) USING delta;"
+PRICES = "INSERT INTO priced SELECT l.id, p.price FROM STREAM landed AS l LEFT JOIN prices AS p ON p.id = l.id;"
 DML = "INSERT INTO kept SELECT l.id, p.name, p.price FROM STREAM landed AS l LEFT JOIN products AS p ON p.id = l.id;"
 
 
@@ -22,7 +27,8 @@ def server() -> Iterator[PostgresServer]:
             "CREATE TABLE products (id int PRIMARY KEY, name varchar(20), price numeric(6,2), note text)",
             "INSERT INTO products SELECT n, 'p' || n, n * 1.5 FROM generate_series(1, 1000) n",
             f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}'",
-            f"GRANT SELECT ON products TO {READER}",
+            "CREATE TABLE prices AS SELECT id, price FROM products",
+            f"GRANT SELECT ON products, prices TO {READER}",
         )
         yield found
 
@@ -30,17 +36,27 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> Iterator[Tiny]:
     root = tmp_path_factory.mktemp("tables")
-    options = {table: OPTIONS.format(port=server.port, table=table) for table in ("products", "absent")}
+    options = {table: OPTIONS.format(port=server.port, table=table) for table in ("products", "absent", "prices")}
     ddl = {
         "landed": DDL["landed"],
         "products": f"CREATE TABLE products ({COLUMNS}) USING jdbc OPTIONS ({options['products']});",
         "lost": f"CREATE TABLE lost (id BIGINT) USING jdbc OPTIONS ({options['absent']});",
+        "prices": (
+            "CREATE TABLE prices (id BIGINT, price DECIMAL(8,2)) USING jdbc "
+            f"OPTIONS ({options['prices']}, refresh '10 seconds');"
+        ),
         "kept": KEPT,
+        "priced": PRICED,
         "never": "CREATE TABLE never (id BIGINT) USING parquet;",
     }
-    dml = {"kept": DML, "never": "INSERT INTO never SELECT l.id FROM STREAM landed AS l JOIN lost ON lost.id = l.id;"}
+    dml = {
+        "kept": DML,
+        "priced": PRICES,
+        "never": "INSERT INTO never SELECT l.id FROM STREAM landed AS l JOIN lost ON lost.id = l.id;",
+    }
     environ = {"PGPASSFILE": str(server.password_file(root))}
-    with tiny_that_runs(root, landed=4, ddl=ddl, dml=dml, environ=environ) as found:
+    formats = {"priced": "delta"}
+    with tiny_that_runs(root, landed=4, ddl=ddl, dml=dml, environ=environ, formats=formats) as found:
         done = found.apply(found.plan("kept"))
         assert done.returncode == 0, done.stdout + done.stderr
         yield found
@@ -127,3 +143,100 @@ def test_the_password_is_nowhere(tiny: Tiny) -> None:
     until(lambda: len(names(tiny)) > 0, 60, "rows are written")
     places = [place for place in tiny.root.rglob("*") if place.is_file() and place.name != "pgpass"]
     assert places and not [place for place in places if PASSWORD.encode() in place.read_bytes()]
+
+
+def prices(tiny: Tiny) -> list[int]:
+    """Return the whole part of each price that was written, in the order of the ids."""
+    rows = [
+        row
+        for file in tiny._delta_files(tiny.folder / "data/tables/priced__v1")
+        for row in parquet.read_table(file).to_pylist()
+    ]
+    assert len(rows) == len({row["id"] for row in rows})
+    return [int(row["price"]) for row in sorted(rows, key=lambda row: int(row["id"]))]
+
+
+def copied_at(tiny: Tiny) -> float:
+    return float(tiny.statements()["prices"]["copied_at"])
+
+
+def joins(tiny: Tiny, price: int) -> None:
+    """Land a row, and wait until it is written with a price."""
+    before = len(prices(tiny))
+    tiny.land(1)
+    until(lambda: len(prices(tiny)) == before + 1, 120, "the row is written")
+    assert prices(tiny)[-1] == price
+
+
+def refreshed(tiny: Tiny, after: float) -> None:
+    until(lambda: copied_at(tiny) > after, 60, "the rows are copied")
+
+
+def test_a_copy_is_refreshed_for_readers_that_keep_running(tiny: Tiny, server: PostgresServer) -> None:
+    server.run("UPDATE prices SET price = 1")
+    done = tiny.apply(tiny.plan("priced"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: len(prices(tiny)) == tiny.landed, 60, "the first rows are written")
+    query = tiny.statements()["priced"]["restarts"]
+    for price in (2, 4):
+        server.run(f"UPDATE prices SET price = {price}")
+        refreshed(tiny, time.time())
+        joins(tiny, price)
+    assert tiny.statements()["priced"]["restarts"] == query
+    assert "copied from the database" in tiny.done("show", "prices")
+    files = list((tiny.folder / "data/tables/prices__v0/delta").glob("*.parquet"))
+    assert len(files) <= 3, files
+
+
+@pytest.mark.long
+def test_readers_go_on_with_the_last_copy_while_the_database_is_down(tiny: Tiny, server: PostgresServer) -> None:
+    server.kill()
+    try:
+        last = (
+            "prices was not refreshed, and readers use the rows of the last copy: prices: the database does not answer"
+        )
+        until(lambda: last in tiny.done("show", "prices"), 60, "the fault is shown")
+        at = copied_at(tiny)
+        tiny.replace_pool()
+        joins(tiny, 4)
+        assert copied_at(tiny) == at
+    finally:
+        server.start()
+    server.run("UPDATE prices SET price = 5")
+    refreshed(tiny, time.time())
+    joins(tiny, 5)
+    assert "was not refreshed" not in tiny.done("show", "prices")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("point", "price"), [("copy begun", 6), ("copy made", 7)])
+def test_an_agent_killed_in_a_refresh_leaves_a_whole_copy(
+    tiny: Tiny, server: PostgresServer, point: str, price: int
+) -> None:
+    tiny.done("down", "--keep-pool")
+    server.run(f"UPDATE prices SET price = {price}")
+    changed = time.time()
+    trace = tiny.root / f"{price}.trace"
+    environ = {"HEADGATE_FAULT_AT": point, "HEADGATE_FAULT_TRACE": str(trace)}
+    # It waits for the agent that dies, until the next one answers.
+    up = threading.Thread(target=tiny.run, args=("up",), kwargs=environ)
+    up.start()
+    until(lambda: trace.exists() and point in trace.read_text(), 60, "the agent died at the point")
+    tiny.done("up")
+    up.join()
+    until(lambda: tiny.pool()[0] == "up", 60, "the pool is found")
+    refreshed(tiny, changed)
+    joins(tiny, price)
+
+
+@pytest.mark.long
+def test_a_pool_killed_in_a_refresh_leaves_the_last_copy(tiny: Tiny, server: PostgresServer) -> None:
+    with psycopg.connect(server.dsn) as lock:
+        lock.execute("UPDATE prices SET price = 8")
+        lock.execute("LOCK TABLE prices")
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'relation' AND query LIKE '%price%'"
+        until(lambda: server.run(waits) != [(0,)], 60, "the copy waits for the table")
+        tiny.replace_pool()
+        joins(tiny, 7)
+    refreshed(tiny, time.time())
+    joins(tiny, 8)

@@ -39,6 +39,7 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
         "state": line.state_word,
         "state_since": line.state_since or None,
         "wanted": None if line.external else str(line.wanted),
+        "copied_at": line.copied_at,
         "trend": line.trend or "unknown",
         "fault": line.fault_word or None,
         "time_left": json.loads(line.time_left) if line.time_left else None,

@@ -96,7 +96,8 @@ def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] 
     if line.external:
         # Of external tables, only those with a log are measured.
         rows, wrong = "" if line.at is None else short_or_dash(line.rows_total), "!" if line.error else ""
-        return (line.table, line.product, line.state_word, "", "", "", "", rows, wrong, "")
+        copied = short_duration(max(0.0, now - line.copied_at)) if line.copied_at is not None else ""
+        return (line.table, line.product, line.state_word, "", "", "", "", rows, wrong, copied)
     since = short_duration(now - line.state_since) if line.state_since and line.state != State.ABSENT else ""
     return (
         line.table,

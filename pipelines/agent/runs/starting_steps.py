@@ -23,6 +23,7 @@ from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
 from pipelines.agent.tables import table_identities
+from pipelines.agent.tables.database_copies import first_copy
 from pipelines.agent.tables.external_inputs import refuse_input_unlike, refuse_unlike_schemas
 from pipelines.agent.tables.replication_slots import create_slots
 from pipelines.agent.tables.table_identities import takes_changes
@@ -50,8 +51,10 @@ def register(run: RunContext, step: Step) -> RunEvidence:
         if id != before.table_id:
             why = f"{step.table} has other topics than those that are registered: {id or 'one does not exist'}"
             return StepFailed(step.n, f"{why}, not {before.table_id}; declare them under another name")
-    table_identities.register(run.agent, pool, planned, logs=logs)
     running = replace(planned, state=State.RUNNING, recorded=before.recorded if before else 0, table_id=id)
+    if format.database:
+        running = replace(running, started_at=first_copy(run.agent, running, run.folder_note(planned)))
+    table_identities.register(run.agent, pool, planned, logs=logs)
     run.agent.ledger.put_deployment(running)
     return StepDone(step.n)
 

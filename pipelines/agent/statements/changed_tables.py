@@ -16,6 +16,7 @@ from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import upserts
 from pipelines.agent.statements.deployment_lifecycle import fail, stop
+from pipelines.agent.tables.database_copies import copies
 from pipelines.agent.tables.external_inputs import fault_of_input, reads_inputs
 from pipelines.agent.tables.table_identities import fault_of_tables, keep_deleted_keys
 
@@ -77,7 +78,7 @@ class ChangedTables:
     def _look_at_input(self, deployment: Deployment) -> None:
         """Record whether an external table with a log is gone, was replaced, or differs from its DDL."""
         format = table_format(deployment.format)
-        if format.has_files and not format.transaction_log:
+        if (format.has_files and not format.transaction_log) or copies(deployment):
             return
         key, found = (deployment.table, deployment.version), ""
         try:

@@ -53,6 +53,29 @@ def test_an_edit_that_reads_the_same_table_registers_it_again(options: str, colu
     assert "gives its new OPTIONS and columns to a running reader" in str(found.warnings[0].summary)
 
 
+@pytest.mark.parametrize(("dbtable", "refused"), [("orders", False), ("others", True)])
+def test_a_table_of_a_database_can_be_declared_anew_with_a_refresh(dbtable: str, refused: bool) -> None:
+    def project(options: str) -> Project:
+        files = over_texts(options)
+        (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
+        files[path] = files[path].replace("postgres_changes", "jdbc").replace(", publication 'headgate'", "")
+        files["pipelines/facts/p/a/sql-scripts/dml.a.sql"] = (
+            "INSERT INTO a SELECT id, kind FROM STREAM c JOIN landed USING (id, kind);"
+        )
+        files["pipelines/facts/other/c/sql-scripts/dml.c.sql"] = "INSERT INTO c SELECT id, kind FROM STREAM events;"
+        files["pipelines/sources/p/events/sql-scripts/ddl.events.sql"] = (
+            "CREATE TABLE events (id BIGINT, kind STRING) USING json LOCATION 'e';"
+        )
+        files["headgate.yml"] = files["headgate.yml"].replace("{postgres: {}}", "{postgres: {}, delta: {}}")
+        return small_project.project(files)
+
+    before, after = project(WHOLE), project(f"{WHOLE}, refresh '1 hour'".replace("orders", dbtable))
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+    found = make_plan(after, "dev", world, PlanRequest(tables=(T("landed"),)))
+    assert bool(found.refusals) is refused
+    assert [step.do for step in found.steps] == ([] if refused else ["register"])
+
+
 def test_an_edit_that_reads_another_table_is_refused() -> None:
     found = planned(over_changes(WHOLE.replace("orders", "others")), "landed")
     assert [refusal.table for refusal in found.refusals] == ["landed"]

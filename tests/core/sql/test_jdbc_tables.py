@@ -6,11 +6,14 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import (
     JdbcFault,
     connection_parameters,
+    copy_of,
     jdbc_columns,
     jdbc_fault,
     jdbc_options,
     jdbc_options_of,
     qualified_table,
+    refresh_s,
+    with_copy,
 )  # fmt: skip
 from core.sql.statement import TableDdl
 
@@ -41,12 +44,25 @@ def declared(options: str = WHOLE, more: str = "") -> TableDdl:
         (f"{URL}, user 'reader', dbtable '(SELECT 1) AS t'", JdbcFault.BAD_TABLE),
         (f"{URL}, user 'reader', dbtable 'Products'", JdbcFault.BAD_TABLE),
         (f"{URL}, user 'reader', query 'SELECT 1'", JdbcFault.UNKNOWN_OPTION),
+        (f"{WHOLE}, copy '/tmp'", JdbcFault.UNKNOWN_OPTION),
+        (f"{WHOLE}, refresh '5 minutes'", None),
+        (f"{WHOLE}, refresh '9 seconds'", JdbcFault.BAD_REFRESH),
+        (f"{WHOLE}, refresh '0 hours'", JdbcFault.BAD_REFRESH),
+        (f"{WHOLE}, refresh 'daily'", JdbcFault.BAD_REFRESH),
+        (f"{WHOLE}, refresh ''", JdbcFault.BAD_REFRESH),
     ],
 )
 def test_a_declaration_that_spark_could_not_read_is_refused(options: str, fault: JdbcFault | None) -> None:
     found = jdbc_fault(declared(options))
     assert (found.kind if found else None) is fault
     assert found is None or (found.remedy and "geheim" not in f"{found}{found.remedy}")
+
+
+def test_a_refresh_is_an_interval_and_no_option_of_spark() -> None:
+    assert [refresh_s(declared(f"{WHOLE}, Refresh '{every}'")) for every in ("1 day", "90 seconds")] == [86400, 90]
+    assert refresh_s(declared()) is None and copy_of(declared()) == ""
+    copied = with_copy(declared(f"{WHOLE}, refresh '1 hour'"), "/data/p")
+    assert copy_of(copied) == "/data/p" and jdbc_options(copied) == jdbc_options(declared())
 
 
 def test_partitions_are_not_declared() -> None:

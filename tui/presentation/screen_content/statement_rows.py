@@ -139,7 +139,7 @@ def statement_row(
         if column.id == "name":
             cells.extend(_name_cell(statement, name or statement.table, room, look.glyphs))
         else:
-            applies = not statement.external or column in _OF_EXTERNAL
+            applies = not statement.external or column in _OF_EXTERNAL or (column is AGE and statement.line.copied_at)
             text, tone = CELLS[column.id](statement, look) if applies else ("", Tone.DIM)
             if (look.stale and tone is not Tone.BAD) or (old and column in _MEASURED):
                 tone = Tone.DIM
@@ -211,7 +211,8 @@ def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
 
 
 def _age(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
-    return age(look.now - statement.line.state_since), Tone.DIM
+    """Return the time in the state, or since the rows of an external table were copied."""
+    return age(look.now - (statement.line.copied_at or statement.line.state_since)), Tone.DIM
 
 
 def _version(statement: StatementView, _: RowContext) -> tuple[str, Tone]:

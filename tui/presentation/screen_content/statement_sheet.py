@@ -119,6 +119,7 @@ def statement_sheet(
     facts = [
         _head(statement, look),
         SheetFact("error", (Span(error_text(row), Tone.BAD),)) if row.error else None,
+        _copy(row.copied_at, look) if row.copied_at is not None else None,
         SheetFact("product", about, more=() if statement.external else (revision,)),
         SheetFact("read by", tuple(read_by) or (Span("nothing here", Tone.DIM),)),
     ]
@@ -174,6 +175,11 @@ def _head(statement: StatementView, look: RowContext) -> SheetFact:
     return (
         SheetFact("table", (*parts, *restarts)) if statement.line.restarts else SheetFact("table", parts, more=restarts)
     )
+
+
+def _copy(at: float, look: RowContext) -> SheetFact:
+    ago = long_duration(max(0.0, look.now - at))
+    return SheetFact("rows", (Span(f"copied from the database {ago} ago"), Span("each batch reads the copy", Tone.DIM)))
 
 
 def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span, ...]:

@@ -1,5 +1,7 @@
 """Rows of the tree: levels, rows below the window, and outdated measurements."""
 
+from dataclasses import replace
+
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.home import first_frame_lines
@@ -85,3 +87,6 @@ def test_an_external_table_has_no_figures_of_statements_and_no_trigger() -> None
     statement = make_ledger_view(backend.current).statements["pizzas"]
     shown = plain(statement_row(statement, columns_for(200, wide=False), 200, RowContext(UNICODE, NOW)))
     assert shown.split() == ["pizzas", "\u00d72", "shared", "·", "external", "sales", "dimension", "sales-team"]
+    copied = replace(statement, line=statement.line._replace(format="jdbc", started_at=NOW - 240))
+    shown = plain(statement_row(copied, columns_for(200, wide=False), 200, RowContext(UNICODE, NOW)))
+    assert shown.split()[5:] == ["4m", "sales", "dimension", "sales-team"], "the age of the copy"
