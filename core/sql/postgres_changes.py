@@ -20,7 +20,8 @@ NEW_SLOT = "a rebuild with --from earliest begins with a new slot; the changes u
 
 _PUBLICATION, _MESSAGES, _LIMIT, _TABLE = "publication", "messages", "maxChanges", "dbtable"
 _SNAPSHOT, _INITIAL = "snapshot", "initial"
-_OPTIONS = ("url", "user", _TABLE, _MESSAGES, _PUBLICATION, _LIMIT, _SNAPSHOT)
+_FAILOVER, _TRUE = "failover", "true"
+_OPTIONS = ("url", "user", _TABLE, _MESSAGES, _PUBLICATION, _LIMIT, _SNAPSHOT, _FAILOVER)
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 _PREFIX = re.compile(r"[\x21-\x7e]{1,100}\Z")
 _LONGEST_SLOT = 63
@@ -44,6 +45,7 @@ class ChangesFault(FactKind):
     BAD_PUBLICATION = "has the publication {publication}", "write lower-case letters, digits and _"
     BAD_LIMIT = "has maxChanges {limit}", "write a whole number of at least 1"
     BAD_SNAPSHOT = "has the snapshot {snapshot}", "write snapshot 'initial', or remove it: messages have no rows"
+    BAD_FAILOVER = "has failover {failover}", "write failover 'true', or remove it"
     UNKNOWN_OPTION = "has the option {option}, which reads nothing", "remove it; options: {known}"
     UNDERSCORE = "has a column {column}, and names with _ are parts of a change", "rename it, or use one of {known}"
     TYPE = "has {column} {found}", "declare {column} {expected}"
@@ -66,6 +68,8 @@ class ChangeAddress:
     prefix: str = ""
     snapshot: bool = False
     """Whether a new reader begins with the rows that the table has then."""
+    failover: bool = False
+    """Whether standbys get a copy of the slot."""
 
 
 def changes_location(options: Mapping[str, str]) -> str:
@@ -103,6 +107,8 @@ def changes_fault(ddl: TableDdl) -> Fact[ChangesFault] | Fact[JdbcFault] | None:
         return ChangesFault.BAD_LIMIT.of(limit=limit)
     if (snapshot := given.get(_SNAPSHOT, _INITIAL)) != _INITIAL or (_SNAPSHOT in given and _MESSAGES in given):
         return ChangesFault.BAD_SNAPSHOT.of(snapshot=snapshot)
+    if (failover := given.get(_FAILOVER, _TRUE)) != _TRUE:
+        return ChangesFault.BAD_FAILOVER.of(failover=failover)
     return _column_fault(ddl, of_messages=_MESSAGES in given)
 
 
@@ -154,6 +160,7 @@ def change_address(ddl: TableDdl) -> str:
     server = f"{quote(connection['user'], safe='')}@{host}:{connection['port']}"
     more = {name: value for name, value in connection.items() if name.startswith("ssl")}
     more |= {_SNAPSHOT: _INITIAL} if begins_with_rows(ddl) else {}
+    more |= {_FAILOVER: _TRUE} if _FAILOVER in given else {}
     query = urlencode({**more, SLOT: given[SLOT], _PUBLICATION: given[_PUBLICATION]})
     part = ddl.location.partition("#")[2]
     return f"postgresql://{server}/{connection['dbname']}?{query}#{part}"
@@ -163,7 +170,8 @@ def read_address(url: str) -> ChangeAddress:
     """Parse an address made by `change_address`."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
-    slot, publication, snapshot = query.pop(SLOT), query.pop(_PUBLICATION), query.pop(_SNAPSHOT, "")
+    slot, publication = query.pop(SLOT), query.pop(_PUBLICATION)
+    snapshot, failover = query.pop(_SNAPSHOT, ""), query.pop(_FAILOVER, "")
     dsn = f"postgresql://{parts.netloc}{parts.path}" + (f"?{urlencode(query)}" if query else "")
     is_messages = parts.fragment.startswith("messages:")
     return ChangeAddress(
@@ -173,6 +181,7 @@ def read_address(url: str) -> ChangeAddress:
         table="" if is_messages else parts.fragment,
         prefix=parts.fragment.removeprefix("messages:") if is_messages else "",
         snapshot=bool(snapshot),
+        failover=bool(failover),
     )
 
 

@@ -46,6 +46,8 @@ CREATED_S = 20
 HEARTBEAT_B = 16 << 20
 """Bytes of log without a change of the table after which a heartbeat moves its readers and its slot past them."""
 HEARTBEAT_PREFIX = "headgate"
+FAILOVER_SINCE = 170_000
+"""The version of PostgreSQL that copies slots to standbys."""
 
 _SETTINGS = "-c statement_timeout=5s -c timezone=UTC"
 _MESSAGES = f"""FROM pg_logical_slot_peek_binary_changes(%(copy)s, NULL, {COUNTED}, {PLUGIN})
@@ -177,17 +179,19 @@ def create_slot(table: TableName, url: str) -> bool:
                 database.execute("SELECT pg_drop_replication_slot(%s)", (address.slot,))
             elif error.error_class != SLOT_MISSING:
                 raise
-        if not _created(database, address.slot):
+        if not _created(database, address):
             why = f"the slot of {table} was not created within {CREATED_S} s: a transaction in the database is open"
             raise TryAgain(why, remedy="end it (SELECT pid, xact_start, query FROM pg_stat_activity), and try again")
     return True
 
 
-def _created(database: Any, slot: str) -> bool:
+def _created(database: Any, address: ChangeAddress) -> bool:
     from psycopg.errors import QueryCanceled
 
+    # It is neither temporary nor for two-phase commits. Before PostgreSQL 17, there is no argument for failovers.
+    more = ", false, false, true" if address.failover else ""
     try:
-        database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+        database.execute(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{more})", (address.slot,))
     except QueryCanceled:
         return False
     return True
@@ -231,6 +235,10 @@ def fault_of_changes(ddl: TableDdl) -> TableFault | None:
     address = read_address(change_address(with_slot(ddl, "none")))
     with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
         fault = _fault_of_server(ddl.table, database) or _fault_of_publication(ddl, address, database)
+        version = database.info.server_version
+    if fault is None and address.failover and version < FAILOVER_SINCE:
+        why = f"{ddl.table} has failover, and the database is PostgreSQL {version // 10_000}"
+        return TableFault(TableFaultKind.GONE, why, f"remove failover, or use PostgreSQL {FAILOVER_SINCE // 10_000}")
     if fault is None and address.snapshot:
         return database_fault(replace(ddl, columns=tuple(c for c in ddl.columns if not c.name.startswith("_"))))
     return fault

@@ -39,6 +39,8 @@ def declared(options: str = TABLE, columns: str = "id BIGINT, _op STRING", more:
         (declared(f"{TABLE}, maxChanges '500'"), None),
         (declared(f"{TABLE}, snapshot 'initial'"), None),
         (declared(f"{TABLE}, snapshot 'always'"), ChangesFault.BAD_SNAPSHOT),
+        (declared(f"{TABLE}, failover 'true'"), None),
+        (declared(f"{TABLE}, failover 'yes'"), ChangesFault.BAD_FAILOVER),
         (declared(f"{MESSAGES}, snapshot 'initial'", "_content STRING"), ChangesFault.BAD_SNAPSHOT),
         (declared(MESSAGES, "_prefix STRING, _content BINARY, _lsn BIGINT"), None),
         (declared(MESSAGES, "_content STRING, _committed_at TIMESTAMP"), None),
@@ -81,8 +83,10 @@ def test_the_location_is_what_is_read_and_not_by_whom() -> None:
         (TABLE, ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", "public.orders")),
         (MESSAGES, ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", prefix="app.audit")),
         (
-            f"{TABLE}, snapshot 'initial'",
-            ChangeAddress("postgresql://reader@DB:5433/shop", "s", "headgate", "public.orders", snapshot=True),
+            f"{TABLE}, snapshot 'initial', failover 'true'",
+            ChangeAddress(
+                "postgresql://reader@DB:5433/shop", "s", "headgate", "public.orders", snapshot=True, failover=True
+            ),
         ),
         (
             TABLE.replace("DB:5433/shop", "[::1]/shop?sslmode=verify-full").replace("reader", "r@a:b"),

@@ -132,6 +132,23 @@ def test_a_slot_is_created_once_and_dropped_once(server: PostgresServer) -> None
     assert [drop_slot(NAME, url(server)) for _ in range(2)] == [True, False]
 
 
+def test_a_slot_for_failovers_is_created_or_its_database_is_too_old(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = "dbtable 'orders', failover 'true'"
+    assert fault_of_changes(declared(server, what)) is None
+    assert create_slot(NAME, url(server, what))
+    assert server.run("SELECT failover, two_phase, temporary FROM pg_replication_slots") == [(True, False, False)]
+    server.run("INSERT INTO orders VALUES (70)")
+    assert ChangeSlots().lag(None, NAME, url(server, what)).rows == 1, "a copy of it can be read"
+    ChangeSlots().advance(NAME, url(server, what), [end(server)])
+    assert position(server) > 0
+    server.run("DELETE FROM orders")
+    monkeypatch.setattr(change_slots, "FAILOVER_SINCE", 990_000)
+    found = fault_of_changes(declared(server, what))
+    assert found is not None and found.remedy == "remove failover, or use PostgreSQL 99"
+
+
 def test_a_removed_environment_drops_its_slot_or_names_the_command_that_does(server: PostgresServer) -> None:
     create_slot(NAME, url(server))
     dropped = doctor.drop(url(server))
