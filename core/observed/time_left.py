@@ -21,7 +21,7 @@ LEAST_GROWTH_S = 10.0
 """Seconds for which a source must have been observed before its growth is known."""
 
 HELD_B = 64 << 20
-"""Bytes of a database's log from which it matters for whom they are kept; some are kept for every slot."""
+"""Minimum bytes of a database's log that are reported as kept for a version; some are kept for every slot."""
 
 _OBSERVED_S, _EVERY_S = 3600.0, 60.0
 
@@ -130,7 +130,7 @@ class TimeLeft:
 
     @property
     def at_risk(self) -> bool:
-        """True if the position is lost, or lost soon unless somebody acts."""
+        """True if the position is lost, or soon will be unless somebody acts."""
         return self.is_lost or self.is_short
 
     @property
@@ -157,15 +157,13 @@ class TimeLeft:
 
     @property
     def advice(self) -> Sentence | None:
-        """What bounds a position at risk, and what raises the bound, as the end of a sentence; None without a risk."""
+        """What limits a position at risk, and the remedy, as the end of a sentence; None if there is no risk."""
         if not self.at_risk:
             return None
         return Sentence(f"{self.bound}; {self.bound.remedy}" if self.bound.remedy else str(self.bound))
 
     def as_of(self, now: float) -> "TimeLeft":
-        """Return the time left at a later time, in epoch seconds; the passing of time alone never makes a position
-        lost.
-        """
+        """Return the time left at a later time, in epoch seconds; time alone never makes a position lost."""
         if self.seconds is None:
             return self
         return replace(self, seconds=max(0.0, self.seconds - max(0.0, now - self.at)))
@@ -222,9 +220,7 @@ _ORDER = (Left.LOST, Left.LIMITED, Left.UNKNOWN, Left.NEVER)
 
 
 def shortest(found: Iterable[TimeLeft | None]) -> TimeLeft | None:
-    """Return the most urgent value: lost, else the shortest limited one, else unknown, else never; None if there is
-    none.
-    """
+    """Return the most urgent value: lost, then the shortest limited, unknown, never; None if there is none."""
     return min((each for each in found if each is not None), key=_urgency, default=None)
 
 

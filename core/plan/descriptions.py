@@ -184,9 +184,7 @@ def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return lines that explain a node: reason, evidence, losses, undo, strategies, warnings, and diffs of its
-    files.
-    """
+    """Return lines that explain a node: reason, evidence, losses, undo, strategies, warnings, and file diffs."""
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)

@@ -202,7 +202,9 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is not allowed; None if it is allowed or `strategy` is another."""
+        """Return why a SEEDED start (new rows only) is not allowed; None if allowed, or if `strategy` is another
+        one.
+        """
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables

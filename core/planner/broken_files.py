@@ -27,7 +27,7 @@ from core.text.wording import counted
 def with_deployed_revisions(
     project: Project, observed: Mapping[TableName, ObservedDeployment], parse_cache: ParseCache
 ) -> Project:
-    """Return the project, extended by broken tables that are deployed, as their deployed revisions declare them."""
+    """Return the project, with each broken table that is deployed declared by its deployed revision."""
     found = {
         name: _as_deployed(project, broken, observed.get(name), parse_cache) for name, broken in project.broken.items()
     }
@@ -108,9 +108,7 @@ def _is_in_scope(context: PlanningContext, scope: PlanScope, reader: TableName) 
 
 
 def refuse_broken(project: Project, names: Set[TableName], *, stray: bool = False) -> None:
-    """Raise InvalidProject if the broken tables `names` or, with `stray`, files outside all table folders have
-    errors.
-    """
+    """Raise InvalidProject if the broken tables `names` or, with `stray`, files outside table folders have errors."""
     problems = (*project.errors(sorted(names)), *(project.stray if stray else ()))
     if problems:
         tables = f" of {', '.join(sorted(names))}" if names else ""

@@ -274,7 +274,7 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A start, rebuild or seam binds the table to the latest versions of all parents, a restart only to the latest static
+    A start, rebuild or seam binds the table to the latest versions of all parents, a restart only to those of static
     sides. All other actions leave the bindings unchanged.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):

@@ -242,7 +242,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy does not support the chosen position, or lacks one; None if the choice is valid."""
+    """Return why a strategy cannot start at the chosen position, or why it needs one; None if the choice is valid."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = why_not_partial(walk.context.declared.tables, declared, at)
