@@ -50,7 +50,8 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
 
     Each expression needs a projection of its own, because it refers to the previous ones. `_row` is a struct of the
     given columns: those of the captured table, and metadata. `_fault` says why the message is no change of a row; it is
-    NULL for all others. Tombstones must have been removed.
+    NULL for all others. Tombstones must have been removed, but are no faults either: Spark may evaluate the expressions
+    of a row before the condition that removes it (seen with 4.2.0).
     """
     captured = [column for column in columns if column.name.lower() not in METADATA]
     fields = ", ".join([f"{quoted_name(c.name)} {_read_as(c.type)}" for c in captured] + ["_corrupt STRING"])
@@ -67,7 +68,7 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
         f"IF(_json.op IS NULL, _json.payload, struct({parts})) AS _change",
         f"IF(_change.op = 'd', {_parsed(key, fields)}, _change.after) AS _source",
         f"named_struct({row}) AS _row",
-        f"CASE {faults} END AS _fault",
+        f"CASE WHEN value IS NULL THEN NULL {faults} END AS _fault",
     )
 
 
