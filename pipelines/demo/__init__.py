@@ -1,1 +1,1 @@
-"""The process that copies the sample project and generates its events; it needs neither Spark nor the agent."""
+"""Copies of the sample and of the scenarios, what happens in them, and the servers of the scenarios."""

@@ -29,7 +29,7 @@ from pipelines.demo.event_generator import (
     write_pending_events,
 )
 from pipelines.demo.sample_changes import CHANGES, change_project
-from pipelines.demo.sample_copy import copy_sample
+from pipelines.demo.sample_copy import SampleCopy, copy_sample
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,6 +70,11 @@ def _parser() -> argparse.ArgumentParser:
     act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
     act.add_argument("--stop", action="store_true", help="stop the generator of --data, if one is running")
     act.add_argument("--status", action="store_true", help="print what the generator of --data is doing, or did last")
+    act.add_argument("--start-servers", action="store_true", help="start the servers of the scenario in --project")
+    act.add_argument("--end-servers", action="store_true", help="end the servers of the scenario in --project")
+    act.add_argument("--measure", type=int, metavar="N", help="measure --project while N transactions are committed")
+    act.add_argument("--work", action="store_true", help="change the database of the scenario in --project")
+    parser.add_argument("--scenario", type=int, help="with --copy: the scenario to copy")
     parser.add_argument("--format", choices=WRITTEN, default="", help="with --copy: how its tables are stored")
     parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
     parser.add_argument("--project", metavar="DIR", help="project folder")
@@ -85,10 +90,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _do(given: argparse.Namespace) -> dict[str, Any]:
     if given.copy is not None:
-        copy = copy_sample(given.copy, given.format)
+        copy = copy_sample(given.copy, given.format) if given.scenario is None else _copy_scenario(given)
         return {"folder": str(copy.folder), "data": str(copy.data), "project_id": copy.project_id, "made": copy.made}
     if given.change is not None:
         return _change(given)
+    if given.start_servers or given.end_servers:
+        return _servers(given)
     if given.data is None:
         raise UsageError("no data folder is given", remedy="add --data DIR")
     if given.status:
@@ -96,13 +103,58 @@ def _do(given: argparse.Namespace) -> dict[str, Any]:
         return {"pid_alive": lock_holder(folder), "last": read_object(folder.status)}
     if given.stop:
         return {"stopped": stop_feeds(DemoDataFolder(Path(given.data).expanduser().absolute()))}
+    if given.work or given.measure is not None:
+        return _measure(given) if given.measure is not None else _work(given)
     return _settle(given) if given.settle else _generate(given)
 
 
-def _change(given: argparse.Namespace) -> dict[str, Any]:
+def _say(text: str) -> None:
+    """Print what is being waited for, as a JSON object in a line of its own before the result."""
+    print(json.dumps({"waiting": text}), flush=True)
+
+
+def _project(given: argparse.Namespace) -> Path:
     if given.project is None:
         raise UsageError("no project folder is given", remedy="add --project DIR")
-    change, written = change_project(given.project, given.change, with_readers=given.with_readers)
+    return Path(given.project).expanduser().absolute()
+
+
+# The generator of events of the sample without a database does not load the scenarios.
+
+
+def _copy_scenario(given: argparse.Namespace) -> SampleCopy:
+    from pipelines.demo.scenarios import copy_scenario
+
+    return copy_scenario(given.copy, given.scenario)
+
+
+def _servers(given: argparse.Namespace) -> dict[str, Any]:
+    from pipelines.demo.scenarios import end_scenario, start_scenario
+
+    if given.end_servers:
+        return {"ended": end_scenario(_project(given))}
+    return {"started": start_scenario(_project(given), _say)}
+
+
+def _work(given: argparse.Namespace) -> dict[str, Any]:
+    from pipelines.demo.restaurant import work
+    from pipelines.demo.scenarios import shift_of
+
+    shift = shift_of(_project(given), rate=given.rate, seed=given.seed)
+    folder = DemoDataFolder(Path(given.data).expanduser().absolute())
+    return work(folder, _WallClock(), shift, lambda transaction, identity, restaurant: None)
+
+
+def _measure(given: argparse.Namespace) -> dict[str, Any]:
+    from pipelines.demo.comparison import measure
+
+    data = DemoDataFolder(Path(given.data).expanduser().absolute())
+    pace = {"transactions": given.measure, "rate": given.rate or 4.0, "seed": given.seed}
+    return measure(_project(given), data, _WallClock(), _say, **pace)
+
+
+def _change(given: argparse.Namespace) -> dict[str, Any]:
+    change, written = change_project(_project(given), given.change, with_readers=given.with_readers)
     return {"change": given.change, "table": change.table, "expected": change.expected,
             "already_made": not written, "written": list(written)}  # fmt: skip
 

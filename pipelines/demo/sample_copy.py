@@ -4,9 +4,12 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 from core.model.errors import HeadgateError, Refused
@@ -45,23 +48,51 @@ def copy_sample(folder: str | Path, format: str = "") -> SampleCopy:
     A new copy has a new project id; the default format is the first of `WRITTEN`. Raises Refused if the folder exists
     and is not a demo, or if the existing copy's tables have another format.
     """
+
+    def check(marker: dict[str, Any], target: Path) -> None:
+        if "scenario" in marker:
+            raise Refused(f"{target} is a demo of scenario {marker['scenario']}", remedy="give another folder")
+        there = marker.get("format", WRITTEN[0])
+        if format and format != there:
+            raise Refused(f"{target} is a demo whose tables are {there}", remedy="give another folder")
+
+    return place_copy(folder, partial(_build, format=format or WRITTEN[0]), check)
+
+
+def place_copy(
+    folder: str | Path,
+    build: Callable[[Path, str], dict[str, Any]],
+    check: Callable[[dict[str, Any], Path], None],
+) -> SampleCopy:
+    """Make a demo's folder, or return the one that is there.
+
+    `build` writes the files into a temporary folder, for the project id given, and returns what the marker file holds
+    in addition; so an incomplete copy is never used. `check` raises Refused unless the marker of an existing demo is
+    acceptable. Raises Refused if the folder exists and is not a demo.
+    """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
         raise Refused(f"{target} is inside Headgate's own folder", remedy="give a folder outside it")
     known = project_id(target)
     if known is not None:
-        there = (read_object(target / MARKER) or {}).get("format", WRITTEN[0])
-        if format and format != there:
-            raise Refused(f"{target} is a demo whose tables are {there}", remedy="give another folder")
+        check(read_object(target / MARKER) or {}, target)
         return SampleCopy(target, known, False)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Refused(f"{target} exists and is not a Headgate demo", remedy="give another folder, or an empty one")
+    identity = str(uuid4())
     try:
-        return _copy(target, str(uuid4()), format or WRITTEN[0])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
+            building = Path(beside) / "copy"
+            marker = {"made_by": "headgate demo", "project_id": identity, **build(building, identity)}
+            made = sorted(path.relative_to(building).as_posix() for path in building.rglob("*"))
+            (building / MARKER).write_text(json.dumps(marker | {"made": made}) + "\n")
+            os.replace(building, target)
     except OSError as error:
         raise HeadgateError(
             f"the demo cannot be copied to {target}: {error.strerror}", remedy="give a folder that you can write to"
         ) from error
+    return SampleCopy(target, identity, True)
 
 
 def project_id(folder: Path) -> str | None:
@@ -71,27 +102,25 @@ def project_id(folder: Path) -> str | None:
     return value if marker.get("made_by") == "headgate demo" and isinstance(value, str) else None
 
 
-def _copy(target: Path, identity: str, format: str) -> SampleCopy:
-    """Build the copy in a temporary folder and move it into place, so that an incomplete copy is never used."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
-        building = Path(beside) / "copy"
-        left_out = shutil.ignore_patterns("reference", "__pycache__", "headgate.yml")
-        shutil.copytree(FOLDER, building, ignore=left_out)
-        if table_format(format).keyed:
-            shutil.copytree(KEYED_TABLES, building, dirs_exist_ok=True)
-        data = open_folder(building / "data").path
-        shutil.copytree(FOLDER / "reference", data / "reference")
-        text, count = re.subn(r"^id: .*$", f"id: {identity}", (FOLDER / "headgate.yml").read_text(), flags=re.MULTILINE)
-        assert count == 1, "the sample's headgate.yml has one id"
-        (building / "headgate.yml").write_text(text + _store_tables(building, format))
-        if table_format(format).transaction_log:
-            _lengthen_triggers(building)
-        made = sorted(path.relative_to(building).as_posix() for path in building.rglob("*"))
-        marker = {"made_by": "headgate demo", "project_id": identity, "format": format, "made": made}
-        (building / MARKER).write_text(json.dumps(marker) + "\n")
-        os.replace(building, target)
-    return SampleCopy(target, identity, True)
+def with_project_id(manifest: str, identity: str) -> str:
+    """Return the text of a headgate.yml with another project id."""
+    text, count = re.subn(r"^id: .*$", f"id: {identity}", manifest, flags=re.MULTILINE)
+    assert count == 1, "the sample's headgate.yml has one id"
+    return text
+
+
+def _build(building: Path, identity: str, *, format: str) -> dict[str, Any]:
+    left_out = shutil.ignore_patterns("reference", "__pycache__", "headgate.yml")
+    shutil.copytree(FOLDER, building, ignore=left_out)
+    if table_format(format).keyed:
+        shutil.copytree(KEYED_TABLES, building, dirs_exist_ok=True)
+    data = open_folder(building / "data").path
+    shutil.copytree(FOLDER / "reference", data / "reference")
+    text = with_project_id((FOLDER / "headgate.yml").read_text(), identity)
+    (building / "headgate.yml").write_text(text + _store_tables(building, format))
+    if table_format(format).transaction_log:
+        _lengthen_triggers(building)
+    return {"format": format}
 
 
 def _lengthen_triggers(folder: Path) -> None:

@@ -1,17 +1,11 @@
-"""A Kafka broker for tests: one KRaft process on loopback, and a client that writes messages and manages topics."""
+"""A Kafka broker for tests: the demo's broker with security, and a client that writes messages and manages topics."""
 
-import base64
 import logging
-import os
-import socket
 import subprocess
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -31,61 +25,48 @@ from confluent_kafka.admin import (
 from live_project import until
 from pool_jars import CACHE
 
-from pipelines.local_pool.java_and_spark import find_java, spark_home
+from core.model.errors import HeadgateError
+from pipelines.demo.servers import KAFKA, Artifact, KafkaBroker, free_port, java_program, resolved_jars
 
 QUIET = logging.getLogger("kafka broker")
 """Receives what the client library would write to stderr while a broker is down."""
 QUIET.disabled = True
 
-KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.2")
-"""The broker's artifact; with its dependencies it is 45 jars of 43 MB."""
-
-
 USER, PASSWORD = "headgate", "a secret of tests"
 """The user of the listeners with SASL."""
 
 
-class Broker:
-    """A broker with its data in `folder`; it can be killed and started again.
+class Broker(KafkaBroker):
+    """The demo's broker with its data in `folder`; it can be killed and started again.
 
     It listens without authentication, at `sasl` with SASL (PLAIN, SCRAM), at `tls` with SASL over TLS, and at `mutual`
     with TLS alone for clients that show the certificate in `client`.
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
-        self.folder, self.port = folder, free_port()
-        self._controller, self._sasl, self._tls, self._mutual = (free_port() for _ in range(4))
+        super().__init__(folder, free_port(), free_port(), jars_of(KAFKA))
+        self._sasl, self._tls, self._mutual = (free_port() for _ in range(3))
         self._process: subprocess.Popen[bytes] | None = None
-        self._java = str(Path(find_java().home) / "bin" / "java")
-        self._jars = f"{resolved_jars(*KAFKA)}/*"
-        self._properties = folder / "server.properties"
-        self._properties.write_text(
-            f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
-            f"controller.quorum.voters=1@127.0.0.1:{self._controller}\nlog.dirs={folder}/data\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},SASL://127.0.0.1:{self._sasl},"
-            f"TLS://127.0.0.1:{self._tls},MUTUAL://127.0.0.1:{self._mutual},CONTROLLER://127.0.0.1:{self._controller}\n"
-            "listener.security.protocol.map="
-            "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL,CONTROLLER:PLAINTEXT\n"
-            f"inter.broker.listener.name=PLAINTEXT\n{self._secured()}"
-            "offsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
-            "transaction.state.log.min.isr=1\nauto.create.topics.enable=false\n"
-            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
-            "super.users=User:ANONYMOUS\nallow.everyone.if.no.acl.found=true\n"
-            + "".join(f"{each}\n" for each in settings)
-        )
-        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._run(
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={name}",
-            "-c",
-            str(self._properties),
-            *(
-                word
-                for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-                for word in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
-            ),
-        ).wait(60)
+        self._settings = {**self._secured(), **dict(each.split("=", 1) for each in settings)}
+        self.prepare()
+
+    def properties(self) -> dict[str, str]:
+        usual = super().properties()
+        ports = {"SASL": self._sasl, "TLS": self._tls, "MUTUAL": self._mutual}
+        return {
+            **usual,
+            "listeners": ",".join([usual["listeners"], *(f"{name}://127.0.0.1:{at}" for name, at in ports.items())]),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL,"
+            "CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true",
+            **self._settings,
+        }  # fmt: skip
+
+    def formatted(self) -> tuple[str, ...]:
+        users = (f"SCRAM-SHA-{n}=[name={USER},password={PASSWORD}]" for n in (256, 512))
+        return tuple(word for user in users for word in ("--add-scram", user))
 
     @property
     def servers(self) -> str:
@@ -134,8 +115,13 @@ class Broker:
 
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
-        self._process = self._run("kafka.Kafka", str(self._properties))
-        until(self._answers, 60, "the broker answers")
+        self._process = process = self.spawn()
+
+        def answers() -> bool:
+            assert process.poll() is None, self.last_words()
+            return self.answers()
+
+        until(answers, 60, "the broker answers")
 
     def kill(self) -> None:
         """Kill the broker; its data stays."""
@@ -211,9 +197,9 @@ class Broker:
             producer.commit_transaction(30)
         assert producer.flush(30) == 0
 
-    def _secured(self) -> str:
+    def _secured(self) -> dict[str, str]:
         store, pair = self.folder / "broker.p12", ("-alias", "broker", "-storepass", PASSWORD)
-        keytool = [str(Path(self._java).with_name("keytool")), "-keystore", str(store), *pair]
+        keytool = [str(Path(java_program()).with_name("keytool")), "-keystore", str(store), *pair]
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=test", "-ext", "san=ip:127.0.0.1", "-ext", "bc=ca:true"]
         for command in (made, ["-exportcert", "-rfc", "-file", str(self.authority)]):
             subprocess.run([*keytool, *command], check=True, capture_output=True, timeout=60)
@@ -221,29 +207,18 @@ class Broker:
         certificate(trusted, self.client)
         plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        lines = [f"ssl.keystore.location={store}", f"ssl.keystore.password={PASSWORD}"]
+        settings = {"ssl.keystore.location": str(store), "ssl.keystore.password": PASSWORD}
         mutual = {"client.auth": "required", "truststore.type": "PEM", "truststore.location": str(trusted)}
-        lines += [f"listener.name.mutual.ssl.{name}={value}" for name, value in mutual.items()]
-        for name in ("sasl", "tls"):
-            prefix = f"listener.name.{name}"
-            lines.append(f"{prefix}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512")
-            lines.append(f'{prefix}.plain.sasl.jaas.config={plain} required user_{USER}="{PASSWORD}";')
-            lines += [f"{prefix}.scram-sha-{n}.sasl.jaas.config={scram} required;" for n in (256, 512)]
-        return "".join(f"{line}\n" for line in lines)
-
-    def _answers(self) -> bool:
-        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-        with socket.socket() as found:
-            return found.connect_ex(("127.0.0.1", self.port)) == 0
+        settings |= {f"listener.name.mutual.ssl.{name}": value for name, value in mutual.items()}
+        for prefix in ("listener.name.sasl", "listener.name.tls"):
+            settings[f"{prefix}.sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+            settings[f"{prefix}.plain.sasl.jaas.config"] = f'{plain} required user_{USER}="{PASSWORD}";'
+            settings |= {f"{prefix}.scram-sha-{n}.sasl.jaas.config": f"{scram} required;" for n in (256, 512)}
+        return settings
 
     def _partitions(self, topic: str) -> int:
         found = self.admin.list_topics(topic, timeout=10).topics.get(topic)
         return len(found.partitions) if found and not found.error else 0
-
-    def _run(self, *command: str) -> "subprocess.Popen[bytes]":
-        with open(self.folder / "log", "ab") as log:
-            java = [self._java, "-Xmx256m", "-XX:+UseSerialGC", "-cp", self._jars, *command]
-            return subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
 def certificate(public: Path, client: Path) -> None:
@@ -271,30 +246,9 @@ def running_broker(folder: Path, *settings: str) -> Iterator[Broker]:
         broker.kill()
 
 
-def resolved_jars(*artifact: str) -> Path:
-    """Return the folder with an artifact and its dependencies, downloaded once by the Ivy inside pyspark.
-
-    Skips the test if no jar repository can be reached.
-    """
-    target = CACHE / "-".join(artifact)
-    if target.is_dir():
-        return target
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=CACHE) as beside:
-        ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
-        command: list[Any] = [Path(find_java().home) / "bin" / "java", "-jar", ivy, "-cache", f"{beside}/cache"]
-        command += ["-dependency", *artifact, "-confs", "default"]
-        command += ["-retrieve", f"{beside}/jars/[artifact]-[revision].[ext]"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        jars = Path(beside) / "jars"
-        if done.returncode != 0 or not jars.is_dir():
-            pytest.skip(f"no jars of {artifact[1]}: {done.stdout[-300:]}")
-        os.rename(jars, target)
-    return target
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nothing uses."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def jars_of(artifact: Artifact) -> Path:
+    """Return the folder with an artifact and its dependencies; skip the test if they cannot be fetched."""
+    try:
+        return resolved_jars(artifact, CACHE)
+    except HeadgateError as error:
+        pytest.skip(str(error))

@@ -1,6 +1,5 @@
 """Jars of connectors for tests, downloaded once into the user's cache as the product downloads them for a pool."""
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -8,10 +7,11 @@ import pytest
 
 from core.model.errors import HeadgateError
 from core.project.connectors import DELTA, KAFKA, POSTGRES, Connector
+from pipelines.demo.servers import cache_folder
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import find_java, spark_home
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headgate-tests"
+CACHE = cache_folder()
 
 
 def delta_jars() -> Path:

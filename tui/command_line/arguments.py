@@ -14,6 +14,9 @@ YEAR_S = 365 * 86400.0
 """Longest wait that a user can request, in seconds."""
 MOST_RATE = 400.0
 """Maximum rate of the demo, in orders per second. In a burst, the generator writes five times as many."""
+
+SCENARIOS = range(1, 7)
+"""Numbers of the demo's scenarios; see `headgate help scenarios`."""
 MOST_LINES = 1_000_000
 """Maximum number of lines or rows that a command shows."""
 
@@ -294,7 +297,25 @@ def demo(parser: CommandParser) -> None:
     demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
     parser.add_argument("--rate", type=rate, help="orders per second")
+    parser.add_argument(
+        "--scenario",
+        type=int,
+        choices=SCENARIOS,
+        metavar="N",
+        help="1 to 6: a way from a database to the kitchen; see headgate help scenarios",
+    )
     parser.add_argument("--format", choices=WRITTEN, default="", help="how tables are stored; default: parquet")
+
+
+def demo_compare(parser: CommandParser) -> None:
+    what = "where each scenario gets a folder, which is deleted at the end; default: headgate-compare here"
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=what)
+    parser.add_argument("--scenario", type=int, choices=SCENARIOS, action="append", help="only this one; repeatable")
+    parser.add_argument("--transactions", type=count, default=400, metavar="N", help="of the application (400)")
+    parser.add_argument("--rate", type=rate, default=4.0, help="scenes per second, of some two transactions each (4)")
+    parser.add_argument("--seed", type=int, default=7, metavar="N", help="other changes (7)")
+    parser.add_argument("--markdown", action="store_true", help="the table as Markdown")
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
 
 
 def demo_change(parser: CommandParser) -> None:

@@ -111,6 +111,9 @@ DEMO_SUBCOMMANDS = (
                    "headgate demo settle\nheadgate demo settle ./my-demo", arguments.demo_folder),
     SubcommandSpec("change", "Edit one of the demo's statements, as an example of a kind of change.",
                    "headgate demo change filter\nheadgate demo change rename --with-readers", arguments.demo_change),
+    SubcommandSpec("compare", "Measure the scenarios over the same changes of a database.",
+                   "headgate demo compare\nheadgate demo compare --scenario 3 --scenario 6 --markdown",
+                   arguments.demo_compare),
 )  # fmt: skip
 
 TEST_SUBCOMMANDS = (
@@ -248,7 +251,7 @@ COMMAND_SPECS = (
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo ../on-delta --format delta\n"
-                "headgate demo settle\n"
+                "headgate demo --scenario 6\nheadgate demo compare\nheadgate demo settle\n"
                 "headgate demo change filter",
                 "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),
     CommandSpec("init", HOUSE, "Create a new project or table that is ready to run.",

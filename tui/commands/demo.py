@@ -1,9 +1,10 @@
-"""The command `demo`: the pizzeria sample with an event generator, a first deploy and five prepared changes."""
+"""The command `demo`: the pizzeria sample with its five prepared changes, and the six scenarios with a database."""
 
 import argparse
 import os
 import sys
 import time
+from typing import Any
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, UsageError
@@ -12,10 +13,13 @@ from core.observed.versions import StatementLine
 from core.plan.request import PlanRequest
 from core.text.wording import did_you_mean
 from tui.agent_client import agent_process
+from tui.command_line.arguments import SCENARIOS
 from tui.command_line.context import CommandContext
 from tui.commands import console_up_down
 from tui.commands.doctor import check_lines
 from tui.commands.runs import follow_run
+from tui.presentation.reports.scenario_comparison import comparison_lines, comparison_markdown
+from tui.presentation.styling.theme import choose_glyphs
 from tui.presentation.styling.value_formatting import short_number
 from tui.services import demo_project, doctor_checks, teardown
 from tui.services.plan_submission import find_plan_row, plan_of_row
@@ -28,11 +32,13 @@ MORE_ROUNDS = 2
 
 
 def demo(context: CommandContext) -> int:
-    """Start the demo, process its remaining events (`settle`), or make one of its prepared changes (`change`)."""
+    """Start the demo or a scenario, `settle` or `change` the demo, or `compare` the scenarios."""
     if context.args.subcommand == "settle":
         return _settle(_inside(context))
     if context.args.subcommand == "change":
         return _change(context, context.args.kind)
+    if context.args.subcommand == "compare":
+        return _compare(context)
     return _run(context, _folder(context))
 
 
@@ -45,13 +51,18 @@ def _run(context: CommandContext, folder: str) -> int:
     running = demo_project.is_demo_folder(folder) and agent_process.is_listening(_at(context, folder).operations.client)
     if not running and not _healthy(context, folder, terminal=with_console):
         return 1
-    made = demo_project.copy_sample(folder, context.environ, format=args.format)
+    scenario = args.scenario or demo_project.scenario_of(folder)
+    made = demo_project.copy_sample(folder, context.environ, format=args.format, scenario=scenario)
     bound = _at(context, str(made["folder"]))
     place, operations = bound.place, bound.operations
     output.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")
     agent_process.make_home(place)
+    if scenario:
+        started = demo_project.start_servers(place.folder, bound.environ, output.progress)
+        output.say(f"servers are up after {time.monotonic() - began:.1f} s: {', '.join(started) or 'all were running'}")
     log = f"{place.where.home}/generator.log"
-    if demo_project.start_generator(place, bound.environ, rate=args.rate, log=log):
+    work = ("--work", "--project", place.folder) if scenario else ()
+    if demo_project.start_generator(place, bound.environ, rate=args.rate, log=log, work=work):
         output.say("the generator is running: new orders arrive every second, for two hours or until `headgate down`")
     if agent_process.ensure_running(place, operations.client, bound.environ, progress=output.progress):
         output.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
@@ -160,6 +171,64 @@ def _console(context: CommandContext) -> int:
     return code
 
 
+def _compare(context: CommandContext) -> int:
+    """Run the scenarios one after the other over the same changes, and print what their tables show."""
+    args, output = context.args, context.output
+    if args.markdown and output.as_json:
+        raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
+    root = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(args.folder or "headgate-compare")))
+    if not _healthy(context, root, terminal=False):
+        return 1
+    found = []
+    for number in args.scenario or SCENARIOS:
+        folder = f"{root}/scenario-{number}"
+        if demo_project.is_demo_folder(folder):
+            _remove(_at(context, folder))  # An interrupted comparison has left it.
+        made = demo_project.copy_sample(folder, context.environ, scenario=number)
+        bound = _at(context, str(made["folder"]))
+        try:
+            found.append(_measured(bound))
+        except HeadgateError:
+            _end(bound)
+            raise
+        _remove(bound)
+    body = {"seed": args.seed, "rate": args.rate, "scenarios": found}
+    glyphs = choose_glyphs(context.environ)
+    lines = comparison_markdown(found) if args.markdown else comparison_lines(found, glyphs)
+    output.answer(body, lines=lines)
+    return 0
+
+
+def _measured(context: CommandContext) -> dict[str, Any]:
+    args, place, operations, output = context.args, context.place, context.operations, context.output
+    output.say(f"{place.title}  ({place.folder})")
+    agent_process.make_home(place)
+    demo_project.start_servers(place.folder, context.environ, output.progress)
+    agent_process.ensure_running(place, operations.client, context.environ, progress=output.progress)
+    run_id = _first_plan(context)
+    if follow_quietly(context, run_id):
+        raise HeadgateError(f"{place.title} cannot be deployed", remedy=f"headgate events --project {place.folder}")
+    pace = ["--rate", str(args.rate), "--seed", str(args.seed)]
+    words = ["--measure", str(args.transactions), "--project", place.folder, "--data", place.data, *pace]
+    found = demo_project.run_demo_child(
+        words, context.environ, seconds=demo_project.MEASURE_S, progress=output.progress
+    )
+    lines = [line for line in operations.snapshot().serving if not line.external]
+    state = [measurement.state_bytes or 0 for measurement in operations.reader.measurements()]
+    return {**found, "statements": len(lines), "state_bytes": sum(state)}
+
+
+def _end(context: CommandContext) -> None:
+    client, progress = context.operations.client, context.output.progress
+    teardown.end_all(context.place, client, keep_pool=False, confirm="", progress=progress)
+
+
+def _remove(context: CommandContext) -> None:
+    """End the scenario, and delete its folder."""
+    _end(context)
+    teardown.purge(context.place, teardown.owned_places(context.place), context.output.progress)
+
+
 def _settle(context: CommandContext) -> int:
     output, operations = context.output, context.operations
     context.announce()
@@ -212,7 +281,7 @@ def _change(context: CommandContext, kind: str) -> int:
 def _folder(context: CommandContext) -> str:
     # The process that copies the sample runs in `/`, so its path must be absolute.
     if not context.args.folder:
-        return demo_project.default_folder(context.cwd)
+        return demo_project.default_folder(context.cwd, getattr(context.args, "scenario", None))
     return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))
 
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 CHANGES = ("comment", "column", "filter", "window", "rename")
 
 CHILD_S = 120.0
+SERVERS_S = 1800.0
+"""Timeout for the start of a scenario's servers with the download of their jars, in seconds."""
+
+MEASURE_S = 3600.0
+"""Timeout for the measurement of one scenario, in seconds."""
 
 GENERATOR_S = 60.0
 """Timeout for the generator's start, in seconds.
@@ -50,51 +55,101 @@ class SettledRound:
     closed_when_watermark_reaches: str
 
 
-def default_folder(cwd: str) -> str:
+def default_folder(cwd: str, scenario: int | None = None) -> str:
     """Return the demo folder that contains `cwd`, or else the path of a new demo folder.
 
-    A new folder is `headgate-demo` in `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
+    If a scenario is asked for, other demos do not count. A new folder is `headgate-demo`, or `headgate-scenario-N`, in
+    `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
     """
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
-        if (folder / DEMO_FILE).is_file():
+        if (folder / DEMO_FILE).is_file() and scenario in (None, scenario_of(str(folder))):
             return str(folder)
     inside = here == _CLONE or _CLONE in here.parents
-    return str((_CLONE.parent if inside else here) / "headgate-demo")
+    return str((_CLONE.parent if inside else here) / (f"headgate-scenario-{scenario}" if scenario else "headgate-demo"))
 
 
-def copy_sample(folder: str, environ: Mapping[str, str], *, format: str = "") -> dict[str, Any]:
-    """Copy the sample project with its tables in `format`, unless the folder already contains a copy.
+def copy_sample(
+    folder: str, environ: Mapping[str, str], *, format: str = "", scenario: int | None = None
+) -> dict[str, Any]:
+    """Copy the sample project with its tables in `format`, or a scenario, unless the folder already contains a copy.
 
     Raises Refused if the folder contains anything else.
     """
-    return run_demo_child(["--copy", folder, *(["--format", format] if format else [])], environ)
+    words = ["--scenario", str(scenario)] if scenario else ["--format", format] if format else []
+    return run_demo_child(["--copy", folder, *words], environ)
 
 
-def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` with the arguments `words` and return its JSON answer. An error in the answer is raised."""
+def scenario_of(folder: str) -> int | None:
+    """Return the number of the scenario in a folder; None if it contains the sample without a database, or no demo."""
+    with suppress(OSError, ValueError, AttributeError):
+        number = json.loads(Path(folder, DEMO_FILE).read_text()).get("scenario")
+        return number if isinstance(number, int) else None
+    return None
+
+
+def start_servers(folder: str, environ: Mapping[str, str], progress: ProgressCallback) -> list[str]:
+    """Start the servers of a scenario that do not run, and return their names.
+
+    The first start fetches their jars, which takes minutes. Raises HeadgateError and its kinds.
+    """
+    words = ["--start-servers", "--project", folder]
+    return list(run_demo_child(words, environ, seconds=SERVERS_S, progress=progress)["started"])
+
+
+def run_demo_child(
+    words: list[str],
+    environ: Mapping[str, str],
+    *,
+    seconds: float = CHILD_S,
+    progress: ProgressCallback | None = None,
+) -> dict[str, Any]:
+    """Run `pipelines.demo` with the arguments `words` and return its JSON answer. An error in the answer is raised.
+
+    With `progress`, that is called several times a second with what the child waits for.
+    """
+    began, last, waiting = time.monotonic(), "", "the demo starts"
+    for line in os_processes.output_lines(GENERATOR, words, environ):
+        waited = time.monotonic() - began
+        last, waiting = line.strip() or last, _waiting(line) or waiting
+        if waited > seconds:
+            raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again")
+        if progress:
+            progress(WaitProgress(waiting, waited, 0.0))
     try:
-        done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again") from error
-    try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(last)
     except ValueError as error:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise HeadgateError(f"the demo's process failed: {said}", remedy="install headgate again") from error
+        raise HeadgateError(
+            f"the demo's process failed: {last or 'nothing'}", remedy="install headgate again"
+        ) from error
     if "error" in answer:
         raise error_from_json(answer["error"])
     return dict(answer)
 
 
-def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
+def _waiting(line: str) -> str:
+    try:
+        return str(json.loads(line)["waiting"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def start_generator(
+    place: SelectedEnvironment,
+    environ: Mapping[str, str],
+    *,
+    rate: float | None,
+    log: str,
+    work: Sequence[str] = (),
+) -> bool:
     """Start the generator. Returns False if it was already running.
 
-    Raises HeadgateError if the generator exits immediately, or does not start in time.
+    `work` are the arguments for the application of a scenario, which changes its database. Raises HeadgateError if the
+    generator exits immediately, or does not start in time.
     """
     if find_generator(place) is not None:
         return False
-    command = os_processes.module_command(GENERATOR, "--data", place.data)
+    command = os_processes.module_command(GENERATOR, "--data", place.data, *work)
     if rate is not None:
         command += ["--rate", str(rate)]
     started = os_processes.start_detached(command, environ, log)

@@ -1,0 +1,89 @@
+"""Scenarios of the demo on real servers, started and ended by the commands that a user types."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+from live_project import Driven, alive, committed, until
+
+from pipelines.local_pool.process_locks import processes_with
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+
+@dataclass
+class ScenarioFolder(Driven):
+    """The folder of a scenario, which the user nobody may enter, because PostgreSQL refuses to run as root."""
+
+    number: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "scenario"
+
+    def begin(self) -> dict[str, Any]:
+        """Start the scenario, or what of it does not run; return the decoded JSON."""
+        words = ("demo", str(self.folder), "--scenario", str(self.number), "--no-console", "--json")
+        found: dict[str, Any] = json.loads(self.done(*words))
+        return found
+
+    def servers(self) -> dict[str, int]:
+        """Return the recorded process ids of the servers."""
+        record = json.loads((self.folder / "servers/servers.json").read_text())
+        return {name: int(found["pid"]) for name, found in record["processes"].items()}
+
+    def tickets(self) -> int:
+        """Return how many rows the target has."""
+        files = committed(self.folder / "data/tables/pizzas_to_bake__v1")
+        return sum(int(parquet.read_metadata(file).num_rows) for file in files)
+
+
+@pytest.fixture
+def scenario(request: pytest.FixtureRequest) -> Iterator[ScenarioFolder]:
+    root = Path(mkdtemp(prefix="headgate-scenario-"))
+    root.chmod(0o755)
+    found = ScenarioFolder(root, {"HEADGATE_MEASURE_S": "1"}, number=request.param)
+    try:
+        yield found
+    finally:
+        found.down()
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("scenario", [3], indirect=True)
+def test_a_killed_database_is_started_again_and_down_ends_every_process(scenario: ScenarioFolder) -> None:
+    assert scenario.begin()["statements"] == 1
+    until(lambda: scenario.tickets() > 0, 60, "there are pizzas to bake")
+    killed = scenario.servers()["PostgreSQL"]
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: not alive(killed), 10, "the database is dead")
+    scenario.begin()
+    marker = json.loads((scenario.folder / "servers/servers.json").read_text())["marker"]
+    before, pids = scenario.tickets(), {*scenario.servers().values(), scenario.agent_pid(), scenario.pool_pid()}
+    until(lambda: scenario.tickets() > before, 60, "there are more pizzas to bake")
+    assert killed not in pids and processes_with("HEADGATE_DEMO_SERVER", marker)
+    assert "PostgreSQL" in scenario.done("down", "--json")
+    assert not [pid for pid in pids if alive(pid)] and not processes_with("HEADGATE_DEMO_SERVER", marker)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", [6], indirect=True)
+def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario: ScenarioFolder) -> None:
+    scenario.begin()
+    before = scenario.servers()
+    assert [*before] == ["PostgreSQL", "Kafka", "Kafka Connect"]
+    os.kill(before["Kafka"], signal.SIGKILL)
+    os.kill(before["Kafka Connect"], signal.SIGKILL)
+    until(lambda: not alive(before["Kafka Connect"]), 10, "the worker is dead")
+    scenario.begin()
+    after, tickets = scenario.servers(), scenario.tickets()
+    assert {name for name in after if after[name] != before[name]} == {"Kafka", "Kafka Connect"}
+    until(lambda: scenario.tickets() > tickets, 120, "there are more pizzas to bake")
