@@ -54,7 +54,8 @@ def scenario(request: pytest.FixtureRequest) -> Iterator[ScenarioFolder]:
     try:
         yield found
     finally:
-        found.down()
+        if found.folder.is_dir():
+            found.down()
         shutil.rmtree(root)
 
 
@@ -87,3 +88,21 @@ def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario
     after, tickets = scenario.servers(), scenario.tickets()
     assert {name for name in after if after[name] != before[name]} == {"Kafka", "Kafka Connect"}
     until(lambda: scenario.tickets() > tickets, 120, "there are more pizzas to bake")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", range(1, 7), indirect=True)
+def test_each_scenario_shows_what_its_way_can_show(scenario: ScenarioFolder) -> None:
+    """Streams of whole states are exact, a view is never wrong, and lookups after fast changes are."""
+    words = ("--scenario", str(scenario.number), "--transactions", "150", "--json")
+    (found,) = json.loads(scenario.done("demo", "compare", str(scenario.root / "all"), *words))["scenarios"]
+    print(found)
+    assert found["states"] > 80 and found["p50_s"] > 0
+    if scenario.number in (4, 5, 6):
+        assert (found["right"], found["later"], found["wrong"], found["missed"]) == (found["states"], 0, 0, 0)
+    elif scenario.number == 3:
+        assert found["wrong"] > 0
+    else:
+        assert found["missed"] > 0 and found["right"] > 0
+    assert scenario.number != 2 or found["wrong"] == 0
+    assert not list(scenario.root.glob("all/*")), "the folder of the scenario is deleted"

@@ -1,5 +1,6 @@
 """An environment can be ended from its own folder, and from no copy of it."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services import teardown
 
 start, home = processes.start, processes.home
+SLEEPS = "import time; print(flush=True); time.sleep(600)"
 
 
 def test_a_copy_of_a_project_ends_nothing_of_the_original(
@@ -49,3 +51,25 @@ def test_an_agent_ends_from_the_folder_to_which_its_project_was_moved(
         progress=lambda progress: None,
     )
     assert ended == [f"agent (pid {pid})"] and os_processes.lock_holder(place.where.lock) is None
+
+
+def test_the_servers_of_a_scenario_end_last_and_a_process_that_has_taken_over_a_pid_stays(
+    place: SelectedEnvironment, home: Path, start: Any
+) -> None:
+    pid, other = start(SLEEPS), start(SLEEPS)
+    found = os_processes.identify(pid)
+    assert found is not None
+    processes_of = {
+        "PostgreSQL": {"pid": pid, "started": found.started, "port": 1, "signal": 15},
+        "Kafka": {"pid": other, "started": "before the machine was started again", "port": 2, "signal": 15},
+    }
+    record = Path(place.folder, teardown.SERVERS_FOLDER, "servers.json")
+    record.parent.mkdir()
+    record.write_text(json.dumps({"marker": "none has it", "processes": processes_of}))
+    assert teardown.still_running(place) == [f"PostgreSQL (pid {pid})"]
+    client = AgentClient(place.where.socket, ledger=1)
+    kept = teardown.end_all(place, client, keep_pool=True, confirm="", progress=lambda progress: None)
+    assert kept == [] and found.alive
+    ended = teardown.end_all(place, client, keep_pool=False, confirm="", progress=lambda progress: None)
+    assert ended == [f"PostgreSQL (pid {pid})"] and not found.alive
+    assert os_processes.identify(other) is not None
