@@ -19,6 +19,7 @@ _ACTING = (
 
 _IN_A_LINE = re.compile(f"[\n{_ACTING}]")
 _IN_LINES = re.compile(f"[{_ACTING}]")
+_VISIBLE_ASCII = bytes(code for code in range(128) if not _IN_LINES.match(chr(code)))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -48,6 +49,9 @@ def escape_in_document(text: str, *, astral: str) -> str:
         high, low = 0xD7C0 + (code >> 10), 0xDC00 + (code & 0x3FF)
         return f"\\u{code:04x}" if code < 0x10000 else astral.format(code=code, high=high, low=low)
 
+    # A plan of 10,000 tables has 36 MB, which the expression takes 0.34 s to search.
+    if text.isascii() and not text.encode().translate(None, _VISIBLE_ASCII):
+        return text
     return _IN_LINES.sub(escaped, text)
 
 

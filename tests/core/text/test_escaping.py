@@ -90,3 +90,11 @@ def test_a_document_means_the_very_characters(text: str) -> None:
 
 def test_a_name_that_is_not_utf_8_is_written_by_its_bytes() -> None:
     assert escape_surrogates(os.fsdecode(b"/srv/\xc3\xa9\xff")) == "/srv/é\\xff"
+
+
+@pytest.mark.parametrize("beside", ["", "\u2192"])
+def test_a_document_is_escaped_alike_with_and_without_letters_beyond_ascii(beside: str) -> None:
+    for code in range(128):
+        found = escape_in_document(f"a{chr(code)}b{beside}", astral=JSON_ASTRAL)
+        seen = chr(code).isprintable() or chr(code) in "\t\n"
+        assert found == (f"a{chr(code)}b{beside}" if seen else f"a\\u{code:04x}b{beside}")
