@@ -162,7 +162,9 @@ ALTER TABLE deployment ADD COLUMN begins_after_batch INTEGER;
 
 _TIME_LEFT = "ALTER TABLE measurement ADD COLUMN time_left TEXT NOT NULL DEFAULT '';\n"
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT)
+_OBJECTIVE = "ALTER TABLE measurement ADD COLUMN objective_s REAL;\n"
+
+MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE)
 """The migrations.
 
 The first turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to the version.

@@ -177,6 +177,8 @@ class Measurement:
     """Rows read per second in the fastest batch of this version."""
     time_left: str = ""
     """The shortest `TimeLeft` of the sources as a string; empty if there is none."""
+    objective_s: float | None = None
+    """The lag objective in seconds, declared or by default; None if unknown."""
 
 
 _FIGURES = (

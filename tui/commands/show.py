@@ -62,7 +62,7 @@ def _deleted(d: Deployment) -> StatementLine:
 _OF_VERSION = (
     "query_id", "revision", "error", "error_class", "folder", "checkpoint", "checkpoint_id", "trigger", "stateful",
 )  # fmt: skip
-_MEASURED = ("watermark", "state_rows", "state_bytes", "dropped_by_watermark")
+_MEASURED = ("watermark", "state_rows", "state_bytes", "dropped_by_watermark", "objective_s")
 
 
 def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...]) -> dict[str, Any]:

@@ -204,7 +204,7 @@ class LagCollector:
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.set_trend(judged, now)
-        self._judge_fault(deployment, lag, judged)
+        bound_s = self._judge_fault(deployment, lag, judged)
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -234,6 +234,7 @@ class LagCollector:
             sources=tuple(_source(position) | self._mirrored(deployment, position) for position in positions),
             fastest_rows_s=history.fastest_rows_s,
             time_left=_shortest_left(positions),
+            objective_s=bound_s,
         ), sample
 
     def _mirrored(self, deployment: Deployment, position: SourceLag) -> dict[str, object]:
@@ -276,7 +277,8 @@ class LagCollector:
             self._reads[key] = streamed_reads(deployment)
         return self._reads[key]
 
-    def _judge_fault(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> None:
+    def _judge_fault(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> float:
+        """Update the fault of a version, and return its lag objective in seconds."""
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
         declared = self._objectives[deployment.revision] or self._agent.layout.environment.objective
@@ -285,6 +287,7 @@ class LagCollector:
         history = self._history[deployment.table, deployment.version]
         history.fault = history.fault.updated(sign, self._agent.clock())
         self._transitions.record_transition(deployment, lag.behind_s, bound_s)
+        return bound_s
 
     def _judge(
         self,

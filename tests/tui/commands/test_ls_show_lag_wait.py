@@ -173,6 +173,14 @@ def test_show_says_how_long_a_batch_took_as_the_console_does(
         assert "rates       in -  out 107/s\n" in shown
 
 
+def test_show_gives_the_lag_objective(shop: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    shop.put_measurements([measured("a", objective_s=300.0)])
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert "objective 5m" in capsys.readouterr().out
+    assert exit_codes.run_command_line(["show", "a", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["objective_s"] == 300.0
+
+
 def test_show_takes_one_version(shop: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shop.put_deployment(deployed("a", version=2, active=False, state="starting"))
     shop.put_measurements([measured("a", version=2, lag_rows=77)])

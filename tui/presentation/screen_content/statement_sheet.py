@@ -274,6 +274,7 @@ def _measured(
         Span(f"{look.glyphs.trends[statement.trend]} {trend}".strip(), tone),
         Span(age_words(known, look.now).strip(), dim),
         Span(f"most {short_number(most)} in {short_duration(look.now - samples[0].at)}" if samples else "", dim),
+        Span(f"objective {long_duration(known.objective_s)}" if known.objective_s is not None else "", dim),
     )
     yield SheetFact("behind", behind, lags, dim if statement.trend is Trend.IDLE else tone)
     groups = {str(each["group"]): str(each.get("group_fault", "")) for each in known.sources if each.get("group")}

@@ -220,6 +220,8 @@ def test_a_declared_objective_replaces_the_default_minute(measured: AgentContext
     rounds(measured, LagCollector(measured), 30)
     (found,) = (one for one in measured.ledger.statements() if one.table == A)
     assert (found.behind_s, found.fault_word) == (145.0, "")
+    kept = measured.ledger.measurement(A, 1)
+    assert kept is not None and kept.objective_s == 300.0
 
 
 @pytest.mark.parametrize(
