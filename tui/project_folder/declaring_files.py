@@ -63,7 +63,10 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 
 def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
     """Return the content that `read_files` gives a file whose reading raised an error."""
-    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    else:
+        reason = f"it is not UTF-8, because of byte {error.start + 1}"
     return unreadable_content(reason, "make it a readable UTF-8 text file")
 
 

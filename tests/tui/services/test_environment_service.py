@@ -55,6 +55,7 @@ def test_an_unreadable_file_is_named(folder: Path) -> None:
     (folder / "pipelines/facts/p/b/b.yml").write_bytes(b"\xff\xfe\x00")
     (problem,) = unreadable_files(read_files(str(folder)).texts).values()
     assert problem.where is not None and problem.where.path == "pipelines/facts/p/b/b.yml"
+    assert problem.summary == "b.yml cannot be read: it is not UTF-8, because of byte 1"
 
 
 def test_a_missing_project_is_reported(folder: Path, place: SelectedEnvironment) -> None:
