@@ -276,7 +276,7 @@ def _jars(jars: ConnectorJars, declared: tuple[Connector, ...]) -> dict[str, Any
     coordinates = ", ".join(each for connector in declared for each in connector.coordinates)
     if not coordinates:
         places = ", ".join(place for connector in declared for place in connector.jars)
-        if KAFKA.name in names and not any(Path(jar).name.startswith("spark-avro_") for jar in given):
+        if KAFKA.name in names and not any("spark-avro_" in Path(jar).name for jar in given):
             summary = f"{names}: the jars from {places} lack spark-avro, which tables over topics in Avro need"
             return _verdict("jars", summary, f"add that of {KAFKA.coordinates[-1]}", ok=True, warning=True, jars=given)
         return _verdict("jars", f"{names}: {counted(len(given), 'jar')} from {places}", ok=True, jars=given)

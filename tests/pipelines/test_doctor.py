@@ -56,7 +56,7 @@ def test_given_jars_without_the_reader_of_avro_are_a_warning(tmp_path: Path) -> 
     (tmp_path / "headgate.yml").write_text(MANIFEST)
     (tmp_path / "jars").mkdir()
     found = {}
-    for name in ("spark-sql-kafka-0-10_2.13-4.2.0.jar", "spark-avro_2.13-4.2.0.jar"):
+    for name in ("spark-sql-kafka-0-10_2.13-4.2.0.jar", "org.apache.spark_spark-avro_2.13-4.2.0.jar"):
         with zipfile.ZipFile(tmp_path / "jars" / name, "w") as jar:
             jar.writestr("a", "")
         (found[name],) = doctor.connectors(tmp_path, "dev", tmp_path)
