@@ -103,7 +103,9 @@ class KafkaClients:
 
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found: dict[str, TopicSettings | HeadgateError] = {}
-        for resource, answer in self.admin.describe_configs(asked, request_timeout=ANSWER_S).items():
+        # The library refuses an empty list.
+        answers = self.admin.describe_configs(asked, request_timeout=ANSWER_S) if asked else {}
+        for resource, answer in answers.items():
             try:
                 if settings := self.answer(answer):
                     values = {name: entry.value for name, entry in settings.items()}
