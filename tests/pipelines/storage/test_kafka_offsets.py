@@ -339,3 +339,7 @@ def test_offsets_are_read_from_the_line_of_their_source() -> None:
     assert offsets_of(text, 0) is None
     assert offsets_of(text, 1) == {("a", 0): 12, ("a", 1): 7, ("b", 0): 1}
     assert offsets_of(text, 2) is None and offsets_of(text, 3) is None
+
+
+def test_a_cluster_without_any_of_the_topics_is_listed(broker: Broker, offsets: KafkaOffsets) -> None:
+    assert answered(lambda: offsets.ids(place(broker, "nowhere"))) == {}
