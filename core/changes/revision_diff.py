@@ -56,9 +56,13 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
 
 
 def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    grown = len(new.ddl.columns) > len(old.ddl.columns)
-    yield from _column_findings(old, new)
-    yield from _sink_findings(old, new)
+    to_topic = all(each.parsed is not None and table_format(each.ddl.format).topics for each in (old, new))
+    grown = len(new.ddl.columns) > len(old.ddl.columns) and not to_topic
+    if to_topic:
+        yield from _message_findings(old, new)
+    else:
+        yield from _column_findings(old, new)
+        yield from _sink_findings(old, new)
     external = old.parsed is None and new.parsed is None
     yield from _settings_findings(old.settings, new.settings, external=external)
     yield from _engine_findings(old, new)
@@ -69,7 +73,8 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
         same = _differ_in_qualifiers(old, new)
         if columns := columns_into_state(old, new):
             yield ChangeKind.STATE_CHANGED, Edit(EditKind.STAR_INTO_STATE, columns=columns)
-        yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
+        if not to_topic:
+            yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed, same=same)
         if not same:
             yield from query_differences(old.parsed, new.parsed, grown=grown)
@@ -208,6 +213,22 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
         was, now = (str(getattr(each.settings, name)) for each in (old, new))
         if was != now:
             yield ChangeKind.OUTPUT_MODE_OR_KEY, Edit(EditKind.SETTING, was, now, name)
+
+
+def _message_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
+    """Yield the differences of a written topic, which stores messages of any columns, cast to their declared types."""
+    stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
+    content = ChangeKind.CHANGE_AFTER_STATE if stateful else ChangeKind.FILTER_OR_PROJECTION
+    for _, edit in _column_findings(old, new):
+        yield content, edit
+    if old.ddl.location != new.ddl.location:
+        yield ChangeKind.TABLE_FORMAT, Edit(EditKind.SETTING, old.ddl.location, new.ddl.location, "topic")
+    elif old.ddl.options != new.ddl.options:
+        formats = [dict(each.ddl.options).get("value.format") for each in (old, new)]
+        kind = ChangeKind.TRIGGER_OR_RATE if formats[0] == formats[1] else content
+        yield kind, Edit(EditKind.SETTING, _pairs(old.ddl.options), _pairs(new.ddl.options), "options")
+    if old.settings.key != new.settings.key:
+        yield ChangeKind.DESCRIPTION, Edit(EditKind.SETTING_CHANGED, of="key")
 
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:

@@ -137,7 +137,7 @@ _FORMATS = (
     TableFormat("csv", True, row_counting=RowCounting.LINES),
     TableFormat("orc", True),
     TableFormat("text", True, row_counting=RowCounting.LINES),
-    TableFormat("kafka", True, connector="kafka", topics=True, data_files="json"),
+    TableFormat("kafka", True, written=True, connector="kafka", topics=True, data_files="json"),
     TableFormat("jdbc", True, connector="postgres", database=True, data_files="json"),
     TableFormat("postgres_changes", True, connector="postgres", changes=True, data_files="json"),
     TableFormat(
@@ -153,7 +153,7 @@ _FORMATS = (
 TABLE_FORMATS = {format.name: format for format in _FORMATS}
 EXTERNAL_INPUTS = tuple(format.name for format in _FORMATS if format.external_input)
 WITHOUT_FILES = tuple(format.name for format in _FORMATS if not format.has_files)
-WRITTEN = tuple(format.name for format in _FORMATS if format.written)
+WRITTEN = tuple(format.name for format in _FORMATS if format.written and format.has_files)
 
 
 _OF_OTHERS = " of others"

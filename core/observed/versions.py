@@ -130,6 +130,11 @@ class Deployment:
         return format_of_others(self.format) if self.external else self.format
 
     @property
+    def writes_topic(self) -> bool:
+        """True if the version writes a topic, so that it has neither a table in the catalog nor a pointer."""
+        return not self.external and table_format(self.format).topics
+
+    @property
     def deleted(self) -> bool:
         """True if the version is in the trash."""
         return self.drop_after is not None

@@ -189,6 +189,10 @@ class StrategyCase:
         return self.table.parsed is not None and self.table.parsed.stateful
 
     @property
+    def _to_topic(self) -> bool:
+        return table_format(self.table.parsed_ddl.format).topics
+
+    @property
     def _own(self) -> Change:
         return self.context.changes.of(self.table.name)
 
@@ -226,6 +230,8 @@ class StrategyCase:
 
     def why_not_forked(self) -> Fact[StrategyRefusal] | None:
         """Return why a new version cannot take over the rows, offsets and state of the old version; None if it can."""
+        if self._to_topic:
+            return StrategyRefusal.TOPIC_NOT_FORKED.of()
         settings = self.table.settings
         if settings.upserts:
             remembers = settings.deletes and settings.sequence
@@ -272,6 +278,8 @@ class StrategyCase:
     def why_not_chained(self) -> Fact[StrategyRefusal] | None:
         """Return why the pointer cannot serve the union of the old and the new version; None if it can."""
         context, name = self.context, self.table.name
+        if self._to_topic:
+            return StrategyRefusal.NO_RECORD_OF_BATCHES.of()
         changes_inputs = any(kind.definition.changes_inputs_or_key for kind in self._edits)
         if self.decision.change.kind is not ChangeKind.TABLE_FORMAT or changes_inputs:
             return StrategyRefusal.CHAIN_NEEDS_STORAGE.of()
@@ -326,6 +334,8 @@ class StrategyCase:
     def _why_not_moved(self) -> Fact[StrategyRefusal] | None:
         if self.table.parsed is None or self._stateful:
             return StrategyRefusal.KEEPS_STATE.of()
+        if self._to_topic:
+            return StrategyRefusal.NO_RECORD_OF_BATCHES.of()
         if [read.source_name for read in self.table.parsed.reads if read.streaming] != [""]:
             return StrategyRefusal.SEVERAL_STREAMS.of()
         if not self._own.kind.definition.keeps_table_across_seam:

@@ -90,6 +90,9 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
         _warn_of_other_versions(context.observed, table, found)
         for source in context.declared.streamed_changes(context.bindings.of(table)):
             found.warn(table, PlanWarningKind.SLOT_LEFT.of(source=source))
+        declared = context.declared.tables.get(table)
+        if declared is not None and (topic := declared.written_topic(context.declared.environment.prefix)):
+            found.warn(table, PlanWarningKind.TOPIC_STAYS.of(topic=topic))
     return found
 
 

@@ -223,7 +223,13 @@ def _deploy_steps(
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
         ddl = context.declared.tables[node.table].parsed_ddl if node.table in context.declared.tables else None
         pauses = ddl is not None and table_format(ddl.format).added_column_stops_readers
-        steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table), pauses_readers=pauses)
+        steps.deploy(
+            node,
+            needs_pointer=needs_pointer,
+            existing=used.get(node.table),
+            pauses_readers=pauses,
+            to_topic=ddl is not None and bool(node.texts.dml) and table_format(ddl.format).topics,
+        )
     if context.declared.environment.validate:
         steps.validate(nodes)
     swap = steps.swap(nodes, hold=hold)

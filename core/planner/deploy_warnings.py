@@ -41,6 +41,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         _warn_of_changes(walk, table)
         _warn_of_topics_started_later(walk, table, decision)
     _warn_of_skipped_messages(walk, table)
+    _check_topic(walk, table, decision)
     _warn_of_readers_of_deleted_versions(walk, table)
     if decision.action is Action.START:
         return
@@ -127,6 +128,28 @@ def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: 
         if (start := start_option(ddl)) is not None:
             option, value = start
             walk.found.warn(table, PlanWarningKind.TOPICS_START_LATER.of(parent=parent, option=option, value=value))
+
+
+def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+    """Warn how the messages that a statement writes arrive in its topic; refuse to replace a topic by a table."""
+    declared = walk.context.declared.tables.get(table)
+    if declared is None or declared.external:
+        return
+    now = declared.parsed_ddl.format
+    old = walk.context.revisions.deployed(table) if decision.action is Action.REBUILD else None
+    before = old.ddl.format if old is not None else now
+    if table_format(before).topics != table_format(now).topics:
+        walk.found.refuse(table, PlanRefusalKind.TOPIC_OR_TABLE.of(before=before, after=now))
+    elif table_format(now).topics:
+        from core.sql.written_topics import delivery
+
+        place = declared.written_topic(walk.context.declared.environment.prefix)
+        version = walk.context.observed.deployment(table).version
+        walk.found.warn(table, PlanWarningKind.DELIVERS.of(delivery=delivery(place, declared.settings.key)))
+        if decision.action is Action.REBUILD:
+            later = decision.strategy in (*FORKS, Strategy.SEEDED)
+            kind = PlanWarningKind.WRITTEN_BY_BOTH if later else PlanWarningKind.WRITTEN_AGAIN
+            walk.found.warn(table, kind.of(topic=place, version=version))
 
 
 def _warn_of_skipped_messages(walk: DeployWalk, table: TableName) -> None:

@@ -303,12 +303,14 @@ def _time(case: GuardInput) -> Guard | None:
 def _disk(case: GuardInput) -> Guard:
     if any(node.action is Action.OPTIMIZE for node in case.nodes):
         return Guard.of("disk", OK, GuardFinding.SMALL_FILES_TWICE.of())
-    if not case.rebuilt:
+    declared = case.declared.tables
+    stored = [n for n in case.rebuilt if n.table not in declared or not declared[n.table].written_topic("")]
+    if not stored:
         return Guard.of("disk", OK, GuardFinding.NOTHING_TWICE.of())
-    needed, unknown = _sum(case.rebuilt, _disk_bytes)
+    needed, unknown = _sum(stored, _disk_bytes)
     factor, free = case.policy.disk_factor or DISK_FACTOR, case.headroom.disk_free
     limit = GuardFinding.NEEDS_FREE.of(factor=factor)
-    tables, size = len(case.rebuilt), _known(GuardFinding.SIZE.of(bytes=needed), needed, unknown)
+    tables, size = len(stored), _known(GuardFinding.SIZE.of(bytes=needed), needed, unknown)
     if not needed:
         size = GuardFinding.SIZE_UNKNOWN.of() if unknown else size
         found = GuardFinding.STORED_TWICE.of(tables=tables, size=size)

@@ -204,16 +204,19 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
     if walk.scope.request.keep_table:
         _refuse_despite_keep_table(walk)
     for table, decision in walk.found.by_table.items() if walk.scope.holds else ():
+        declared = walk.context.declared.tables.get(table)
         if decision.strategy == Strategy.KEYED:
-            _report_unheld_rewrite(walk, table)
+            _report_unheld(walk, table, PlanRefusalKind.CANNOT_BE_HELD, PlanWarningKind.CANNOT_BE_HELD)
+        elif decision.action is Action.REBUILD and declared is not None and declared.written_topic(""):
+            _report_unheld(walk, table, PlanRefusalKind.TOPIC_NOT_HELD, PlanWarningKind.TOPIC_NOT_HELD)
 
 
-def _report_unheld_rewrite(walk: DeployWalk, table: TableName) -> None:
-    """Refuse `--hold` for a rewrite in place, which has no swap; if only the policy sets the hold, warn instead."""
+def _report_unheld(walk: DeployWalk, table: TableName, refusal: PlanRefusalKind, warning: PlanWarningKind) -> None:
+    """Refuse `--hold` for rows that readers see before a swap; if only the policy sets the hold, warn instead."""
     if walk.scope.request.hold:
-        walk.found.refuse(table, PlanRefusalKind.CANNOT_BE_HELD.of())
+        walk.found.refuse(table, refusal.of())
     else:
-        walk.found.warn(table, PlanWarningKind.CANNOT_BE_HELD.of())
+        walk.found.warn(table, warning.of())
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:

@@ -32,6 +32,8 @@ class StepBuilder:
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
         """Number of the ALTER step that pauses readers, by version."""
+        self._to_topics: set[TableName] = set()
+        """Tables whose statements write a topic, which has no pointer and whose rows are not compared."""
         self._restarted: dict[TableName, int] = {}
         """For each table that keeps its version, the number of the step after which it reads its new inputs."""
 
@@ -60,12 +62,16 @@ class StepBuilder:
         needs_pointer: bool,
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
+        to_topic: bool = False,
     ) -> None:
         """Add the steps of a node that precede the swap. Call this for the nodes in topological order.
 
         `existing` is the version to continue with: an orphan of a failed run, or a former version. With
-        `pauses_readers`, queries that read the table are stopped while it is altered.
+        `pauses_readers`, queries that read the table are stopped while it is altered. With `to_topic`, the statement
+        writes a topic.
         """
+        if to_topic:
+            self._to_topics.add(node.table)
         self._nodes[node.table, node.version] = node
         match node.action:
             case Action.START if not node.texts.dml:
@@ -102,6 +108,8 @@ class StepBuilder:
         moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
         others: set[TableName] = set()
         for node in moved:
+            if node.table in self._to_topics:
+                continue
             if node.strategy != Strategy.EARLIEST or others & {binding.parent for binding in node.bindings}:
                 others.add(node.table)
                 continue
@@ -313,5 +321,6 @@ class StepBuilder:
         return self._add(StepKind.RECORD, node, after, why=node.reason.clause)
 
     def _point(self, node: PlanNode, after: int) -> int:
-        why = f"batch readers find {node.table} by its pointer"
+        topic = "it is the version that writes its topic"
+        why = topic if node.table in self._to_topics else f"batch readers find {node.table} by its pointer"
         return self.add(StepKind.SWAP, node.table, node.version, (after,), why=why, tables=(node.table,))

@@ -11,6 +11,7 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
+from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.observed.versions import Binding
 from core.plan.model import LeftBehind, PlanNode, Undo
@@ -43,6 +44,9 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for table in scope.requested:
         _take_release(context.observed, table, found)
     for table in sorted(found.by_table):
+        if _writes_topic(context, table):
+            found.refuse(table, PlanRefusalKind.TOPIC_NOT_ROLLED_BACK.of())
+    for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
     nodes, steps = _resumed_nodes_and_steps(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     swap = steps.swap(nodes)
@@ -63,6 +67,11 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         found.warn(table, PlanWarningKind.ROWS_IN_OLD_VERSION.of(version=now[table], name=name))
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, behind, found.refusals, found.warnings)
+
+
+def _writes_topic(context: PlanningContext, table: TableName) -> bool:
+    old = context.revisions.deployed(table)
+    return old is not None and old.parsed is not None and table_format(old.ddl.format).topics
 
 
 def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
@@ -198,7 +207,8 @@ def _resumed_nodes_and_steps(
 ) -> tuple[tuple[PlanNode, ...], StepBuilder]:
     nodes, steps = _nodes(context, found, action, reason), StepBuilder()
     for node in nodes:
-        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
+        existing, to_topic = found.by_table.get(node.table), _writes_topic(context, node.table)
+        steps.deploy(node, needs_pointer=False, existing=existing, to_topic=to_topic)
     return nodes, steps
 
 
@@ -272,7 +282,7 @@ def undo_by_rollback(context: PlanningContext, nodes: Sequence[PlanNode]) -> Und
     """
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
-    if not moved or not all(map(_serves, now.values())):
+    if not moved or not all(map(_serves, now.values())) or any(_writes_topic(context, table) for table in now):
         return None
     reads = {table: context.bindings.of(table) for table in now}
     if blocked_former_versions(reads, lambda t, v: context.observed.deployment(t).version == v):

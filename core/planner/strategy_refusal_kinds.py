@@ -24,6 +24,8 @@ class StrategyRefusal(FactKind):
     DELETED_KEYS = "the keys that its table remembers as deleted would not come along, and late rows bring them back"
     COMMITS_UNKNOWN = "its table is upserted by a key, and its log does not tell which commits belong to a batch"
     ROWS_BEFORE = "its pointer serves rows from before its first, and they would have to move along"
+    NO_RECORD_OF_BATCHES = "it writes a topic, which has no record of the batches that are in it"
+    TOPIC_NOT_FORKED = "it writes a topic, and there are no rows to copy; carry_over continues after the old version"
     SEVERAL_STREAMS = "it streams more than one table, or names its source"
     OWN_CHANGE = "its own statement changes"
 

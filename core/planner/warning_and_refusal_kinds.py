@@ -35,6 +35,20 @@ class PlanWarningKind(FactKind):
     ADDS_ROWS = "adds rows: {edit}; {cause}"
     MAY_MULTIPLY_ROWS = "may multiply rows: {edit}; {cause}"
 
+    # About the topic that it writes.
+    DELIVERS = "{delivery}"
+    """The placeholder is filled with how its messages arrive, a `Delivery`."""
+    WRITTEN_AGAIN = (
+        "writes all messages to topic {topic} again: those of v{version} stay there, v{version} also writes until the "
+        "swap, no rows are compared, and a rollback is not possible"
+    )
+    WRITTEN_BY_BOTH = (
+        "writes topic {topic} from its start on, and v{version} does so until the swap: messages in between are there "
+        "twice, and a rollback is not possible"
+    )
+    TOPIC_STAYS = "topic {topic} and its messages stay: Headgate deletes no topics"
+    TOPIC_NOT_HELD = "cannot be held: readers of its topic see each message at once"
+
     # About what it reads.
     READS_OLD = "keeps reading the old {version}"
     LACKS_EARLIER_ROWS = (
@@ -200,6 +214,13 @@ class PlanRefusalKind(FactKind):
     NOT_STARTED = "{table} is not deployed", "start it: headgate plan {table}"
     IN_TRASH = "{table} is not deployed", "start it: headgate undelete {table}"
     NOTHING_TO_DELETE = "{table} is not deployed; there is nothing to delete", "leave it out"
+    TOPIC_NOT_ROLLED_BACK = (
+        "{table} writes a topic, and messages cannot be taken back", "plan its old text: headgate plan undo PLAN",
+    )  # fmt: skip
+    TOPIC_OR_TABLE = (
+        "{table} changes from {before} to {after}: a topic has no pointer that could lead to the new version",
+        "declare it under a new name, and delete {table}",
+    )
     EXTERNAL = "{table} is external: others write it", "leave it out"
     EXTERNAL_NOT_DELETED = "{table} is external: Headgate does not delete it", "leave it out"
     EXTERNAL_CHANGED = (
@@ -297,6 +318,7 @@ class PlanRefusalKind(FactKind):
         "{table} cannot be held: it is rewritten in place, and its readers see each row at once",
         "leave out --hold, or rebuild it: --strategy {table}=earliest",
     )
+    TOPIC_NOT_HELD = "{table} cannot be held: readers of its topic see each message at once", "leave out --hold"
     CANNOT_KEEP_TABLE = "{table} cannot keep its table: {why}", "leave out --keep-table"
     NO_TABLE_TO_KEEP = "{table} has no table to keep: it would be created", "leave out --keep-table"
     KEEP_TABLE_ADDS_COLUMNS = "{table} cannot keep its table: columns are added", "leave out --keep-table"

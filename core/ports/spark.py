@@ -53,6 +53,10 @@ class QueryStart:
     """Declared partition columns of the target, which a rebuilt catalog may not know."""
     upsert: Upsert | None = None
     """Upsert settings; None if rows are appended."""
+    messages: tuple[str, ...] = ()
+    """SQL expressions that turn rows into messages of a topic; empty if the target is a table."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of the writer of messages, such as the topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from core.model.names import TableName
 from core.model.problems import Problem, in_reading_order
+from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.sql.statement import ParsedStatement, TableDdl
 
@@ -137,6 +138,14 @@ class Table:
     def external(self) -> bool:
         """True if the table is created and filled outside Headgate."""
         return self.parsed is None
+
+    def written_topic(self, prefix: str) -> str:
+        """Return the topic that the statement writes in an environment with this prefix; empty if it writes none."""
+        if self.external or not table_format(self.parsed_ddl.format).topics:
+            return ""
+        from core.sql.kafka_topics import topic_place
+
+        return prefix + topic_place(self.parsed_ddl.location).topics[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from core.project_reader.settings_checks import (
     check_outside_settings,
     check_queries,
     check_schema_tracking,
+    check_topics_written,
     with_changes,
     with_schema_tracking,
 )
@@ -109,6 +110,7 @@ def read_sound_tables(
     check_keyed(tables, yml, problems)
     check_schema_tracking(tables, yml, problems)
     check_outside_settings(tables, yml, problems)
+    check_topics_written(tables, yml, problems)
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):

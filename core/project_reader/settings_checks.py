@@ -381,6 +381,34 @@ def _line_of_check(text: str, name: str) -> int:
     return next((line for found, _, line in entries if found == name), 1)
 
 
+def check_topics_written(
+    tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
+) -> None:
+    """Report settings that a written topic cannot have, and warn of a topic whose readers know no key."""
+    for table in tables.values():
+        if not table.written_topic(""):
+            continue
+        path, kinds = yml.get(table.name, ""), {column.name.lower() for column in table.parsed_ddl.columns}
+        for name in table.settings.key:
+            if name.lower() not in kinds:
+                near = did_you_mean(name, kinds) or f"columns: {', '.join(sorted(kinds))}"
+                where = Where(path, _line_of(table.settings_text, "key"))
+                problems.append(
+                    Problem(f"{table.name} has no column {name}, which is its key", near, where, table.name)
+                )
+        if table.settings.checks:
+            where = Where(path, _line_of(table.settings_text, "checks"))
+            problems.append(
+                Problem(
+                    f"{table.name} has checks, and a topic cannot be queried", "leave out checks", where, table.name
+                )
+            )
+        if not table.settings.key:
+            summary = f"{table.name} writes a topic at least once, and names no key by which readers can deduplicate"
+            remedy, where = "name its columns in the yml: key: [id]", Where(table.ddl.path, table.parsed_ddl.line)
+            problems.append(Problem(summary, remedy, where, table.name, severity=Severity.WARNING))
+
+
 def check_outside_settings(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:

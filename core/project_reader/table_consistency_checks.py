@@ -65,7 +65,12 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
                 table.name,
             )
         )
-    if ddl.location:
+    if format.topics:
+        from core.sql.written_topics import sink_fault
+
+        if (fault := sink_fault(ddl)) is not None:
+            problems.append(Problem(f"{table.name} {fault}", str(fault.remedy), where, table.name))
+    elif ddl.location:
         problems.append(
             Problem(
                 f"{table.name} is written by a statement and has a LOCATION",
@@ -225,6 +230,11 @@ def _wrong_read(
             " If not, ".join(filter(None, (near, f"declare it: headgate init table {read.table}"))),
         )
     parent = tables.get(read.table)
+    if parent is not None and not parent.external and table_format(parent.parsed_ddl.format).topics:
+        return (
+            f"{table.name} reads {read.table}, which a statement writes to a topic",
+            "declare the topic as an external table of another name, with subscribe, and stream that",
+        )
     wrong = wrong_watermark(read, parent.parsed_ddl) if parent is not None else None
     if wrong is not None:
         return wrong

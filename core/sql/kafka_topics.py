@@ -39,6 +39,8 @@ from core.text.sentence import Fact, FactKind
 
 SERVERS = "kafka.bootstrap.servers"
 TOPICS = "subscribe"
+TOPIC = "topic"
+"""Option with the topic that a statement writes (`core.sql.written_topics`)."""
 VALUE_FORMAT = "value.format"
 """Option that selects how values are parsed, as a `ValueFormat`; Spark has no such option."""
 KEY_FORMAT, SCHEMA, REGISTRY, SUBJECTS = "key.format", "avro.schema", "schema.registry", "schema.subject"
@@ -52,7 +54,7 @@ _SCHEMA_OPTIONS = (SCHEMA, REGISTRY, *_OF_REGISTRY)
 _SCHEME = "kafka://"
 _LOSS = "failondataloss"
 _HEADERS = "array<struct<key:string,value:binary>>"
-_OF_MESSAGE: Mapping[str, tuple[str, ...]] = {
+MESSAGE_PARTS: Mapping[str, tuple[str, ...]] = {
     "_key": ("string", "binary"), "_value": ("string", "binary"), "_topic": ("string",), "_partition": ("int",),
     "_offset": ("bigint",), "_timestamp": ("timestamp",), "_headers": (_HEADERS,),
 }  # fmt: skip
@@ -77,7 +79,7 @@ _EXPECTED_STARTS = {
     "startingoffsets": """'earliest', 'latest', or '{"topic": {"0": offset}}'""",
 }
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
-_TOPIC = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
+TOPIC_NAME = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
 
 
 class ValueFormat(StrEnum):
@@ -160,6 +162,7 @@ def kafka_location(options: Mapping[str, str]) -> str:
     The order of brokers and topics does not matter.
     """
     given = {key.lower(): value for key, value in options.items()}
+    given.setdefault(TOPICS, given.get(TOPIC, ""))
     servers, topics = (",".join(sorted(_listed(given.get(name, "")))) for name in (SERVERS, TOPICS))
     skips = {_LOSS: "false"} if given.get(_LOSS, "").lower() == "false" else {}
     settings = urlencode(shared_settings(options) | skips, safe="${}:/")
@@ -195,20 +198,25 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
             return TopicFault.UNKNOWN_OPTION.of(option=name, known=tuple(sorted(_OPTIONS)))
     if insecure := security_fault({name: value for name, value in given.items() if name not in _SCHEMA_OPTIONS}):
         return insecure
-    servers, topics = _listed(given.get(SERVERS, "")), _listed(given.get(TOPICS, ""))
-    if not servers:
-        return TopicFault.NO_SERVERS.of()
-    if bad := next((server for server in servers if not _SERVER.match(server)), ""):
-        return TopicFault.BAD_SERVER.of(server=bad)
+    if unreachable := servers_fault(given):
+        return unreachable
+    topics = _listed(given.get(TOPICS, ""))
     if not topics:
         return TopicFault.NO_TOPICS.of()
-    if bad := next((topic for topic in topics if not _TOPIC.match(topic)), ""):
+    if bad := next((topic for topic in topics if not TOPIC_NAME.match(topic)), ""):
         return TopicFault.BAD_TOPIC.of(topic=bad)
     if given.get(VALUE_FORMAT, ValueFormat.JSON).lower() not in list(ValueFormat):
         return TopicFault.VALUE_FORMAT.of(format=given[VALUE_FORMAT])
     if ddl.partitioning:
         return TopicFault.PARTITIONED.of()
     return _start_fault(given, topics) or _avro_fault(ddl, given) or _column_fault(ddl) or _schema_fault(ddl)
+
+
+def servers_fault(given: Mapping[str, str]) -> Fact[TopicFault] | None:
+    """Return why the brokers in the options, with names in lower case, are not addresses; None if they are."""
+    servers = _listed(given.get(SERVERS, ""))
+    bad = next((server for server in servers if not _SERVER.match(server)), "")
+    return TopicFault.BAD_SERVER.of(server=bad) if bad else None if servers else TopicFault.NO_SERVERS.of()
 
 
 def registry_of(ddl: TableDdl) -> RegistryPlace | None:
@@ -225,7 +233,7 @@ def avro_parts(ddl: TableDdl) -> dict[str, tuple[str, ...]]:
     """
     given = {key.lower(): value for key, value in ddl.options}
     topics, found = topic_place(ddl.location).topics, {}
-    if _value_format(ddl) is ValueFormat.AVRO:
+    if value_format(ddl) is ValueFormat.AVRO:
         found[VALUE] = _listed(given.get(SUBJECTS, "")) or tuple(f"{topic}-{VALUE}" for topic in topics)
     if KEY_FORMAT in given:
         found[KEY] = tuple(f"{topic}-{KEY}" for topic in topics)
@@ -234,7 +242,7 @@ def avro_parts(ddl: TableDdl) -> dict[str, tuple[str, ...]]:
 
 def avro_types(ddl: TableDdl) -> dict[str, str]:
     """Return the declared type of each part that is Avro and has columns."""
-    fields = [column for column in ddl.columns if _is_field(column)]
+    fields = [column for column in ddl.columns if is_field(column)]
     key = next((column.type for column in ddl.columns if column.name.lower() == "_key"), "")
     return {
         part: kind for part, kind in ((VALUE, declared_type(fields)), (KEY, key)) if part in avro_parts(ddl) and kind
@@ -260,7 +268,7 @@ def has_same_messages(old: TableDdl, new: TableDdl) -> bool:
 
 def _parsing(ddl: TableDdl) -> tuple[object, ...]:
     given = {key.lower(): value for key, value in ddl.options}
-    return _value_format(ddl), *(given.get(name) for name in (KEY_FORMAT, SCHEMA)), REGISTRY in given
+    return value_format(ddl), *(given.get(name) for name in (KEY_FORMAT, SCHEMA)), REGISTRY in given
 
 
 def skips_lost_messages(ddl: TableDdl) -> bool:
@@ -269,7 +277,7 @@ def skips_lost_messages(ddl: TableDdl) -> bool:
 
 
 def _avro_fault(ddl: TableDdl, given: Mapping[str, str]) -> Fact[TopicFault] | Fact[SecurityFault] | None:
-    format, keys = _value_format(ddl), given.get(KEY_FORMAT)
+    format, keys = value_format(ddl), given.get(KEY_FORMAT)
     if keys is not None and keys.lower() != ValueFormat.AVRO:
         return TopicFault.KEY_FORMAT.of(format=keys)
     option = next((name for name in (KEY_FORMAT, *_SCHEMA_OPTIONS) if name in given), None)
@@ -339,8 +347,8 @@ def _positions(text: str) -> dict[str, list[int]] | None:
 
 
 def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
-    raw, captured = (_value_format(ddl) is format for format in (ValueFormat.RAW, ValueFormat.DEBEZIUM))
-    types_by_name = {**_OF_MESSAGE, _CORRUPT: ("string",)}
+    raw, captured = (value_format(ddl) is format for format in (ValueFormat.RAW, ValueFormat.DEBEZIUM))
+    types_by_name = {**MESSAGE_PARTS, _CORRUPT: ("string",)}
     if KEY in avro_parts(ddl):
         del types_by_name["_key"]
         types_by_name = {"_key": (), **types_by_name}
@@ -357,7 +365,7 @@ def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
             return TopicFault.RAW_COLUMNS.of(column=column.name)
         if captured and types is None and not is_readable(column.type):
             return TopicFault.CAPTURED_TYPE.of(column=column.name, found=column.type.upper())
-    return None if raw or any(map(_is_field, ddl.columns)) else TopicFault.NO_COLUMNS.of()
+    return None if raw or any(map(is_field, ddl.columns)) else TopicFault.NO_COLUMNS.of()
 
 
 def source_options(ddl: TableDdl) -> dict[str, str]:
@@ -377,7 +385,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 def row_condition(ddl: TableDdl) -> str:
     """Return the SQL condition for messages that are rows: a tombstone of Debezium is none."""
-    return "value IS NOT NULL" if _value_format(ddl) is ValueFormat.DEBEZIUM else "true"
+    return "value IS NOT NULL" if value_format(ddl) is ValueFormat.DEBEZIUM else "true"
 
 
 def row_expressions(ddl: TableDdl, schemas: SchemasByPart | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -391,7 +399,7 @@ def row_expressions(ddl: TableDdl, schemas: SchemasByPart | None = None) -> tupl
     `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
     (`from_json`, `from_avro`, Spark 4.2.0). A key that cannot be parsed always fails it.
     """
-    keys, format = _key_steps(ddl, schemas or {}), _value_format(ddl)
+    keys, format = _key_steps(ddl, schemas or {}), value_format(ddl)
     kept = any(column.name.lower() == _CORRUPT for column in ddl.columns)
     steps, corrupt = _value_steps(ddl, schemas or {}, kept=kept)
     columns = [_expression(column, is_avro=bool(keys)) for column in ddl.columns]
@@ -411,8 +419,8 @@ def _key_steps(ddl: TableDdl, schemas: SchemasByPart) -> tuple[str, ...]:
 
 def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[tuple[str, ...], str]:
     """Return the expressions that add `_parsed`, and the one for `_corrupt`; the latter is empty for a field of it."""
-    fields = [column for column in ddl.columns if _is_field(column)]
-    match _value_format(ddl):
+    fields = [column for column in ddl.columns if is_field(column)]
+    match value_format(ddl):
         case ValueFormat.RAW:
             return (), ""
         case ValueFormat.AVRO:
@@ -422,7 +430,7 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
             steps = (*steps, f"IF(_value_fault IS NULL, _value_avro.part, {result}) AS _parsed")
             return steps, "IF(_value_fault IS NULL, NULL, base64(value))"
         case ValueFormat.DEBEZIUM:
-            others = (*_OF_MESSAGE, _CORRUPT)
+            others = (*MESSAGE_PARTS, _CORRUPT)
             steps = change_steps([column for column in ddl.columns if column.name.lower() not in others])
             steps = (*steps, f"IF(_fault IS NULL, _row, {'NULL' if kept else _failure('_fault')}) AS _parsed")
             return steps, "IF(_fault IS NULL, NULL, CAST(value AS STRING))"
@@ -447,16 +455,18 @@ def _expression(column: Column, *, is_avro: bool) -> str:
     name = column.name.lower()
     if name == "_key" and is_avro:
         return f"_parsed_key AS {quoted_name(column.name)}"
-    if name in _OF_MESSAGE:
+    if name in MESSAGE_PARTS:
         return f"CAST({name.removeprefix('_')} AS {column.type}) AS {quoted_name(column.name)}"
     return f"_parsed.{quoted_name(column.name)} AS {quoted_name(column.name)}"
 
 
-def _is_field(column: Column) -> bool:
+def is_field(column: Column) -> bool:
+    """True if a column is a field of the value, not a part of the message."""
     return not column.name.startswith("_")
 
 
-def _value_format(ddl: TableDdl) -> ValueFormat:
+def value_format(ddl: TableDdl) -> ValueFormat:
+    """Return how the values of a table's messages are made from its columns, or parsed into them."""
     said = next((value for key, value in ddl.options if key.lower() == VALUE_FORMAT), ValueFormat.JSON)
     return ValueFormat(said.lower())
 

@@ -19,6 +19,7 @@ from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
+from core.sql.written_topics import with_topic_prefix
 
 DELETED_KEYS = "deleted"
 """Subfolder of a keyed version's folder that contains the table of its deleted keys."""
@@ -91,6 +92,9 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
 
         copy = table_format("delta").place_in(layout.table_folder(node.table, version))
         ddl = with_copy(ddl, copy) if refresh_s(ddl) else ddl
+    if not external and table_format(ddl.format).topics:
+        ddl = with_topic_prefix(ddl, layout.environment.prefix)
+        location = ddl.location
     statement = None if external else _statement(node.texts, node.table)
     settings = Settings() if external else _settings(node.texts, node.table)
     return Deployment(
@@ -167,6 +171,13 @@ def _read_again(texts: RevisionTexts, table: TableName) -> ParsedStatement:
 
 def parsed_ddl(deployment: Deployment) -> TableDdl:
     return _ddl(deployment.texts, deployment.table)
+
+
+def topic_of(deployment: Deployment, layout: EnvironmentLayout) -> TableDdl | None:
+    """Return the DDL of the topic that a deployment writes in this environment; None if it writes none."""
+    if not deployment.writes_topic:
+        return None
+    return with_topic_prefix(parsed_ddl(deployment), layout.environment.prefix)
 
 
 def declared_objective(deployment: Deployment) -> str:

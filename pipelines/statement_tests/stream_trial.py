@@ -149,7 +149,8 @@ class StreamTrial:
             self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
         else:
             self._target(ddl).mkdir(parents=True)
-            written = replace(ddl, format=_written_as(ddl))
+            options = ddl.options if table_format(ddl.format).has_files else ()
+            written = replace(ddl, format=_written_as(ddl), options=options)
             self._catalog.create(name, compile_ddl(written, name, str(self._target(ddl))))
             self._made.add(name)
         return name

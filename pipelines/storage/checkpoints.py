@@ -458,7 +458,7 @@ class TableCheckpoints:
         self, origin: VersionFolders, copy: VersionFolders, note: Mapping[str, Any], *, rows: OriginRows
     ) -> StartPosition:
         with reachable(copy.checkpoint):
-            logged = self._log_of(copy.table) is not None
+            logged = not copy.table or self._log_of(copy.table) is not None
             return checkpoint_forks.fork(self.prepare, origin, copy, note, rows, has_transaction_log=logged)
 
     def create_checkpoint_after(
@@ -471,7 +471,7 @@ class TableCheckpoints:
         like: str = "",
     ) -> StartPosition:
         with reachable(version.checkpoint):
-            logged = self._log_of(version.table) is not None
+            logged = not version.table or self._log_of(version.table) is not None
             # The table's log records batches by query id, so the new checkpoint keeps the id.
             known = self.read(like) if like and logged else None
             query = known.id if known else ""

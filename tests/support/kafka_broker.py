@@ -8,7 +8,15 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -16,6 +24,7 @@ from confluent_kafka.admin import (
     AdminClient,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -152,6 +161,26 @@ class Broker(KafkaBroker):
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for done in self.admin.delete_records(places).values():
             done.result(30)
+
+    def messages(self, topic: str) -> list[Message]:
+        """Return all messages of a topic."""
+        reader = {"group.id": "messages", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+        consumer, found = Consumer({"bootstrap.servers": self.servers, **reader}, logger=QUIET), []
+        left = set(range(self._partitions(topic)))
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in left])
+        while left:
+            for message in consumer.consume(10_000, 1.0):
+                if not message.error():
+                    found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+        consumer.close()
+        return found
+
+    def size(self, topic: str) -> int:
+        """Return how many messages were ever written to a topic."""
+        asked = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(self._partitions(topic))}
+        return sum(done.result(30).offset for done in self.admin.list_offsets(asked).values())
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the offsets of a consumer group, by topic and partition."""

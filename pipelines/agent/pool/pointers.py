@@ -25,7 +25,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
     ledger, and EngineRefused is raised. The error message states whether they could be moved back.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
-    new = [found[target] for target in targets if target in found]
+    new = [found[target] for target in targets if target in found and not found[target].writes_topic]
     tries = 0
     while True:
         begun: list[str] = []
@@ -46,7 +46,8 @@ def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
     """Point tables to their serving versions according to the ledger, or drop the pointer of a table that has none."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
     tables, pool = tuple(tables), agent.pool.connection()
-    _move(agent, [served[table] for table in tables if table in served], [], "swap back")
+    pointed = (served[table] for table in tables if table in served)
+    _move(agent, [version for version in pointed if not version.writes_topic], [], "swap back")
     for table in tables:
         if table not in served:
             pool.call(WRITE_CALL_S, pool.tables.unpoint, agent.layout.pointer_name(table))
@@ -103,7 +104,7 @@ class PointerCheck:
         self._agent.identity.refuse_doubt()
         every: dict[TableName, list[Deployment]] = {}
         for deployment in self._agent.ledger.deployments(include_deleted=True):
-            if not deployment.external:
+            if not deployment.external and not deployment.writes_topic:
                 every.setdefault(deployment.table, []).append(deployment)
         after = sorted(table for table in every if table > self._from)[:TABLES]
         self._from = after[-1] if len(after) == TABLES else TableName("")

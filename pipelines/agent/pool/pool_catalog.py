@@ -172,7 +172,8 @@ class PoolCatalog:
 
     def _has_pointer(self, deployment: Deployment) -> bool:
         # In doubt, an older ledger could point other users of the pool to an older version.
-        served = deployment.active and not deployment.external and not self.agent.identity.doubt
+        leads = not deployment.external and not deployment.writes_topic
+        served = deployment.active and leads and not self.agent.identity.doubt
         return served and (deployment.table, deployment.version) not in self._unregistered
 
     def _point(self, pool: PoolConnection, deployment: Deployment) -> None:

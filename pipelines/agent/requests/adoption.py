@@ -183,7 +183,7 @@ class Adoption:
             name = agent.layout.catalog_name(d.table, d.version)
             try:
                 register_again(agent, pool, d)
-                if d.active and not d.external:
+                if d.active and not d.external and not d.writes_topic:
                     pool.call(WRITE_CALL_S, pool.tables.point, *pointer_of(agent.layout, d))
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)

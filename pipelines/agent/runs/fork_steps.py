@@ -119,7 +119,7 @@ def _before(run: RunContext, origin: Deployment, made: Deployment) -> str:
 
 
 def _folders(deployment: Deployment) -> VersionFolders:
-    return VersionFolders(deployment.folder, deployment.checkpoint)
+    return VersionFolders("" if deployment.writes_topic else deployment.folder, deployment.checkpoint)
 
 
 CLONE_CALL_S = 120.0

@@ -244,6 +244,8 @@ def _tickets(run: RunContext, targets: Mapping[TableName, int], now: float) -> I
         through = TableName(left.through)
         if left.depth == 1 and through in targets and left.reads != physical_name(through, targets[through]):
             yield ticket(through, left.reads, left.table, product=left.product, owner=left.owner, statement=True)
+    topics = {d.table for d in agent.ledger.deployments() if d.writes_topic}
     for one in run.plan.readers:
-        if one.table in targets and split_physical(one.before) and one.before != one.after:
+        # Readers of a topic keep reading it.
+        if one.table not in topics and one.table in targets and split_physical(one.before) and one.before != one.after:
             yield ticket(one.table, one.before, one.reader, product="", owner=one.owner, statement=False)

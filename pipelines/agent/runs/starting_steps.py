@@ -26,7 +26,7 @@ from pipelines.agent.tables import table_identities
 from pipelines.agent.tables.database_copies import first_copy
 from pipelines.agent.tables.external_inputs import refuse_input_unlike, refuse_unlike_schemas
 from pipelines.agent.tables.replication_slots import create_slots
-from pipelines.agent.tables.table_identities import takes_changes
+from pipelines.agent.tables.table_identities import refuse_missing_topic, takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
 
 PENDING = "started, first batch pending"
@@ -66,6 +66,7 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     planned = run.compiled_version(step)
     if why := _why_not_begun(run, planned):
         return StepFailed(step.n, f"{why}; nothing was created: plan again")
+    refuse_missing_topic(run.agent, planned)
     note = run.folder_note(planned)
     try:
         run.agent.files.prepare(planned.folder, note)
@@ -73,11 +74,9 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     except FolderTaken as error:
         run.agent.ledger.block_version_number(step.table, step.version)
         return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
-    name = run.agent.layout.catalog_name(step.table, step.version)
-    pool = run.agent.pool.connection()
-    pool.call(WRITE_CALL_S, pool.tables.create, name, planned.compiled_ddl)
+    table_identities.register(run.agent, run.agent.pool.connection(), planned)
     if run.agent.ledger.deployment(step.table, step.version) is None:
-        made = run.agent.files.identity(planned.folder, planned.format)
+        made = "" if planned.writes_topic else run.agent.files.identity(planned.folder, planned.format)
         run.agent.ledger.put_deployment(replace(planned, made_by=run.id, table_id=made))
     create_slots(run.agent, planned)
     return StepDone(step.n)

@@ -27,8 +27,9 @@ from core.observed.versions import Deployment
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
 from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
+from core.sql.written_topics import message_expressions, sink_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
-from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, tracks_schemas, upsert_of, upserts
+from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, topic_of, tracks_schemas, upsert_of, upserts
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.transient_failures import with_disk
@@ -40,6 +41,9 @@ from pipelines.agent.tables.table_identities import (
 )
 
 log = logging.getLogger(__name__)
+
+REPEATED = "HEADGATE_MESSAGES_REPEATED"
+"""Error class of the event that a statement writes a batch to its topic that may be there already."""
 
 PYTHON_CALL_S = 60.0
 """Deadline, in seconds, of a call that may have to start the pool's first Python process."""
@@ -93,6 +97,7 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
     with agent.locks.holding(key, by="a start"):
         deployment = _as_held(agent, key)
         refuse_start(agent, deployment, stops=stops)
+        repeated = _repeated_batch(agent, deployment)
         # Before the first batch of a new text: after a loss of the ledger, the old text would continue its checkpoint.
         keep_record(agent, *key)
         try:
@@ -112,7 +117,16 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
             agent.unrecorded_run_ids.add(query.run_id)
             raise NotRecorded(error.summary, remedy=error.remedy) from error
         agent.unrecorded_run_ids.discard(query.run_id)
+        if repeated is not None:
+            words = f"{query_name(*key)} writes batch {repeated} again: messages of it may be in its topic twice"
+            agent.event(EventKind.EXCEPTION, REPEATED, about=key, detail=words, fingerprint=REPEATED)
         return query
+
+
+def _repeated_batch(agent: AgentContext, deployment: Deployment) -> int | None:
+    """Return the batch that a start writes to a topic again, because it is planned and not committed; None if none."""
+    found = agent.files.read(deployment.checkpoint) if deployment.writes_topic else None
+    return found.planned if found and found.planned is not None and found.planned != found.batch else None
 
 
 def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
@@ -303,6 +317,9 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
             "was mixed from two copies",
             remedy=f"restore checkpoint and table from one moment, or headgate plan {deployment.table} --rebuild",
         )
+    if deployment.writes_topic:
+        # A topic has no record of batches: a batch that it may have already is written again.
+        return found.batch
     if found.batch is not None and (sink is None or sink < found.batch):
         sink = written_batch(agent, deployment)
         if sink is None:
@@ -380,6 +397,7 @@ def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
 
 
 def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
+    topic = topic_of(deployment, agent.layout)
     return QueryStart(
         name=query_name(deployment.table, deployment.version),
         select=select_of(agent, deployment),
@@ -389,6 +407,8 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
         trigger=deployment.trigger,
         upsert=upsert_of(deployment),
         partitioned_by=parsed_ddl(deployment).partitioning if "PARTITIONED BY" in deployment.compiled_ddl else (),
+        messages=message_expressions(topic) if topic else (),
+        options=tuple(sorted(sink_options(topic).items())) if topic else (),
     )
 
 

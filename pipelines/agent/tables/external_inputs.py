@@ -22,7 +22,7 @@ from core.project.model import Project
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.kafka_topics import avro_parts, registry_of
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement
+from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement, topic_of
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
@@ -160,9 +160,9 @@ def read_from_outside(
     """
     hidden_but = hidden_except(deployment)
     if table_format(deployment.format).topics:
-        ddl = parsed_ddl(deployment)
+        ddl = topic_of(deployment, agent.layout) or parsed_ddl(deployment)
         decoded = AvroText(ddl, agent.places.home).decoded if avro_parts(ddl) else None
-        rows = newest_messages(deployment.folder, limit, decoded, hidden=hidden_but is not None)
+        rows = newest_messages(ddl.location, limit, decoded, hidden=hidden_but is not None)
         return MESSAGE_COLUMNS, rows
     if table_format(deployment.format).changes:
         raise Refused(f"{deployment.table} has no rows: it is a stream", remedy="peek a table that is written from it")

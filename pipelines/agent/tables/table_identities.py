@@ -25,6 +25,7 @@ from pipelines.agent.deployment_compiler import (
     parsed_statement,
     streamed_reads,
     streamed_sources,
+    topic_of,
     tracks_schemas,
     upsert_of,
 )
@@ -40,7 +41,7 @@ from pipelines.agent.tables.external_inputs import (
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the catalog entries of a version's tables.
+    """Return the catalog entries of a version's tables; none if it writes a topic.
 
     If the tables exist, pass `logs` to read their columns. An external table gets its declared columns; its actual
     columns are checked when a statement that reads it starts.
@@ -52,6 +53,8 @@ def tables_of(
             columns = dict(column_types(deployment.texts, deployment.table))
         return CatalogTable(name, ddl, exists=logs is not None, columns=columns)
 
+    if deployment.writes_topic:
+        return ()
     name = layout.catalog_name(deployment.table, deployment.version)
     found = table(name, deployment.compiled_ddl, deployment.folder)
     if not deployment.before_ddl:
@@ -137,6 +140,7 @@ def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
     before each start: if the name passed to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and
     writes there.
     """
+    refuse_missing_topic(agent, deployment)
     pool, name = agent.pool.connection(), agent.layout.catalog_name(deployment.table, deployment.version)
     said = f"the pool's catalog does not say whether it has {name}"
     try:
@@ -149,6 +153,13 @@ def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
             f"{said}: {error.summary}",
             remedy=error.remedy or f"headgate start {deployment.table} once that is repaired",
         ) from error
+
+
+def refuse_missing_topic(agent: AgentContext, deployment: Deployment) -> None:
+    """Raise Refused if the topic that a version writes does not exist: Kafka might create it with its own settings."""
+    topic = topic_of(deployment, agent.layout)
+    if topic is not None and (fault := agent.files.source_fault("", ((0, topic.table, topic.location, topic.format),))):
+        raise Refused(f"{deployment.table} {fault[1].why}", remedy="create it: Headgate creates and changes no topics")
 
 
 def refuse_other_tables(agent: AgentContext, deployment: Deployment) -> None:

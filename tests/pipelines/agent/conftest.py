@@ -215,7 +215,8 @@ class _Queries:
 
         `toTable` silently creates a missing target, as a table that the agent does not know.
         """
-        assert start.target in self.pool.tables, f"{start.target} is written before it is made"
+        made = start.messages or start.target in self.pool.tables
+        assert made, f"{start.target} is written before it is made"
         missing = [name for name in _PHYSICAL.findall(start.select) if name not in self.pool.tables]
         if missing:
             raise EngineRefused(f"{missing[0]} cannot be found", error_class="TABLE_OR_VIEW_NOT_FOUND")

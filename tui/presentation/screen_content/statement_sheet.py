@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.model.names import TableName, query_name
+from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, State, Trend
 from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
 from core.observed.versions import Deployment, Measurement, batch_shares
@@ -129,6 +129,8 @@ def statement_sheet(
             facts.insert(1, SheetFact("VERDICT", (Span(verdict, tone),)))
         facts.insert(-1, SheetFact("reads", _reads(statement, deployed)))
         facts.append(_writes(statement, deployed, look))
+        if deployed is not None and deployed.writes_topic:
+            facts.append(SheetFact("delivers", (Span(_delivery(deployed)),)))
         trigger = Span(f"trigger {statement.line.trigger}", Tone.DIM)
         facts += _measured(statement, known, details, look) if known is not None else (SheetFact("batch", (trigger,)),)
         facts.append(_time_left(statement, look.now))
@@ -201,10 +203,26 @@ def _writes(statement: StatementView, deployed: Deployment | None, look: RowCont
         how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
         clone, folder = f"a clone of v{deployed.clone_of}" if deployed.clone_of else "", deployed.folder
     parts = (name, Span(how, Tone.DIM), Span(clone))
+    if deployed is not None and deployed.writes_topic:
+        return SheetFact("writes", parts)
     if not statement.line.active:
         return SheetFact("writes", (*parts, Span("not serving yet", Tone.DIM)), more=(Span(folder, Tone.DIM),))
     pointer = Span(f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}", Tone.DIM)
     return SheetFact("writes", parts, more=(pointer, Span(folder, Tone.DIM)))
+
+
+def _delivery(deployed: Deployment) -> str:
+    # The parser is loaded only for a statement that writes a topic.
+    from core.project.model import Settings
+    from core.project_reader.table_yml import read_settings
+    from core.sql.ddl_reader import read_ddl
+    from core.sql.kafka_topics import topic_place
+    from core.sql.written_topics import delivery
+
+    compiled = deployed.compiled_ddl.replace(physical_name(deployed.table, deployed.version), deployed.table, 1)
+    ddl, _ = read_ddl(compiled, "")
+    topic = topic_place(ddl.location).topics[0] if ddl is not None else "?"
+    return str(delivery(topic, read_settings(deployed.texts.yml, "", Settings(), []).key))
 
 
 def _contents_facts(details: StatementDetails, known: Measurement | None, now: float) -> Iterator[SheetFact]:
@@ -213,6 +231,8 @@ def _contents_facts(details: StatementDetails, known: Measurement | None, now: f
     if deployed.external:
         yield SheetFact("lies in", (Span(deployed.folder),))
         yield SheetFact("format", (Span(deployed.format),))
+    if deployed.writes_topic:
+        return
     rows = known.rows_total if known is not None else None
     yield SheetFact("holds", tuple(map(Span, held_parts(figures, rows, now))))
     if deployed.external:

@@ -1,0 +1,175 @@
+"""Plans of a statement that writes a topic: what they say, and what is refused because messages stay."""
+
+from dataclasses import replace
+
+import pytest
+import small_project
+from domain_builders import deployed
+
+from core.model.names import TableName as T
+from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.plan.model import Plan
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planner.planner import make_plan
+from core.project.model import Project
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
+
+A = "pipelines/facts/p/a/a.yml"
+DDL = "pipelines/facts/p/a/sql-scripts/ddl.a.sql"
+COLUMNS = "id BIGINT, kind STRING"
+KEYED = {A: "key: [id]\n"}
+
+
+def texts(
+    columns: str = COLUMNS, options: str = "topic='t'", yml: dict[str, str] = KEYED, prefix: str = "", **selects: str
+) -> dict[str, str]:
+    files = {
+        path: text for path, text in small_project.texts(**selects).items() if "/b/" not in path and "/c/" not in path
+    }
+    given = f"'kafka.bootstrap.servers'='h:9092', {options}"
+    files[DDL] = f"CREATE TABLE a ({columns}) USING kafka OPTIONS ({given});"
+    head = files["headgate.yml"].replace("dev: {}", f"dev: {{prefix: '{prefix}'}}") if prefix else files["headgate.yml"]
+    return files | yml | {"headgate.yml": head + "connectors: {kafka: {}}\n"}
+
+
+def on_topic(**changed: object) -> Project:
+    return small_project.project(texts(**changed))  # type: ignore[arg-type]
+
+
+def world(before: Project) -> dict[T, ObservedDeployment]:
+    return {name: deployed(table, bindings={"landed": 0}) for name, table in before.tables.items()}
+
+
+def plan(after: Project, before: Project | None = None, **request: object) -> Plan:
+    asked: dict[str, object] = {"tables": (T("a"),), **request}
+    return make_plan(after, "dev", world(before) if before else {}, PlanRequest(**asked))  # type: ignore[arg-type]
+
+
+def said(found: Plan) -> list[str]:
+    return [str(each.summary) for each in found.warnings if each.table == "a"]
+
+
+def refused(found: Plan) -> list[str]:
+    return [str(each.summary) for each in found.refusals]
+
+
+def test_a_first_start_says_at_least_once_and_names_the_key() -> None:
+    found = plan(on_topic())
+    assert not found.refusals
+    assert any("writes topic t at least once" in each and "deduplicate them by id" in each for each in said(found))
+    assert [step.do for step in found.steps if step.table == "a"] == ["create", "start", "swap"]
+    assert "topic" in str(found.steps[-1].why)
+
+
+def test_the_topic_has_the_prefix_of_the_environment() -> None:
+    assert any("writes topic dev_t at least once" in each for each in said(plan(on_topic(prefix="dev_"))))
+
+
+def test_a_topic_without_a_key_is_a_warning_and_a_key_must_be_a_column() -> None:
+    project, problems = read_project(texts(yml={}))
+    assert project is not None
+    assert [str(each.summary) for each in problems] == [
+        "a writes a topic at least once, and names no key by which readers can deduplicate"
+    ]
+    (wrong,) = read_project(texts(yml={A: "key: [ident]\n"}))[1]
+    assert (
+        wrong.summary == "a has no column ident, which is its key" and wrong.where is not None and wrong.where.line == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "summary"),
+    [
+        (texts(options="subscribe='t'"), "a is written by a statement, and subscribes to topics in subscribe"),
+        (texts(yml={A: "key: [id]\nmode: upsert\n"}), "a is kafka, whose rows have no key"),
+        (texts(yml={A: "key: [id]\nchecks: [{name: c, sql: SELECT * FROM a WHERE id < 0}]\n"}),
+         "a has checks, and a topic cannot be queried"),
+    ],
+)  # fmt: skip
+def test_what_a_topic_cannot_have_is_a_problem(files: dict[str, str], summary: str) -> None:
+    assert summary in [str(each.summary) for each in read_project(files)[1]]
+
+
+def test_a_statement_cannot_read_the_table_but_another_one_over_the_topic() -> None:
+    files = texts()
+    files |= {path: text for path, text in small_project.texts().items() if "/b/" in path}
+    (problem,) = [each for each in read_project(files)[1] if each.summary.startswith("b ")]
+    assert problem.summary == "b reads a, which a statement writes to a topic"
+    assert "declare the topic as an external table of another name" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"a": "SELECT id, kind FROM STREAM landed WHERE id > 7"},
+        {"columns": "id BIGINT", "a": "SELECT id FROM STREAM landed"},
+        {"columns": "id STRING, kind STRING"},
+        {"columns": "id BIGINT, kind STRING, n INT", "a": "SELECT id, kind, 1 AS n FROM STREAM landed"},
+        {"options": "topic='t', 'kafka.compression.type'='zstd'"},
+    ],
+)
+def test_an_edit_of_columns_or_options_restarts_the_statement_on_its_checkpoint(edit: dict[str, str]) -> None:
+    found = plan(on_topic(**edit), on_topic())
+    assert not found.refusals
+    assert [step.do for step in found.steps] == ["restart"]
+
+
+def test_another_key_for_readers_is_recorded_while_the_statement_runs() -> None:
+    found = plan(on_topic(yml={A: "key: [id, kind]\n"}), on_topic())
+    assert [step.do for step in found.steps] == ["record"]
+
+
+def test_a_rebuild_says_that_messages_are_written_again_and_compares_no_rows() -> None:
+    found = plan(on_topic(), on_topic(), rebuild=True)
+    assert not found.refusals
+    assert any("writes all messages to topic t again" in each for each in said(found))
+    assert [step.do for step in found.steps if step.table == "a"] == ["create", "start", "catch_up", "swap", "stop"]
+    assert all(undo.act != "rollback" for undo in found.undo)
+    assert [guard.kind for guard in found.guards if guard.name == "disk"] == ["nothing_twice"]
+
+
+def test_a_version_that_continues_the_old_one_says_which_messages_are_there_twice() -> None:
+    choice = StrategyChoice(T("a"), "carry_over")
+    found = plan(on_topic(), on_topic(), choices=(choice,))
+    assert not found.refusals
+    assert any("messages in between are there twice" in each for each in said(found))
+
+
+@pytest.mark.parametrize("strategy", ["chain", "seam"])
+def test_strategies_that_need_a_record_of_batches_are_refused(strategy: str) -> None:
+    found = plan(on_topic(options="topic='u'"), on_topic(), choices=(StrategyChoice(T("a"), strategy),))
+    assert found.refusals
+
+
+def test_a_rebuild_cannot_be_held_and_not_be_rolled_back() -> None:
+    held = plan(on_topic(), on_topic(), rebuild=True, hold=True)
+    assert refused(held) == ["a cannot be held: readers of its topic see each message at once"]
+    now = world(on_topic())
+    table = on_topic().tables[T("a")]
+    bindings = now[T("a")].bindings
+    second = replace(
+        deployed(table, bindings={"landed": 0}, version=2),
+        served_by="r9",
+        former=OtherVersion(1, "old", bindings, texts=revision_of(table).texts),
+        kept=(1,),
+    )
+    back = make_plan(on_topic(), "dev", now | {T("a"): second}, PlanRequest(verb="rollback", tables=(T("a"),)))
+    assert "a writes a topic, and messages cannot be taken back" in refused(back)
+
+
+def test_a_table_does_not_become_a_topic_and_a_delete_keeps_the_topic() -> None:
+    files = texts()
+    files[DDL] = f"CREATE TABLE a ({COLUMNS}) USING parquet;"
+    found = plan(on_topic(), small_project.project(files))
+    assert refused(found) == [
+        "a changes from parquet to kafka: a topic has no pointer that could lead to the new version"
+    ]
+    deleted = make_plan(on_topic(), "dev", world(on_topic()), PlanRequest(verb="delete", tables=(T("a"),)))
+    assert "topic t and its messages stay: Headgate deletes no topics" in said(deleted)
+
+
+def test_readers_outside_of_headgate_keep_reading_the_topic() -> None:
+    yml = {A: "key: [id]\nreaders: [report]\n"}
+    assert plan(on_topic(yml=yml), on_topic(yml=yml), rebuild=True).readers == ()
+    assert replace(plan(on_topic()), warnings=()).readers == ()
