@@ -14,7 +14,6 @@ from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
-from core.planner.broken_files import refuse_broken_plan, refuse_broken_request, with_deployed_revisions
 from core.planner.context import PlanningContext, planning_context
 from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
@@ -65,10 +64,13 @@ def make_plan(
     headroom = headroom or Headroom()
     parse_cache = parse_cache or ParseCache()
     has_errors = bool(project.broken or project.stray)
-    if has_errors and request.verb == "deploy":
-        refuse_broken_request(project, request)
-    elif has_errors:
-        project = with_deployed_revisions(project, observed, parse_cache)
+    if has_errors:
+        from core.planner import broken_files
+
+        if request.verb == "deploy":
+            broken_files.refuse_broken_request(project, request)
+        else:
+            project = broken_files.with_deployed_revisions(project, observed, parse_cache)
     context = planning_context(
         project,
         project.environments[environment],
@@ -84,7 +86,7 @@ def make_plan(
     scope = replace(resolve_scope(request, context), holds=request.hold or policy.hold)
     draft = _BODIES[request.verb](context, scope)
     if has_errors:
-        refuse_broken_plan(context, scope, draft)
+        broken_files.refuse_broken_plan(context, scope, draft)
     sealed = _sealed(context, scope, draft, policy, headroom)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 

@@ -16,7 +16,7 @@ from core.model.actions import StepKind
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
 from core.observed.versions import heartbeat_age_s, is_stale
-from tui.agent_client import agent_commands, agent_process
+from tui.agent_client import agent_commands
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
@@ -101,6 +101,8 @@ class EnvironmentService:
         if not is_stale(heartbeat_age_s(facts.agent_seen_at, time.time()), facts.agent_pid):
             return found
         if self._killed is None or self._killed[0] is not found:
+            from tui.agent_client import agent_process
+
             if agent_process.find_agent_process(self.place) or agent_process.is_listening(self.client):
                 return found
             self._killed = found, replace(found, facts=replace(facts, agent_pid=None))
