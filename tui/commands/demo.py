@@ -47,11 +47,13 @@ def _run(context: CommandContext, folder: str) -> int:
     with_console = not (args.no_console or output.as_json)
     if with_console:
         console_up_down.require_terminal(context)
+    scenario = args.scenario or demo_project.scenario_of(folder)
+    if scenario and args.format:
+        raise UsageError("--format is for the sample without a database", remedy="leave out --format")
     began = time.monotonic()
     running = demo_project.is_demo_folder(folder) and agent_process.is_listening(_at(context, folder).operations.client)
     if not running and not _healthy(context, folder, terminal=with_console):
         return 1
-    scenario = args.scenario or demo_project.scenario_of(folder)
     made = demo_project.copy_sample(folder, context.environ, format=args.format, scenario=scenario)
     bound = _at(context, str(made["folder"]))
     place, operations = bound.place, bound.operations
@@ -292,6 +294,11 @@ def _inside(context: CommandContext) -> CommandContext:
         raise UsageError(
             f"{folder} is not a Headgate demo",
             remedy=f"create one: headgate demo; or name its folder: headgate demo {act} FOLDER",
+        )
+    if scenario := demo_project.scenario_of(folder):
+        raise UsageError(
+            f"{folder} is scenario {scenario}, and {context.args.subcommand} is for the sample without a database",
+            remedy="headgate demo compare measures the scenarios",
         )
     return _at(context, folder)
 

@@ -332,6 +332,21 @@ def test_demo_leaves_a_foreign_folder_alone(folder: Path, capsys: pytest.Capture
     assert sorted(folder.rglob("*")) == before
 
 
+def test_what_is_for_the_sample_without_a_database_is_refused_for_a_scenario(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".headgate-demo").write_text('{"made_by": "headgate demo", "project_id": "p", "scenario": 3}')
+    before = sorted(tmp_path.rglob("*"))
+    for words in (["settle", str(tmp_path)], ["change", "filter", str(tmp_path)]):
+        assert exit_codes.run_command_line(["demo", *words]) == 2
+        assert f"is scenario 3, and {words[0]} is for the sample" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["demo", str(tmp_path), "--no-console", "--format", "delta"]) == 2
+    assert "--format is for the sample" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["demo", "compare", str(tmp_path), "--json", "--markdown"]) == 2
+    assert "--json and --markdown cannot be combined" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_demo_takes_a_relative_folder_from_where_we_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
