@@ -3,9 +3,9 @@
 `headgate doctor` runs this module as a child process and adds its own checks. No pool is started. `--project`, `--env`
 and `--home` select an environment, whose connector jars are checked as they would be when its pool starts. With
 `--inputs`, a list of DDL files below `--project`, only the external tables declared in them are checked; their relative
-locations are resolved against `--data`, and replication slots other than those in `--known` are reported. With
-`--delta`, `--postgres` or `--kafka`, only the columns of that external table are printed. With `--drop-slots`, the
-slots at the given addresses are dropped.
+locations are resolved against `--data`, and replication slots that are not in `--known` are reported. With `--delta`,
+`--postgres` or `--kafka`, only the columns of that external table are printed. With `--drop-slots`, the slots at the
+given addresses are dropped.
 """
 
 import argparse
@@ -51,7 +51,7 @@ from pipelines.storage.schema_registry import fault_of_schemas, unprotected_subj
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
 SAMPLE = 500
-"""Most messages from which columns of Kafka topics are inferred."""
+"""Maximum number of messages from which columns of Kafka topics are inferred."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -132,9 +132,9 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Check that external tables exist and match their DDL files; returns the failed checks, or one passed check.
+    """Check that external tables exist and match their DDL files. Return the failed checks, or one passed check.
 
-    Warnings about tables that can be read follow. `known` are the replication slots of this environment.
+    Warnings about readable tables are appended. `known` are the replication slots of this environment.
     """
     from pipelines.storage.checkpoints import TableCheckpoints
 

@@ -58,7 +58,7 @@ class Ledger(
     def close(self) -> None:
         """Close the writer, leaving a file that can be read without write access.
 
-        If a reader is connected, the file stays in WAL mode with an empty log, which can be read as well.
+        If a reader is connected, the file stays in WAL mode with an empty log, and is also readable.
         """
         with self._writing, self._reading_lock:
             self._reading.close()

@@ -110,7 +110,7 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
         """Record an operator's request to stop all versions of tables, or individual versions such as `a@v2`.
 
         The desired state of these versions becomes `stopped` unless a later command exists. Runs that are open at that
-        time obey the request too, even for versions created later, until a later start or a retry of the run.
+        time also obey the request, even for versions created later, until a later start or a retry of the run.
         """
         with self._registering() as connection:
             for name in names:

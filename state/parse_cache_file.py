@@ -125,7 +125,7 @@ class ParseCacheFile:
     def _forget(self, database: sqlite3.Connection, used: Set[bytes] | None) -> None:
         """Remove results of old parser versions.
 
-        Results outside `used` are removed too, once they clearly outnumber the used results.
+        Results outside `used` are also removed, once they clearly outnumber the used results.
         """
         stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
         for table in ("fact", "project", "reader"):

@@ -82,7 +82,7 @@ class ApprovalRow:
 
     plan_hash: str
     uid: int
-    """Uid of the approver, as in `PlanRow.author_uid`, which distinguishes people."""
+    """Uid that identifies the approver, as `PlanRow.author_uid` identifies the author."""
     login: str
     at: float
     process_uid: int | None = None
@@ -214,7 +214,7 @@ class EnvironmentRow:
     epoch: int = 1
     """Epoch of the ledger.
 
-    It increases with each adoption and each restore, and is recorded in owner files too.
+    It increases with each adoption and each restore, and is also recorded in owner files.
     """
     mark: int = 0
     """A counter that advances together with the one in the data folder while an agent runs.

@@ -198,7 +198,7 @@ class Agent:
         return loops
 
     def end(self, *, pool: bool) -> None:
-        """Ask the agent to stop and, if `pool` is true, to stop its local pool too. Desired states do not change."""
+        """Ask the agent to stop and, if `pool` is true, to stop its local pool. Desired states do not change."""
         self._end_pool = self._end_pool or pool
         self._context.stopping.set()
 

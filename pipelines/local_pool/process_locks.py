@@ -80,10 +80,10 @@ The kernel closes the files of a killed process last.
 
 @contextmanager
 def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
-    """Acquire a server's locks and yield their file descriptors. A child that inherits these keeps the locks.
+    """Acquire a server's locks and yield their file descriptors. A child that inherits the descriptors keeps the locks.
 
     Raises PoolUnreachable if another process holds one of the locks. A data folder that is not writable is not locked,
-    but no statement can start there either.
+    but no statement can start there.
     """
     with ExitStack() as held:
         what = "a server of this home that pool.json does not name: it was restored or replaced"

@@ -107,7 +107,7 @@ class SparkTables:
         self._view(name, read_declared(ddl), schemas)
 
     def _view(self, name: str, declared: TableDdl, schemas: SchemasByPart | None = None) -> None:
-        """Create or replace a temporary view in the session over Kafka topics, a table of a database, or its changes.
+        """Create or replace a session's temporary view over Kafka topics, a database table, or a database's changes.
 
         SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
         table `USING jdbc`. It can read a temporary view of a DataFrame, which lasts as long as the session (Spark
@@ -134,10 +134,10 @@ class SparkTables:
             rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
 
     def copy_rows(self, ddl: str, note: str) -> None:
-        """Implement the port. Runs in a session of its own, which is released at the end.
+        """Implement the port. Uses a separate session, which is released at the end.
 
-        If an agent was killed, the copy that it began may still be written. Delta refuses the later of two commits, as
-        each replaces the files that the other one replaces too (4.4.0).
+        A copy that a killed agent began may still be running. Delta refuses the later of the two commits, because both
+        replace the same files (4.4.0).
         """
         declared = read_declared(ddl)
         session = self._session.another_session(str(uuid.uuid4()), conf=_COPY_CONF)
@@ -209,7 +209,7 @@ class SparkTables:
             self._run(f"ALTER TABLE {backquoted(name)} ADD COLUMNS ({', '.join(new)})")
 
     def widen_columns(self, name: str, columns: tuple[tuple[str, str], ...], allowing: str) -> None:
-        """Widen those of the (name, type) columns whose new type is wider.
+        """Widen the (name, type) columns whose new type is wider.
 
         Before that, the table property `allowing` is set to true.
         """
@@ -392,7 +392,7 @@ class SparkTables:
                     session.spark.catalog.dropTempView(view.name)
 
     def _names(self) -> set[str]:
-        """Return the lower-case names of the catalog's tables and views; a hint, as other clients change it, too."""
+        """Return the lower-case names of the catalog's tables and views. Other clients may have changed them since."""
         with self._listing:
             if self._known is None:
                 with spark_errors():

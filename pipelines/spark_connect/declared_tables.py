@@ -86,8 +86,8 @@ def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
 def why_other_columns(declared: TableDdl, found: Mapping[str, str]) -> Sentence | None:
     """Explain which declared column is missing or has another type; None if all match.
 
-    `found` maps the actual table's columns to their types. If the format can widen columns in place, a wider type
-    matches too.
+    `found` maps the actual table's columns to their types. If the format can widen columns in place, a wider type also
+    matches.
     """
     widens = table_format(declared.format).widening_property
     types = {column.lower(): kind for column, kind in found.items()}

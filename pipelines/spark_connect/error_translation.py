@@ -47,8 +47,8 @@ _FULL = re.compile(r"(?:IOException[):]+|OSError: \[Errno \d+\]) (No space left 
 _KAFKA_LOGIN = re.compile(r"(?:Sasl|Ssl)AuthenticationException: (?P<why>[^\n]*)")
 """Kafka's message about refused credentials or certificates (kafka-clients 3.9.2)."""
 REFUSED_LOGIN = "HEADGATE_KAFKA_LOGIN"
-"""Error class of an error caused by Kafka brokers that refuse the credentials of Spark, or whose certificate Spark
-refuses, or by a file with a certificate or key that Spark cannot use."""
+"""Error class used if Kafka brokers refuse Spark's credentials, if Spark refuses their certificate, or if Spark cannot
+use a file with a certificate or key."""
 _KAFKA_FILE = re.compile(
     r"InvalidConfigurationException: Failed to load PEM SSL (?P<kind>key|trust)store (?P<file>\S+)"
 )
@@ -110,8 +110,8 @@ _VALUES_IN = {
     "VARIANT_DUPLICATE_KEY": "Failed to build variant because of a duplicate object key {}",
     "WKB_PARSE_ERROR": "Error parsing WKB: {}",
 }
-"""Beginnings of messages whose first line contains values of rows, by error class or the first part of it (Spark
-4.2.0). {} stands for values, which are removed, and <> for other parameters. A message that ends in {} is cut there.
+"""Beginnings of messages whose first line contains values of rows, by error class or its first part (Spark 4.2.0). {}
+stands for values, which are removed, and <> for other parameters. A message that ends in {} is cut there.
 """
 
 _BY_HAND = {
@@ -253,7 +253,7 @@ def failure_of(text: str) -> SparkFailure | None:
 
 
 def schema_of(text: str) -> int | None:
-    """Return the id in a Spark message about a schema that was unknown when a statement was started; else None."""
+    """Return the schema id in a Spark message about a schema that a running statement did not know; else None."""
     ours = _OURS.search(text)
     found = _SCHEMA.match(ours[2]) if ours and ours[1] == NEW_SCHEMA else None
     return int(found[1]) if found else None
@@ -293,7 +293,7 @@ def first_line(text: str) -> str:
 
 
 def _without_values(text: str) -> str:
-    """Replace values of rows in the messages of Spark's errors; they may span lines, or look like a message."""
+    """Replace row values in Spark's error messages. A value may span lines, or look like a message."""
     for name in set(_CLASS.findall(text)):
         beginning = _VALUES_IN.get(name) or _VALUES_IN.get(name.partition(".")[0])
         if beginning is not None:

@@ -90,8 +90,8 @@ class SparkQueries:
         """Start a query and return Spark's handle. Raises EngineRefused, for example if the name is taken.
 
         Raises Busy while the pool starts the writer of another keyed table, or if the process of this query's writer
-        starts too late. Spark 4.2.0 abandons such a process after 10 s: six that started together on two cores were all
-        late, and those of the next attempts competed with them.
+        starts too late. Spark 4.2.0 abandons such a process after 10 s: six processes that started together on two
+        cores were all late, and competed with the processes of the next attempts.
         """
         if start.upsert is None:
             return self._launched(start)

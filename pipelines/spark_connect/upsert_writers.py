@@ -251,7 +251,7 @@ class OpenBatches:
             self._ending.pop(mark, None)
 
     def _under_way(self, operations: Collection[str]) -> frozenset[str]:
-        """Return those of the interrupted operations that a server thread still executes.
+        """Return the interrupted operations that a server thread still executes.
 
         Spark reports an interrupted operation as ended although it still completes a commit that has begun. The threads
         are listed while Spark plans a query over an inline table, because this planning happens in the process that

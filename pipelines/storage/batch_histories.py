@@ -63,10 +63,10 @@ class _Log:
 
 
 class BatchHistories:
-    """Reads the batch histories of versions. A repeated call reads only what was since added to the logs."""
+    """Reads the batch histories of versions. A repeated call reads only new parts of the logs."""
 
     def __init__(self, other_mark: Callable[[str], str | None] = lambda line: None) -> None:
-        """Start without having read a log. `other_mark` converts the offset of a source without file log to a mark."""
+        """Create a reader. `other_mark` converts the offset of a source without a file log to a mark."""
         self._other_mark = other_mark
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}

@@ -37,7 +37,7 @@ MARK_FILE = "_headgate_fork"
 """File that marks a checkpoint created by this module. It records the run, the origin and the batch."""
 
 TOPICS_FILE = "_headgate_topics"
-"""File in a checkpoint with the ids of the Kafka topics that were read, by table; a copy has the same ids."""
+"""File in a checkpoint with the ids of the Kafka topics that were read, by table. Copied checkpoints keep this file."""
 
 Prepare = Callable[[str, Mapping[str, Any]], None]
 """Signature of `core.ports.storage.Checkpoints.prepare`."""
@@ -120,8 +120,8 @@ def create_checkpoint_after(
 def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
     """Return the files of a source, in the form in which Spark records them.
 
-    If the source has a log, these are its files up to batch `upto`; without a log, all files in the folder. Raises
-    Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
+    For a source with a log, return its files up to batch `upto`; for a source without a log, all files in the folder.
+    Raises Refused if the log has merged that batch with later ones, or if the folder is not on this machine.
     """
     folder = local_path(folder)
     if "://" in folder:
@@ -277,7 +277,7 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Seen], *, read: bool) -> None:
-    """Write a log for each file source, so that Spark treats the source's files as seen, and a start for topics.
+    """Write a log for each file source, so that Spark treats its files as seen, and a start offset for topics.
 
     With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, the log makes
     no batch read them. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own

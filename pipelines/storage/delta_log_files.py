@@ -1,7 +1,7 @@
 """Finds and reads the commits and checkpoints in a Delta table's log folder.
 
 A checkpoint contains the state of the table at its version, with one row or line per action. It is one Parquet file,
-several, or (policy v2) a Parquet or JSON file that refers to further files (`_sidecars`), which list the table's data
+several, or (policy v2) a Parquet or JSON file that refers to other files (`_sidecars`), which list the table's data
 files (Delta 4.4.0). A table that requires an unknown feature is not read.
 """
 
@@ -108,7 +108,7 @@ _ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 
 
 def why_unreadable(protocol: Mapping[str, Any]) -> Sentence | None:
-    """Return why Headgate cannot read a table, namely a reader feature that it lacks; None if it can read it."""
+    """Return which unsupported version or feature makes a table unreadable; None if Headgate can read the table."""
     reader = int(protocol.get("minReaderVersion") or 1)
     if reader > _NEWEST_READER:
         return Sentence(f"it requires readers of version {reader}")

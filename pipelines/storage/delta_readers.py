@@ -100,7 +100,7 @@ class Backlog:
     next_at: float | None = None
     """Time of the commit that is read next, whatever it contains; None if there is none."""
     replaced_at: float | None = None
-    """Time of the first commit from there on that replaced files; None if there is none."""
+    """Time of the first unread commit that replaced files; None if there is none."""
 
 
 def backlog(log: DeltaLog, offset: DeltaOffset | None) -> Backlog:
@@ -186,7 +186,7 @@ class DeltaReaders:
 
         A stream of rows fails at a commit that deletes or updates rows (Delta 4.4.0), unless it reads changes
         (`takes_changes`). No stream continues past a renamed or dropped column without schema tracking (`tracked`). A
-        renamed or dropped column is reported only if there is no further fault, because tracking would not remedy that
+        renamed or dropped column is reported only if there is no other fault, because tracking would not remedy that
         fault.
         """
         if log.id != offset.table_id:

@@ -22,7 +22,7 @@ MOST_LINES = 1_000_000
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Raises UsageError instead of exiting, so that `--json` prints errors as JSON too."""
+    """Raises UsageError instead of exiting, so that `--json` also prints errors as JSON."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy=f"{self.prog} --help shows an example")

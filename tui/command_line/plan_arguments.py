@@ -108,7 +108,7 @@ def plan_diff(parser: CommandParser) -> None:
 def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
     """Add the options that determine how tables are deployed.
 
-    If `told` is false they are hidden: the command accepts them only to explain why they do not apply.
+    If `told` is false, they are hidden: the command accepts them only to explain why they do not apply.
     """
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",

@@ -145,7 +145,7 @@ def _wanted_running(context: CommandContext) -> int:
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and check that they have exited. With `--purge`, delete their files as well."""
+    """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
     from tui.services import doctor_checks, teardown
 
     args, output, place = context.args, context.output, context.place

@@ -28,7 +28,7 @@ ROWS_S = 900.0
 SETTLE_S = 600.0
 """Longest wait, in seconds, for a round of closing events to be processed."""
 MORE_ROUNDS = 2
-"""Maximum number of further rounds of closing events while windows are open."""
+"""Maximum number of additional rounds of closing events while windows are open."""
 
 
 def demo(context: CommandContext) -> int:

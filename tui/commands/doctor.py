@@ -37,7 +37,7 @@ def doctor(context: CommandContext) -> int:
 
 
 def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
-    """Return a line for each check, followed by its remedy if it has one, or by those of the problems that it lists."""
+    """Return a line for each check, followed by its remedy or by the remedies of the problems that it lists."""
     lines = []
     for check in checks:
         word = "FAIL" if not check.ok else "note" if check.warning else "ok"

@@ -120,7 +120,7 @@ def _plan(context: CommandContext) -> int:
 
 
 def say_set_aside(context: CommandContext, project: "Project") -> None:
-    """Say how many errors of the project's files do not concern the plan that was computed."""
+    """Print how many errors in the project's files do not concern the computed plan; nothing if there are none."""
     if count := len(project.errors()):
         them, are = ("it", "was") if count == 1 else ("them", "were")
         context.output.say(

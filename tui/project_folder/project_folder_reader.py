@@ -45,7 +45,7 @@ def parse(
 def parse_sound_tables(
     place: SelectedEnvironment, texts: Mapping[str, str], parse_cache: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
-    """Parse a project's files into a Project without the tables whose files have errors, and all Problems.
+    """Parse a project's files. Return a Project without the tables whose files have errors, and all Problems.
 
     Raises InvalidProject if headgate.yml has errors.
     """
@@ -151,7 +151,7 @@ class ProjectDeclaration:
     texts: Mapping[str, str]
     project: "Project"
     problems: "tuple[Problem, ...]"
-    """All Problems; errors only of tables that the project lacks."""
+    """All Problems. Tables with errors are not in the project."""
 
 
 class ProjectReader:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 _TOLD = 20
-"""Maximum number of mistakes listed in an error. Further mistakes are only counted."""
+"""Maximum number of mistakes listed in an error. All others are only counted."""
 _MOST_LIST_MB = 10
 _LINES = "name a text file with one table per line"
 _SHOWN = 80

@@ -17,7 +17,7 @@ def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
     """Read a UTF-8 file, called `said` in messages.
 
     Raises UsageError if the file cannot be read, is neither a regular file nor a pipe, or exceeds `most_mb` megabytes.
-    A pipe, as in `--observed <(command)`, is read up to that size as well.
+    A pipe, as in `--observed <(command)`, is also read up to that size.
     """
     try:
         about = os.stat(path)

@@ -78,10 +78,10 @@ class ProjectView:
 
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Errors in the project's files; tables without errors are compared all the same, unless `missing` is set."""
+    """Errors in the project's files; tables without errors are still compared, unless `missing` is set."""
     missing: str = ""
     declared: frozenset[str] = frozenset()
-    """All declared tables, also those whose files have errors; empty if the files could not be read."""
+    """All declared tables, including tables whose files have errors; empty if the files could not be read."""
 
 
 class ConsoleBackend:

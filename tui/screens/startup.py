@@ -31,7 +31,7 @@ def run_console(
     The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once that frame is on
     screen. `read_only` explains why this user may not act; it is empty if this user may. If the user chooses to stop
     everything, `offer_down` is called once the terminal is restored; if `offer_down` is None, that choice is not
-    offered. `later` has the commands to name to a user who leaves.
+    offered. `later` contains the commands to show to a user who leaves.
     """
     identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())

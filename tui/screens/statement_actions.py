@@ -236,7 +236,7 @@ def held_targets(state: ConsoleState, targets: Sequence[str], unchanged: Sequenc
 
 
 def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:
-    """Raise UsageError if one of the `undeployed` tables is not declared in the project folder either."""
+    """Raise UsageError if one of the `undeployed` tables is not declared in the project folder."""
     declared = project.declared | {one.table for one in project.drift}
     unknown = [name for name in undeployed if name not in declared]
     if unknown:

@@ -100,7 +100,7 @@ def slot_addresses(place: SelectedEnvironment) -> tuple[str, ...]:
 
 
 def drop_slots(environ: Mapping[str, str], addresses: Sequence[str]) -> tuple[DoctorCheck, ...]:
-    """Drop replication slots in a child process. The remedy of one that may remain is the command that drops it."""
+    """Drop replication slots in a child process. A slot that may remain has the command to drop it as its remedy."""
     return _ask_the_spark_side(environ, ["--json", "--drop-slots", *addresses]) if addresses else ()
 
 
@@ -122,7 +122,7 @@ def columns_in_database(environ: Mapping[str, str], uri: str) -> DoctorCheck:
 
 
 def columns_of_topics(environ: Mapping[str, str], uri: str) -> DoctorCheck:
-    """Read the newest messages of Kafka topics, and return what they tell about the columns in the result's `facts`.
+    """Read the newest messages of Kafka topics, and return the inferred columns in the result's `facts`.
 
     If columns can be inferred, `columns` contains objects with name, type and remark; `options` maps the OPTIONS of a
     table `USING kafka` to their values; `looked_at` is the number of messages, `left_out` lists fields that no column

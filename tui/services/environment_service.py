@@ -56,7 +56,7 @@ class EnvironmentService:
         self._lock = threading.Lock()
         self._cache: tuple[LedgerReader, SnapshotCache] | None = None
         self._killed: tuple[LedgerSnapshot, LedgerSnapshot] | None = None
-        """A snapshot of the ledger whose agent was killed, as read and without the agent."""
+        """A snapshot whose agent was killed: as read, and with the agent removed."""
         self._tracing = threading.Lock()
         self._tracer: tuple[Project, LineageTracer] | None = None
 
@@ -234,7 +234,7 @@ class EnvironmentService:
             return tracer.trace(_origin_of(tracer, column), direction)
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
-        """Return those of `tables` whose DDL or DML differs from the deployed one, sorted by name."""
+        """Return which of `tables` have a DDL or DML that differs from the deployed one, sorted by name."""
         declared, observed = self.project().tables, self.planner_input().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):

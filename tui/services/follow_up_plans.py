@@ -92,7 +92,7 @@ def _executed(reader: LedgerReader, word: str) -> Plan:
 
 
 def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
-    """Return those nodes of a plan whose new revisions are still deployed.
+    """Return the nodes of a plan whose new revisions are still deployed.
 
     Raises Refused if there are none, or if a table of the plan was changed or deleted afterwards.
     """

@@ -88,7 +88,7 @@ def apply(
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Have the agent put a policy that awaits approval in force. The result has the same keys as that of `apply`."""
+    """Have the agent put a policy that awaits approval in force. The result has the same keys as for `apply`."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 

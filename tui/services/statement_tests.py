@@ -104,7 +104,7 @@ def _refuse_external(table: Table) -> None:
 
 
 def parquet_note(selected: SelectedCases) -> str:
-    """Return a note of the tables tested over Parquet instead of their declared format; empty if there are none."""
+    """Return a note about tables tested over Parquet instead of their declared format; empty if there are none."""
     tested = {case.table: selected.tables[case.table] for case in selected.cases}
     formats = {table: table_format(each.parsed_ddl.format) for table, each in tested.items()}
     other = sorted(table for table, format in formats.items() if format.data_files)

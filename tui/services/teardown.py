@@ -2,8 +2,8 @@
 
 Generator, agent and pool are each checked to belong to the environment, and then checked to have ended. A purge deletes
 only files that are certain to belong to the environment: the folder of a version contains the owner file of this ledger
-or is listed in a record; files of the home and of a demo are known by name. All remaining files are kept, and so are
-the folders that contain them. Links are never followed.
+or is listed in a record; files of the home and of a demo are known by name. All other files, and the folders that
+contain them, are kept. Links are never followed.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ GENERATOR = "pipelines.demo"
 def end_all(
     place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
 ) -> list[str]:
-    """End generator, agent, pool and the servers of a scenario; return the names and pids of those that were running.
+    """End generator, agent, pool and the servers of a scenario; return the names and pids of the ended ones.
 
     Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the project folder that the
     agent serves.
@@ -152,7 +152,7 @@ _HOME_FILES = re.compile(
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
 _HOME_FOLDERS = ("pool", "connectors")
-"""Folders in the home: that of the local Spark server, and that of the jars fetched for it."""
+"""Folders in the home: one for the local Spark server, and one for the jars fetched for it."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock", "book.json")
 """Files that the demo's generator writes into its data folder."""
 
@@ -377,10 +377,10 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List the files that `headgate demo` created: those in the demo's mark, and those that the generator wrote.
+    """List the files that `headgate demo` created: files in the demo's mark, and files that the generator wrote.
 
-    The demo's folder is listed as a whole if it contains nothing but these files and `others`, which a purge deletes as
-    well.
+    The demo's folder is listed as a whole if it contains nothing but these files and `others`, which a purge also
+    deletes.
     """
     root = Path(place.folder)
     mark = _object(root / DEMO_FILE)

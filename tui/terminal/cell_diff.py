@@ -56,7 +56,7 @@ def colour(index: int, base: int) -> str:
 
 @dataclass(slots=True)
 class ShadowScreen:
-    """The cells that the terminal shows now, and those that it should show."""
+    """The cells that the terminal shows now, and the cells that it should show."""
 
     width: int
     height: int

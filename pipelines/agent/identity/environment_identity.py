@@ -26,7 +26,7 @@ A backup has a lower count than the original.
 class EnvironmentIdentity:
     """Detects that the ledger and the data folder do not belong together.
 
-    The data folder's mark file identifies its ledger and contains a counter, which is incremented in the ledger too.
+    The data folder's mark file identifies its ledger and contains a counter that the ledger also keeps.
     """
 
     def __init__(

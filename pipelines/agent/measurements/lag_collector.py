@@ -49,10 +49,10 @@ After a restart, logs are read again from the last saved position.
 """
 
 SKIPPED = "HEADGATE_MESSAGES_SKIPPED"
-"""Error class of the event that a statement skips messages that were deleted before it read them."""
+"""Error class of the event recorded when a statement skips messages that were deleted unread."""
 
 POSITION_SHORT, POSITION_LOST = "HEADGATE_POSITION_EXPIRES", "HEADGATE_POSITION_LOST"
-"""Error classes of the events that a committed position is lost soon unless somebody acts, and that it is lost."""
+"""Error classes of the events recorded when a committed position is about to be lost, and when it is lost."""
 
 KEPT = 180
 """Number of samples per deployment that are kept in memory: 15 minutes."""
@@ -108,9 +108,9 @@ class LagCollector:
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
         self._skipping: set[tuple[TableName, int, TableName]] = set()
-        """Statements, with a source of which they are skipping messages that were deleted unread."""
+        """Statements that are skipping messages that were deleted unread, each with the messages' source."""
         self._lost: dict[tuple[TableName, int, TableName], int] = {}
-        """Number of such messages for statements that do not run."""
+        """Number of messages of a source that were deleted unread, for statements that are not running."""
         self._unmeasured: set[str] = set()
         """Statements that could not be measured in the last round, so that each failure is logged once."""
 
@@ -151,7 +151,7 @@ class LagCollector:
             self._agent.ledger.put_encoded_lag(self._agent.files.encoded_lag())
 
     def _report_skipped(self, deployment: Deployment, positions: Iterable[SourceLag]) -> None:
-        """Record an event when a running statement skips messages that were deleted unread, perhaps while it stood."""
+        """Record an event when a statement skips messages that were deleted unread, possibly while it was stopped."""
         about = (deployment.table, deployment.version)
         for position in positions:
             key = (*about, position.table)
@@ -250,7 +250,7 @@ class LagCollector:
     def _expect_topics(
         self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
     ) -> None:
-        """Have the topics of all statements read at once."""
+        """Request the topic offsets that all statements need in one go."""
         topics = {key for key, each in by_version.items() if table_format(each.format).topics}
         found = []
         for each in deployments:
@@ -413,7 +413,7 @@ def _shortest_left(positions: Iterable[SourceLag]) -> str:
 def _with_time_left(
     agent: AgentContext, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
 ) -> SourceLag:
-    """Complete the time left of a position: in files, in a lost source, and who holds the log of a database."""
+    """Complete a position's time left: for files, for a missing source, and with the holder of a database's log."""
     bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
     parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
     format, left = table_format(parent.stored_as if parent else ""), position.time_left
@@ -427,14 +427,14 @@ def _with_time_left(
 
 
 class PositionsAtRisk:
-    """Records an event when the position of a statement is lost soon or is lost, once until that has changed."""
+    """Records one event when a statement's position is about to be lost, and one when it is lost."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
         self._reported: dict[tuple[TableName, int, TableName], Left] = {}
 
     def report(self, deployment: Deployment, positions: Iterable[SourceLag]) -> None:
-        """Record an event for each source whose position has come into danger, or was lost."""
+        """Record an event for each source whose position is newly at risk or newly lost."""
         about = (deployment.table, deployment.version)
         for position in positions:
             key, left = (*about, position.table), position.time_left

@@ -378,7 +378,7 @@ LIMIT = 8
 """Number of starts within `WINDOW_S` after which only an operator can start the pool again."""
 
 FIRST_PAUSE_S = 2.0
-"""Pause, in seconds, before the first delayed start of a pool. It doubles for each further start."""
+"""Pause, in seconds, before the first delayed start of a pool. It doubles with each later start."""
 
 
 class StartBackoff:
@@ -454,7 +454,7 @@ class PoolEvents:
     def record_silence(self) -> None:
         """Record an unanswered call.
 
-        If the pool has not answered for longer than `UNKNOWN_S`, an outage is recorded as well.
+        If the pool has not answered for longer than `UNKNOWN_S`, also record an outage.
         """
         with self._lock:
             now = self._monotonic()

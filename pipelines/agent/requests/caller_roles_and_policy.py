@@ -190,8 +190,7 @@ class PolicyEnforcement:
 def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
     """Record headgate.yml's policy in a ledger without a policy. Raises InvalidProject if the file is invalid.
 
-    If the ledger marks the environment as protected, the recorded policy does so too. Removing the protection from
-    headgate.yml therefore has no effect.
+    If the ledger marks the environment as protected, so does the recorded policy, even if headgate.yml no longer does.
     """
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:

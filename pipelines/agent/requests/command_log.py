@@ -64,7 +64,7 @@ def _parts_of_all(outcomes: Collection[ActOutcome]) -> tuple[tuple[str, CommandO
 
 
 STORED = 10
-"""Number of similar commands that are recorded per `WINDOW_S`. Further commands are only counted."""
+"""Number of similar commands that are recorded per `WINDOW_S`. All others are only counted."""
 
 WINDOW_S = 60.0
 
@@ -144,7 +144,7 @@ class CommandLog:
     def note(self, caller: Caller, request: dict[str, Any], said: RecordedOutcome, took_ms: int) -> None:
         """Record a request and its outcome.
 
-        After `STORED` similar requests within a minute, further requests are only counted.
+        After `STORED` similar requests within a minute, all others are only counted.
         """
         now, act, subject = self._agent.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         repeats = act if request["op"] == "run" and said.outcome not in CHANGES_NOTHING else str(request["op"])

@@ -79,9 +79,8 @@ class RegistryRebuild:
                 yield key
 
     def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
-        """Return what an adoption would do with a version; None if it would do nothing.
-
-        The result is also None if the record of a version that is in the ledger cannot be read now.
+        """Return what an adoption would do with a version; None if it would do nothing, or if the record of a version
+        that is in the ledger cannot be read now.
         """
         name, now = query_name(table, version), self._agent.ledger.deployment(table, version)
         stays = f"it stays as it is, and version {version} of {table} is not used again"

@@ -41,7 +41,7 @@ LARGE_AT_ONCE = 2
 ACCEPT_AGAIN_S = 0.1
 
 WAITING = 1024
-"""Number of connections that the kernel queues until they are accepted. It refuses further connections."""
+"""Number of connections that the kernel queues until they are accepted. It refuses all others."""
 
 _PEER_GROUPS = 59
 """Linux socket option SO_PEERGROUPS (`asm-generic/socket.h`), which Python 3.11 does not define."""

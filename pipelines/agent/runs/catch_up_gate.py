@@ -157,7 +157,7 @@ class CatchUpGate:
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
     """Return the loss if a new version's replay dropped late rows; None if it did not.
 
-    It is no loss if the serving version drops rows too, or if the version has served before, which involves no replay.
+    It is no loss if the serving version also drops rows, or if the version has served before, which involves no replay.
     Spark counts dropped rows after a partial aggregation, so the number only shows whether there were any.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None

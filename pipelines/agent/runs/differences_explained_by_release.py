@@ -52,7 +52,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
 def begins_alone(expected: ExpectedDifferences) -> bool:
     """True if the only expected differences are rows from before the old version's start position.
 
-    False if rows depend on each other, because other rows may differ as well in that case.
+    False if rows depend on each other, because other rows may then also differ.
     """
     rows = expected.rows
     return (
@@ -63,7 +63,7 @@ def begins_alone(expected: ExpectedDifferences) -> bool:
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
-    """Before the effect of a filter, yield an effect for the rows that it drops because its condition is NULL.
+    """Precede a filter's effect with an effect for the rows that it drops because its condition is NULL.
 
     Such rows are often dropped by mistake, for example by `x <> 1`.
     """

@@ -201,7 +201,7 @@ class RunContext:
         return found
 
     def running_readers(self, step: Step) -> str:
-        """Return the readers of the step's version that should be running, separated by commas; empty if none."""
+        """Return the step's readers that should be running, separated by commas; empty if there are none."""
         return running_readers(self.agent, step.table, step.version)
 
     def folder_note(self, version: Deployment) -> dict[str, Any]:

@@ -261,9 +261,9 @@ class RunDriver:
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step. While the pool is unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
 
-        The step's note gives the reason of the wait.
-        A pause or cancel that arrives between attempts postpones the step. Waiting for the ledger has no time limit,
-        because a failure must be recorded in the ledger as well; after the wait, the step gets one more attempt.
+        The step's note gives the reason of the wait. A pause or cancel that arrives between attempts postpones the
+        step. Waiting for the ledger has no time limit, because even a failure must be recorded in the ledger; after the
+        wait, the step gets one more attempt.
         """
         until, said, last = self._agent.monotonic() + POOL_WAIT_S, "", False
         while True:

@@ -143,7 +143,7 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
 def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     """Move a version's files back from the trash and register its table, without starting the version.
 
-    For a clone, the versions that contain its rows are restored too. Raises Refused if the retention of any of these
+    For a clone, the versions that contain its rows are also restored. Raises Refused if the retention of any of these
     versions has expired. The ledger is written last, in one transaction, so an interrupted undelete can be repeated.
     """
     if deployment.drop_after is None:

@@ -132,7 +132,7 @@ class StatementControl:
     def _start_one(self, found: Deployment, stamp: CommandStamp, *, done: ActResult, whole: bool) -> ActOutcome:
         """Start one version, after stopping it if `done` is RESTARTED.
 
-        With `whole`, the stop request for the whole table ends too. Everything that may refuse the start is checked
+        With `whole`, the stop request for the whole table also ends. Everything that may refuse the start is checked
         before the running query is stopped. Once Spark has accepted the start, it is reported as done, even if it
         cannot be recorded. The caller measures the time.
         """

@@ -2,9 +2,8 @@
 
 The reasons are: the writing process in the pool died; another program changed the table during a batch, which was
 therefore not committed and succeeds when repeated (Delta 4.4.0); a database that the batch reads was restarted; a
-message has a schema that the statement did not know, and knows after its next start; a disk was full. For a full disk,
-Spark's error names only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the
-error.
+message has a new schema, which the statement learns at its next start; a disk was full. For a full disk, Spark's error
+names only the table (Spark 4.2.0), so the folder, its free space and the next step are added to the error.
 """
 
 from dataclasses import dataclass, field
@@ -77,7 +76,7 @@ class TransientFailures:
 DISK_FULL = "HEADGATE_DISK_FULL"
 
 SCARCE_B = 100_000_000
-"""Free bytes below which a disk counts as full after a failed write, if less than a tenth of it is free as well.
+"""Free bytes below which a disk counts as full after a failed write, provided that less than a tenth of it is free.
 
 The failed task's files are deleted by then, so that some space is free again.
 """

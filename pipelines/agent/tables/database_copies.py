@@ -1,7 +1,7 @@
-"""Copies of tables of a database that declare `refresh`: Delta tables that the agent replaces on that schedule.
+"""Copies of database tables that declare `refresh`: Delta tables that the agent replaces on that schedule.
 
-A copy is replaced in one commit, so an interrupted refresh leaves the last copy in use. The time of a copy is when
-its reading began, which its commit contains. Files of a replaced copy are deleted once no batch can read them.
+A copy is replaced in one commit, so an interrupted refresh leaves the last copy in use. A copy's time, which its commit
+contains, is when its reading began. Files of a replaced copy are deleted once no batch can read them.
 """
 
 import logging
@@ -28,24 +28,24 @@ from pipelines.storage.delta_log import CommitsGone, DeltaLog, NoDeltaLog
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks for due copies."""
 
 RETRY_S = 30.0
-"""Longest time, in seconds, until a failed refresh is tried again."""
+"""Longest time, in seconds, until a failed refresh is retried."""
 
 LASTS_S = 3600.0
 """Longest time, in seconds, that a copy may take."""
 
 
 def copies(deployment: Deployment) -> bool:
-    """True if the rows of a table of a database are copied on a schedule."""
+    """True if the deployment is a database table whose rows are copied on a schedule."""
     return table_format(deployment.format).database and refresh_s(parsed_ddl(deployment)) is not None
 
 
 def first_copy(agent: AgentContext, deployment: Deployment, note: Mapping[str, Any]) -> float | None:
-    """Copy the rows of a table that is being registered, and return when; None if it is not copied.
+    """Copy the rows of a table that is being registered; return the copy's time, or None if the table is not copied.
 
-    Raises HeadgateError if the database or the pool refuses it.
+    Raises HeadgateError if the database or the pool refuses the copy.
     """
     if not copies(deployment):
         return None
@@ -67,11 +67,11 @@ def _copy(agent: AgentContext, deployment: Deployment) -> float | None:
 
 @dataclass(slots=True)
 class DatabaseCopies:
-    """Keeps the schedule of an environment. A clock that is set changes no interval by more than its length."""
+    """Refreshes an environment's copies on schedule. Setting the clock shifts a copy by at most one interval."""
 
     agent: AgentContext
     _due: dict[TableName, tuple[int, float]] = field(default_factory=dict)
-    """Interval in seconds, and the monotonic time of the next copy."""
+    """Interval in seconds, and the monotonic time of the next copy, by table."""
 
     def round(self) -> None:
         """Copy the tables that are due, one after another."""
@@ -94,7 +94,7 @@ class DatabaseCopies:
         return now >= known[1]
 
     def _refresh(self, table: Deployment, every_s: int) -> None:
-        """Copy the rows, or record why that failed; without a pool, which has its own fault, only try again."""
+        """Copy the rows, or record why that failed. An unreachable pool has its own fault and is not recorded."""
         retry_at = time.monotonic() + min(every_s, RETRY_S)
         self._due[table.table] = (every_s, retry_at)
         try:
@@ -119,7 +119,7 @@ def _place(table: Deployment) -> str:
 
 
 def _copied_at(place: str) -> float | None:
-    """Return when the reading of the last copy began, in epoch seconds; None if there is no copy."""
+    """Return the last copy's time, in epoch seconds; None if there is no copy."""
     with suppress(NoDeltaLog, ValueError):
         delta = DeltaLog(place)
         delta.refresh()
@@ -129,7 +129,7 @@ def _copied_at(place: str) -> float | None:
 
 
 def _remove_replaced(agent: AgentContext, table: Deployment) -> None:
-    """Delete the files that neither of the last two copies has, unless a batch that began earlier may read them."""
+    """Delete the files that are in neither of the last two copies, unless an older batch may still read them."""
     delta = DeltaLog(_place(table))
     try:
         delta.refresh()
@@ -149,7 +149,7 @@ def _remove_replaced(agent: AgentContext, table: Deployment) -> None:
 
 
 def _may_read_since(agent: AgentContext, reader: Deployment, moment: float) -> bool:
-    """True if the current batch of a reader may have begun before a time."""
+    """True if a reader's current batch may have begun before `moment`."""
     found = agent.files.read(reader.checkpoint)
     if found is None or found.planned is None or found.planned == found.batch:
         return False

@@ -1,6 +1,6 @@
-"""External tables with a transaction log that statements read.
+"""External tables that statements read: tables with a transaction log, topics, and database tables or changes.
 
-Headgate compares them with their declarations, and never creates or changes them.
+Headgate compares these tables with their declarations, and never creates or changes them.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | 
 
 
 def schemas_of(agent: AgentContext, deployment: Deployment) -> SchemasByPart | None:
-    """Return the schemas of an input's messages; None if it has no schema registry.
+    """Return the registered schemas of an input's messages; None if the input has no schema registry.
 
     Raises the same errors as `registered_schemas`.
     """
@@ -79,7 +79,7 @@ def sources_with_registry(agent: AgentContext, deployment: Deployment) -> list[D
 
 
 def note_schema(agent: AgentContext, deployment: Deployment, schema: int) -> None:
-    """Record the unknown schema of a message that ended a statement, which its next start asks the registry for."""
+    """Record the unknown schema of a message that ended a statement; the next start requests it from the registry."""
     for source in sources_with_registry(agent, deployment):
         note_unknown_schema(parsed_ddl(source), agent.places.home, schema)
 
@@ -153,10 +153,10 @@ def _file(deployment: Deployment) -> str:
 def read_from_outside(
     agent: AgentContext, deployment: Deployment, limit: int
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return columns and rows of a table without files: the newest messages of its topics, or rows of its database.
+    """Return columns and rows of a table without files: the newest messages of topics, or rows of a database table.
 
-    They are read without the pool, whose views exist only in the session that runs the statements. Raises Refused if
-    the yml hides the rows and declares no key, or if there are none.
+    The pool is not used, because its views exist only in the session that runs the statements. Raises Refused for a
+    table of changes, which has no rows, and for a database table whose yml hides all columns.
     """
     hidden_but = hidden_except(deployment)
     if table_format(deployment.format).topics:

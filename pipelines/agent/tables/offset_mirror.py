@@ -1,6 +1,6 @@
-"""Commits of statements' Kafka offsets to consumer groups, so that other tools show how far the statements are behind.
+"""Commits the Kafka offsets of statements to consumer groups, so that other tools can show the statements' lag.
 
-Spark commits no offsets. What is committed here follows the checkpoint of the serving version, and is never read back.
+Spark commits no offsets. The committed offsets follow the checkpoint of the serving version, and are never read back.
 """
 
 import logging
@@ -28,13 +28,13 @@ EVERY_S = 5.0
 """Seconds between two rounds."""
 
 AGAIN_S = 600.0
-"""Seconds after which unchanged offsets are committed again, because Kafka forgets those of an unused group."""
+"""Seconds after which unchanged offsets are committed again, because Kafka deletes the offsets of an unused group."""
 
 SILENT_S = 30.0
-"""Seconds for which a cluster that did not answer receives no further commits."""
+"""Seconds for which nothing is committed to a cluster that did not answer."""
 
 NOT_MIRRORED = "HEADGATE_OFFSETS_NOT_MIRRORED"
-"""Error class of the event that the offsets of a statement could not be committed to its group."""
+"""Error class of the event recorded when a statement's offsets could not be committed to its group."""
 
 _Statement = tuple[TableName, int]
 
@@ -53,7 +53,7 @@ class _Commit:
 
 @dataclass(slots=True)
 class OffsetMirror:
-    """Commits the offsets of all statements with `mirror_offsets`, in a loop of its own."""
+    """Commits the offsets of all statements with `mirror_offsets`, in a separate loop."""
 
     agent: AgentContext
     _faults: dict[tuple[_Statement, TopicPlace], Fact[GroupFault]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class OffsetMirror:
     """The offsets last committed to a group in a cluster, and when (monotonic time)."""
 
     def round(self) -> None:
-        """Commit all offsets that have moved, to all groups at once."""
+        """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to all groups in parallel."""
         self.agent.identity.refuse_doubt()
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
         groups = {key: group for key, d in by_version.items() if d.active and (group := mirror_group(d))}
@@ -89,7 +89,7 @@ class OffsetMirror:
                     log.info("the offsets of %s are committed again", query_name(*commit.statement))
 
     def fault_of(self, table: TableName, version: int) -> Fact[GroupFault] | None:
-        """Return why the offsets of a version are not committed; None if they are, or were never to be."""
+        """Return why the offsets of a version are not committed; None if they are, or if it has no group."""
         faults = tuple(self._faults.items())
         return next((fault for (about, _), fault in faults if about == (table, version)), None)
 
@@ -107,7 +107,7 @@ class OffsetMirror:
     def _offsets(
         self, deployment: Deployment, by_version: Mapping[_Statement, Deployment]
     ) -> dict[TopicPlace, dict[Partition, int]]:
-        """Return the committed offsets of a statement by cluster; of two reads of a partition, those of the slower."""
+        """Return a statement's committed offsets by cluster; for a partition that is read twice, the lower offset."""
         found: dict[TopicPlace, dict[Partition, int]] = {}
         for source in streamed_sources(deployment, streamed_reads(deployment), by_version):
             place, read = topic_place(source[2]), None

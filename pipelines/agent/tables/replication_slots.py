@@ -1,7 +1,7 @@
-"""Replication slots of external tables over a database's changes, one per table, from its first reader to its last.
+"""Replication slots of external tables over a database's changes: one per table, kept while the table has a reader.
 
 A slot makes the database keep its log. It is therefore advanced to the position that the slowest reader has committed,
-but never past a reader whose checkpoint is unread or has no batch yet, and it is dropped once nothing reads the table.
+and dropped once nothing reads the table. While a reader has no committed position, the slot is not advanced.
 """
 
 import logging
@@ -28,7 +28,7 @@ _ByVersion = Mapping[tuple[TableName, int], Deployment]
 
 
 def with_slot_address(agent: AgentContext, planned: Deployment) -> Deployment:
-    """Add the slot to a deployment over a database's changes; a registered table keeps the slot that it has.
+    """Add the slot to a deployment over a database's changes. A registered table keeps its slot.
 
     The name of a new slot contains the id of the ledger, so that two environments never share one.
     """
@@ -43,9 +43,9 @@ def with_slot_address(agent: AgentContext, planned: Deployment) -> Deployment:
 
 
 def create_slots(agent: AgentContext, deployment: Deployment) -> None:
-    """Create the missing slots of a new version's sources; those that exist are kept.
+    """Create the missing slots of a new version's sources. Existing slots are kept.
 
-    The version is already in the registry, so that a slot without a reader belongs to none that is being created.
+    The version must already be in the registry, because slots of tables without readers are dropped.
     """
     parents = (agent.ledger.deployment(b.parent, b.version) for b in deployment.bindings if b.streamed)
     for parent in parents:
@@ -65,10 +65,10 @@ class SlotUpkeep:
     _failures: dict[TableName, str] = field(default_factory=dict)
     """The last failure by table, so that each is logged once."""
     _dropped: set[str] = field(default_factory=set)
-    """Addresses without a reader whose slots are known to be gone."""
+    """Addresses of tables without readers whose slots are known to be gone."""
 
     def round(self) -> None:
-        """Advance each slot to its slowest reader, and drop the slots that have none."""
+        """Advance each slot to the position of its slowest reader, and drop slots without readers."""
         self.agent.identity.refuse_doubt()
         for table in [d for d in self.agent.ledger.deployments() if table_format(d.format).changes]:
             try:
@@ -97,9 +97,9 @@ class SlotUpkeep:
 
 
 def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> Deployment | None:
-    """Return the version for which a database keeps its log, that with the lowest position; None if it runs.
+    """Return the version for which a database keeps its log; None if it is running, or if there is none.
 
-    A version that cannot continue holds nothing, since the slot has passed it.
+    It is the reader with the lowest position. Readers that cannot continue are ignored, as the slot has passed them.
     """
     positions = (each for each in _reader_positions(agent, table, by_version) if each[0].checkpoint_ok)
     found = min(positions, key=lambda each: each[1] or 0, default=None)
@@ -109,7 +109,7 @@ def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion
 def _reader_positions(
     agent: AgentContext, table: Deployment, by_version: _ByVersion
 ) -> Iterator[tuple[Deployment, int | None]]:
-    """Yield all versions that read a database's changes, with their committed positions; None before a first batch."""
+    """Yield each version that reads a database's changes, with its committed position; None before its first batch."""
     for reader in by_version.values():
         for ordinal in _ordinals(reader, table, by_version):
             yield reader, agent.files.position(reader.checkpoint, ordinal)

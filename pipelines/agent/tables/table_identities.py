@@ -68,8 +68,8 @@ def register(
 ) -> None:
     """Register a version's tables, as returned by `tables_of`, in the catalog.
 
-    Existing entries are not changed, except for those of tables without files, which are made again. Raises the errors
-    of `registered_schemas` for a table over topics with a schema registry.
+    Existing entries are kept, except entries of tables without files, which are replaced. Raises the errors of
+    `registered_schemas` for a table over topics with a schema registry.
     """
     if (schemas := schemas_of(agent, deployment)) is not None:
         name = agent.layout.catalog_name(deployment.table, deployment.version)
@@ -119,7 +119,7 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_new_schemas(agent: AgentContext, deployment: Deployment) -> None:
-    """Register the topics that a statement reads again, if they have a schema registry, which may have new schemas.
+    """Register again a statement's topics that have a schema registry, because it may have new schemas.
 
     Call this before each start: a query never learns a schema that its table did not have when it was started. Raises
     NotInCatalog if the catalog refuses the table, and the errors of `registered_schemas`.
@@ -134,7 +134,7 @@ def register_new_schemas(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
-    """Register those of a version's tables that the catalog lacks.
+    """Register the tables of a version that the catalog lacks.
 
     Raises Refused if a table does not belong to the version, and NotInCatalog if the catalog refuses it. Call this
     before each start: if the name passed to `toTable` is missing, Spark 4.2.0 creates a table in its warehouse and

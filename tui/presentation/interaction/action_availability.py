@@ -11,7 +11,7 @@ from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
-"""Maximum number of readers that a refusal lists by name. Further readers are only counted."""
+"""Maximum number of readers that a refusal lists by name. All others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def action_label(action: ConsoleAction, now: ActionContext) -> str:
 def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Sentence | None:
     """Explain why the targets cannot be deleted; None if they can. The planner applies the same rule.
 
-    Every target must be deployed. It must not have a running reader, unless that reader is a target too or this user
+    Every target must be deployed. It must not have a running reader, unless that reader is also a target or this user
     has staged the reader's deletion.
     """
     going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
@@ -165,7 +165,7 @@ def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> Se
 
 
 def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `tables` that a user has staged, sorted by name."""
+    """Return which of `tables` a user has staged, sorted by name."""
     asked = frozenset(tables)
     marks = view.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

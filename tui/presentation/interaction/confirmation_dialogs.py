@@ -31,7 +31,7 @@ TYPED_BESIDE = 12
 With less space, the hint is on a separate line.
 """
 LOSSES = 8
-"""Maximum number of a plan's losses that a dialog lists. Further losses are only counted."""
+"""Maximum number of a plan's losses that a dialog lists. All others are only counted."""
 BURST_S = 0.03
 """An Enter within this many seconds after a character is ignored: the text was pasted or scripted."""
 

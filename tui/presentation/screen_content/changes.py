@@ -111,7 +111,7 @@ LISTED = 20
 
 
 def problem_lines(problems: Sequence[Problem], missing: str) -> tuple[Line, ...]:
-    """List the first problems in the project's files with their remedies, then the number of further problems."""
+    """List the first problems in the project's files with their remedies, then the number of other problems."""
     lines = [line((f" {missing}", Tone.BAD))] if missing else []
     for problem in problems[:LISTED]:
         place = f"{problem.where}: " if problem.where else ""

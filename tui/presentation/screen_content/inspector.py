@@ -74,7 +74,7 @@ def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int)
 
 
 def _is_bad(found: StatementView, now: float) -> bool:
-    """True if a statement has a fault, or does not run and its position is lost soon or already."""
+    """True if a statement has a fault, or if it is not running and its position is lost or about to be lost."""
     left = None if found.faulty or found.runs else found.time_left(now)
     return found.faulty or (left is not None and left.at_risk)
 

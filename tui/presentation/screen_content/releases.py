@@ -28,7 +28,7 @@ SPARK = 24
 """Width of the curve of recent lag, in cells."""
 
 TICKETS = 3
-"""Maximum number of tickets shown. Further tickets are only counted."""
+"""Maximum number of tickets shown. All others are only counted."""
 
 _SAY_ALL = frozenset({ReleaseState.HELD, ReleaseState.OBSERVING})
 """States without a separate line, because the verdict already contains the state and its time."""

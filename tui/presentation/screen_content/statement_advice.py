@@ -73,7 +73,7 @@ def advise(
 
 
 def _position(statement: StatementView, measurement: Measurement | None, now: float) -> str:
-    """Describe the danger to a statement's position and who holds the log of its database; empty if there is none."""
+    """Describe the risk to a statement's position, and which version holds its database's log; empty if none."""
     left = statement.time_left(now)
     if left is None:
         return ""

@@ -211,7 +211,7 @@ def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
 
 
 def _age(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
-    """Return the time in the state, or since the rows of an external table were copied."""
+    """Return the time since the state began or, for an external table with copied rows, since they were copied."""
     return age(look.now - (statement.line.copied_at or statement.line.state_since)), Tone.DIM
 
 

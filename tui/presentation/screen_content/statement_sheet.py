@@ -152,7 +152,7 @@ def _time_left(statement: StatementView, now: float) -> SheetFact:
 
 
 def log_held_for(source: StatementView, view: LedgerView, now: float) -> str | None:
-    """Describe for whom a database keeps its log for an external table of changes; None if that is not known."""
+    """Describe how much log a database keeps for a table of changes, and for which version; None if unknown."""
     lefts = (found.time_left(now) for name in source.readers if (found := view.statement(name)) is not None)
     return next((words for left in lefts if left is not None and (words := _held(left))), None)
 

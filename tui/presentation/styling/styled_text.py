@@ -231,7 +231,7 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
 def wrap_line(content: Line, width: int) -> tuple[Line, ...]:
     """Break a line at spaces into lines of at most `width` cells.
 
-    A word that is too long is broken as well. Tones are kept, and continuation lines are indented.
+    A word that is too long is also broken. Tones are kept, and continuation lines are indented.
     """
     if line_width(content) <= width:
         return (content,)

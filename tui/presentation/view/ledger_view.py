@@ -229,7 +229,7 @@ def uncommitted(line: StatementLine) -> bool:
 def pool_fault(snapshot: LedgerSnapshot) -> str:
     """Describe what is wrong with the pool; empty if it is up, starting or switched off.
 
-    It is a single fault: what its statements do is unknown.
+    It counts as a single fault, because the states of the pool's statements are unknown.
     """
     facts = snapshot.facts
     if facts is None or facts.pool_state not in ("down", "silent", "failed"):
