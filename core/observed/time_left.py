@@ -50,12 +50,11 @@ class Bound(FactKind):
     )  # fmt: skip
     COMMIT_AGE = (
         "the log of {table} keeps commits for {kept_s:duration}",
-        "raise it: ALTER TABLE {table} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval {raised} days')",
+        "raise it in TBLPROPERTIES of {table}: 'delta.logRetentionDuration' = 'interval {raised} days'",
     )  # fmt: skip
     REPLACED_FILES = (
         "a VACUUM of {table} deletes replaced files after {kept_s:duration}",
-        "raise it: ALTER TABLE {table} SET TBLPROPERTIES "
-        "('delta.deletedFileRetentionDuration' = 'interval {raised} days')",
+        "raise it in TBLPROPERTIES of {table}: 'delta.deletedFileRetentionDuration' = 'interval {raised} days'",
     )  # fmt: skip
     SLOT_SIZE = (
         "the database keeps {kept:size} of its log for the slot {slot}",
@@ -132,6 +131,11 @@ class TimeLeft:
     def at_risk(self) -> bool:
         """True if the position is lost, or soon will be unless somebody acts."""
         return self.is_lost or self.is_short
+
+    @property
+    def by_message_age(self) -> bool:
+        """True if Kafka deletes messages `full_s` after their time, and nothing bounds the position more."""
+        return self.bound.kind is Bound.MESSAGE_AGE
 
     @property
     def is_held(self) -> bool:

@@ -101,13 +101,14 @@ def plan_hash(plan: Plan) -> str:
     """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
 
     It excludes measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
-    pool's load, the exact state of an existing table, and indirect readers that stay on an old version. A change
-    confirmed by Spark's analysis has the same hash as one that Spark has not analysed, because the analysis can only
-    make a change more severe. A change's kind is represented by its code (field `row`).
+    pool's load, warnings that drift, the exact state of an existing table, and indirect readers that stay on an old
+    version. A change confirmed by Spark's analysis has the same hash as one that Spark has not analysed, because the
+    analysis can only make a change more severe. A change's kind is represented by its code (field `row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
     body["refusals"] = [refusal for refusal in plan.refusals if not refusal.guard]
+    body["warnings"] = plan.lasting_warnings
     body["left_behind"] = [left for left in plan.left_behind if left.depth == 1]
     body["preconditions"] = {
         table: {name: is_there(value) if name == "state" else value for name, value in sorted(values.items())}
@@ -141,7 +142,7 @@ _LEFT_OUT = {
     Plan: ("hash", "undo", *_PREDICTED),
     Guard: ("summary", "remedy", "kind", "fields"),
     PlanRefusal: ("guard", "kind", "fields"),
-    PlanWarning: ("kind", "fields"),
+    PlanWarning: ("kind", "fields", "drifts"),
     PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo", *_PREDICTED),
     Step: _PREDICTED,
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),

@@ -57,7 +57,7 @@ def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
     found += _listed("left behind", map(_left, first.left_behind), map(_left, second.left_behind))
     found += _listed("reader", map(_reader, first.readers), map(_reader, second.readers))
     found += _listed("refusal", map(_said, first.refusals), map(_said, second.refusals))
-    found += _listed("warning", map(_said, first.warnings), map(_said, second.warnings))
+    found += _listed("warning", map(_said, first.lasting_warnings), map(_said, second.lasting_warnings))
     return tuple(found)
 
 

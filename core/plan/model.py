@@ -261,13 +261,18 @@ class PlanWarning:
     """True if the same input may yield more rows; such warnings are listed first."""
     kind: str = ""
     """The code of the warning."""
+    drifts: bool = False
+    """True if the warning is about a measurement that changes by itself; it is not part of the plan's hash."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)
     """The JSON values from which `summary` was built; `kind` determines the keys."""
 
     @classmethod
-    def of(cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False) -> "PlanWarning":
+    def of(
+        cls, table: str, said: Fact[FactKind], *, multiplies_rows: bool = False, drifts: bool = False
+    ) -> "PlanWarning":
         """Create a warning; its sentence may contain the table as `{table}`."""
-        return cls(table, _about(table, said).sentence, multiplies_rows, said.kind.code, said.fields)
+        sentence = _about(table, said).sentence
+        return cls(table, sentence, multiplies_rows, said.kind.code, drifts=drifts, fields=said.fields)
 
 
 def _about(table: str, said: Fact[FactKind]) -> Fact[FactKind]:
@@ -306,6 +311,11 @@ class Plan:
     predicted_low_s: float | None = None
     """Minimum seconds that the run takes; None without measurements."""
     predicted_high_s: float | None = None
+
+    @property
+    def lasting_warnings(self) -> tuple[PlanWarning, ...]:
+        """The warnings that change only through an edit."""
+        return tuple(warning for warning in self.warnings if not warning.drifts)
 
     @property
     def empty(self) -> bool:

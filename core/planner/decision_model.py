@@ -122,9 +122,11 @@ class WarningsAndRefusals:
         """Record a refusal of the request; `table` is empty if the refusal does not concern a single table."""
         self.refusals.append(PlanRefusal.of(table, why))
 
-    def warn(self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False) -> None:
+    def warn(
+        self, table: TableName, said: Fact[PlanWarningKind], *, multiplies_rows: bool = False, drifts: bool = False
+    ) -> None:
         """Record a warning for the reviewer; `table` is empty if the warning concerns the whole plan."""
-        self.warnings.append(PlanWarning.of(table, said, multiplies_rows=multiplies_rows))
+        self.warnings.append(PlanWarning.of(table, said, multiplies_rows=multiplies_rows, drifts=drifts))
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
@@ -11,14 +12,22 @@ from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
 from core.plan.descriptions import evidence_words
+from core.plan.request import COMMITTED
 from core.planner.column_widening import notice_of_ended_readers, refuse_unfit_reader
 from core.planner.decision_model import DeployWalk, DownstreamOutcome, TableDecision
 from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale_bindings
 from core.planner.rewrite_in_place import rows_that_stay
+from core.planner.start_positions import epoch_of
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Table
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
+
+if TYPE_CHECKING:
+    from core.observed.time_left import TimeLeft
+
+_CONTINUES = FORKS | {Strategy.SEAM}
+"""Strategies by which a new version continues from the position of the old one."""
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
 
@@ -35,11 +44,15 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action in (Action.KEEP, Action.RECORD) or walk.context.observed.is_external(table):
         if is_at_rest(walk, table):
             found.warn(table, PlanWarningKind.STAYS_STOPPED.of())
+            _warn_of_position(walk, table)
         return
+    if decision.action in (Action.RESUME, Action.RESTART) or decision.strategy in _CONTINUES:
+        _warn_of_position(walk, table)
     if decision.action in (Action.START, Action.REBUILD):
         _warn_of_rows_before(walk, table, decision)
         _warn_of_changes(walk, table)
         _warn_of_topics_started_later(walk, table, decision)
+        _warn_of_deleted_start(walk, table, decision)
     _warn_of_skipped_messages(walk, table)
     _check_topic(walk, table, decision)
     _warn_of_readers_of_deleted_versions(walk, table)
@@ -150,6 +163,43 @@ def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) ->
             later = decision.strategy in (*FORKS, Strategy.SEEDED)
             kind = PlanWarningKind.WRITTEN_BY_BOTH if later else PlanWarningKind.WRITTEN_AGAIN
             walk.found.warn(table, kind.of(topic=place, version=version))
+
+
+def _warn_of_position(walk: DeployWalk, table: TableName) -> None:
+    """Warn if the position from which a statement continues, now or when it is started later, is at risk or lost."""
+    left = _time_left(walk, table)
+    if left is None or not left.at_risk:
+        return
+    if left.is_lost:
+        walk.found.warn(table, PlanWarningKind.POSITION_LOST.of(bound=left.bound), drifts=True)
+    else:
+        said = PlanWarningKind.POSITION_EXPIRES.of(left=str(left.amount), advice=str(left.advice))
+        walk.found.warn(table, said, drifts=True)
+
+
+def _warn_of_deleted_start(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+    """Warn if messages of topics that a version should begin with are older than what Kafka keeps.
+
+    The retention is known from other statements that read the same topics.
+    """
+    begins = epoch_of(decision.at.removeprefix(COMMITTED)) if decision.strategy == Strategy.SEEDED else None
+    declared = walk.context.declared.tables.get(table)
+    if begins is None or declared is None or declared.parsed is None:
+        return
+    for parent in dict.fromkeys(read.table for read in declared.parsed.reads if read.streaming):
+        lefts = (_time_left(walk, reader) for reader in walk.context.bindings.readers(parent))
+        kept = [(left.at, left.full_s) for left in lefts if left is not None and left.by_message_age]
+        if kept_s := max((kept_s for at, kept_s in kept if kept_s is not None and begins < at - kept_s), default=None):
+            said = PlanWarningKind.BEGINS_BEFORE_RETENTION.of(parent=parent, kept_s=kept_s)
+            walk.found.warn(table, said, drifts=True)
+
+
+def _time_left(walk: DeployWalk, table: TableName) -> "TimeLeft | None":
+    if not (text := walk.context.observed.statistics(table).time_left):
+        return None
+    from core.observed.time_left import time_left_of
+
+    return time_left_of(text)
 
 
 def _warn_of_skipped_messages(walk: DeployWalk, table: TableName) -> None:

@@ -57,6 +57,9 @@ class PlanWarningKind(FactKind):
     )
     TOPICS_START_LATER = "does not read {parent} from its earliest message: its OPTIONS set {option} = {value}"
     SKIPS_LOST = "skips messages of {parent} that are deleted unread: its OPTIONS set failOnDataLoss = false"
+    POSITION_EXPIRES = "its position stays readable for {left}: {advice}"
+    POSITION_LOST = "cannot continue from its position: {bound}; headgate plan {table} --rebuild reads what is left"
+    BEGINS_BEFORE_RETENTION = "lacks the messages of {parent} from before: Kafka deletes them after {kept_s:duration}"
     OPTIONS_LATER = "gives its new OPTIONS and columns to a running reader when that is restarted: {readers}"
     CHANGES_FROM_SLOT = (
         "reads the changes in {source} from where its replication slot is: rows that changed earlier are missing"

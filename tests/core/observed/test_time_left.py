@@ -109,7 +109,7 @@ def test_a_position_in_a_delta_log_lasts_as_long_as_commits_and_replaced_files_d
     by_files = in_log(next_at=NOW - 6 * DAY_S, replaced_at=NOW - 6.5 * DAY_S)
     assert (by_files.bound.kind, by_files.seconds, by_files.is_short) == (Bound.REPLACED_FILES, DAY_S / 2, True)
     assert by_files.bound.remedy == (
-        "raise it: ALTER TABLE orders SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 14 days')"
+        "raise it in TBLPROPERTIES of orders: 'delta.deletedFileRetentionDuration' = 'interval 14 days'"
     )
     assert in_log(log_kept_s=float("inf")).kind is Left.NEVER
     assert in_log(log_kept_s=None).bound.kind is Bound.RETENTION_UNREADABLE

@@ -1,12 +1,18 @@
 """Where a new version of a statement over Kafka topics starts, and what its plan says about that."""
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import small_project
 from domain_builders import deployed, evidence_of
 
 from core.model.names import TableName as T
+from core.observed.table_statistics import TableStatistics
+from core.observed.time_left import Bound, Left, TimeLeft, lost
+from core.plan.codec import plan_as_json, plan_from_json, plan_hash
+from core.plan.diff import compare_plans
 from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, StrategyChoice, parse_start
 from core.planner.planner import make_plan
@@ -131,3 +137,61 @@ def test_a_start_in_the_options_of_the_table_is_a_warning_unless_the_plan_starts
         "does not read landed from its earliest message: its OPTIONS set startingOffsets = latest"
     ]
     assert warned(strategy="seeded", at="now") == warned(strategy="carry_over") == []
+
+
+NOW, HOUR_S = 1_790_000_000.0, 3600.0
+BY_AGE = Bound.MESSAGE_AGE.of(topic="t", kept_s=168 * HOUR_S, set="alter", raised=9)
+GONE = lost(Bound.MESSAGES_GONE, messages=3, topics=("t",))
+
+
+def left(hours: float) -> TimeLeft:
+    return TimeLeft(Left.LIMITED, BY_AGE, hours * HOUR_S, 168 * HOUR_S, at=NOW)
+
+
+def warned(found: TimeLeft, strategy: str = "", at: str = "", *, state: str = "running", keep: bool = False) -> Plan:
+    before, after = on_topics(), on_topics(**({} if keep else EDITED))
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+    wanted = "stopped" if state == "stopped" else "running"
+    statistics = TableStatistics(time_left=found.as_text())
+    world[T("a")] = replace(world[T("a")], state=state, wanted=wanted, statistics=statistics)
+    choices = (StrategyChoice(T("a"), strategy, at),) if strategy else ()
+    request = PlanRequest(everything=True) if keep else PlanRequest(tables=(T("a"),), choices=choices)
+    return make_plan(after, "dev", world, request)
+
+
+def of_position(found: Plan) -> list[str]:
+    return [str(each.summary) for each in found.warnings if each.table == "a" and each.drifts]
+
+
+EXPIRES = "its position stays readable for at least 5h: Kafka deletes messages of t 7d after their time; "
+RAISE = "raise its retention: alter retention.ms=9"
+LOST = (
+    "cannot continue from its position: 3 messages of t were deleted before they were read; "
+    "headgate plan a --rebuild reads what is left"
+)
+
+
+def test_a_statement_that_a_plan_leaves_stopped_or_continues_names_the_danger_to_its_position() -> None:
+    for shape in ({"keep": True, "state": "stopped"}, {"strategy": "carry_over"}, {"state": "failed"}):
+        assert of_position(warned(left(5), **shape)) == [EXPIRES + RAISE], shape  # type: ignore[arg-type]  # Words and a flag.
+        assert of_position(warned(GONE, **shape)) == [LOST], shape  # type: ignore[arg-type]
+        assert of_position(warned(left(160), **shape)) == [], shape  # type: ignore[arg-type]
+    assert of_position(warned(GONE, keep=True)) == [], "a statement that runs is none of the plan's business"
+    assert of_position(warned(GONE, "earliest")) == [], "a rebuild from the beginning needs no position"
+
+
+def test_a_version_that_begins_before_the_retention_lacks_messages() -> None:
+    before, within = (datetime.fromtimestamp(NOW - 3600 * h, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for h in (170, 160))
+    assert of_position(warned(left(160), "seeded", f"committed:{before}")) == [
+        "lacks the messages of landed from before: Kafka deletes them after 7d"
+    ]
+    assert of_position(warned(left(160), "seeded", f"committed:{within}")) == []
+    assert of_position(warned(left(160), "seeded", "now")) == []
+
+
+def test_a_warning_that_drifts_changes_neither_the_hash_of_a_plan_nor_its_comparison() -> None:
+    first, later = (warned(left(hours), "carry_over") for hours in (5, 4))
+    assert first.warnings != later.warnings and first.hash == later.hash == warned(GONE, "carry_over").hash
+    assert compare_plans(first, later) == ()
+    restored = plan_from_json(json.loads(json.dumps(plan_as_json(first))))
+    assert restored.warnings == first.warnings and plan_hash(restored) == first.hash
