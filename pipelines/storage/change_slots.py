@@ -58,7 +58,7 @@ _STATE = """SELECT extract(epoch FROM clock_timestamp())::float8 AS now,
     coalesce(extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval), 0)::float8
         AS idle_limit_s,
     extract(epoch FROM (to_jsonb(slot)->>'inactive_since')::timestamptz)::float8 AS idle_since
-FROM (SELECT) AS one LEFT JOIN pg_replication_slots AS slot ON slot_name = %s AND wal_status <> 'lost'"""
+FROM pg_replication_slots AS slot WHERE slot_name = %s AND wal_status <> 'lost'"""
 """The columns are fields of `SlotState`. PostgreSQL 18 added the timeout, and 17 `inactive_since`."""
 
 _OF_TABLE = "get_byte(data, 0) IN (68, 73, 85) AND substr(data, 2, 4) = int4send(to_regclass(%(table)s)::oid::int4)"
@@ -118,11 +118,10 @@ class ChangeSlots:
 
     def _state(self, database: Any, address: ChangeAddress) -> tuple[int, TimeLeft | None]:
         """Return the end of the log, and the time left for positions in a slot; None if it is missing or lost."""
-        found = database.execute(_STATE, (address.slot,))
-        values = dict(zip([column.name for column in found.description], found.fetchone(), strict=True))
-        per_s = self._growth.setdefault(address.dsn, Growth()).add(values["now"], values["end"])
-        left = None if values["begins"] is None else time_left_in_slot(SlotState(address.slot, **values), per_s)
-        return values["end"], left
+        if (state := _state_of(database, address.slot)) is None:
+            return log_end(database), None
+        per_s = self._growth.setdefault(address.dsn, Growth()).add(state.now, state.end)
+        return state.end, time_left_in_slot(state, per_s)
 
     def fault_behind(self, position: int | None, url: str) -> TableFault | None:
         """Return why a statement that has read up to `position` cannot continue; None if it can. Raises like `lag`."""
@@ -139,22 +138,38 @@ class ChangeSlots:
         why = f"has lost changes in {short_size(confirmed - position)} of the database's log: {begins}, {read}"
         return TableFault(TableFaultKind.LOG_GONE, why, NEW_SLOT)
 
-    def advance(self, table: TableName, url: str, positions: Collection[int | None]) -> None:
+    def advance(self, table: TableName, url: str, positions: Collection[int | None], *, in_use: bool) -> None:
         """Let the database delete its log before the lowest of the positions of all readers; None holds all of it.
 
         A reader behind the slot can never continue, and is ignored. A heartbeat is written once per `HEARTBEAT_B` of
-        log, so that readers move on without a change. Raises SlotFault, and TryAgain if the database does not answer.
+        log, so that readers move on without a change. A slot `in_use` by a reader that runs is advanced to where it is
+        before its idle timeout: reading copies of it counts as no use (PostgreSQL 18). Raises SlotFault, and TryAgain
+        if the database does not answer.
         """
         address = read_address(url)
         with _asked(table), connected(address.dsn, _SETTINGS) as database:
-            confirmed, end = confirmed_position(database, address.slot), log_end(database)
+            confirmed, state = confirmed_position(database, address.slot), _state_of(database, address.slot)
+            end = state.end if state is not None else log_end(database)
             lowest = min((each for each in positions if each is not None and each >= confirmed), default=confirmed)
-            if None not in positions and lowest > confirmed:
-                values = (address.slot, lsn_text(lowest))
+            if (None not in positions and lowest > confirmed) or (in_use and state is not None and _is_idle(state)):
+                to = confirmed if None in positions else lowest
+                values = (address.slot, lsn_text(to))
                 database.execute("SELECT pg_replication_slot_advance(%s, %s::text::pg_lsn)", values)
             if end - max(lowest, self._beats.get(address.slot, 0)) > HEARTBEAT_B:
                 database.execute("SELECT pg_logical_emit_message(true, %s, '')", (HEARTBEAT_PREFIX,))
                 self._beats[address.slot] = end
+
+
+def _state_of(database: Any, slot: str) -> SlotState | None:
+    """Return the state of a slot; None if it is missing or lost."""
+    found = database.execute(_STATE, (slot,))
+    row = found.fetchone()
+    return None if row is None else SlotState(slot, **dict(zip([c.name for c in found.description], row, strict=True)))
+
+
+def _is_idle(state: SlotState) -> bool:
+    idle_s = 0.0 if state.idle_since is None else state.now - state.idle_since
+    return bool(state.idle_limit_s) and idle_s > state.idle_limit_s / 4
 
 
 def position_of(text: str, ordinal: int) -> int | None:

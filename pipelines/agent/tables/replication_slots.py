@@ -86,14 +86,15 @@ class SlotUpkeep:
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
         if (now := by_version.get((table.table, 0))) is None:
             return
-        positions = [position for _, position in _reader_positions(self.agent, now, by_version)]
-        if not positions:
+        readers = [*_reader_positions(self.agent, now, by_version)]
+        if not readers:
             if now.folder not in self._dropped and drop_slot(now.table, now.folder):
                 log.info("dropped the slot of %s, which nothing reads", now.table)
             self._dropped.add(now.folder)
             return
         self._dropped.discard(now.folder)
-        self._slots.advance(now.table, now.folder, positions)
+        in_use = any(reader.state in ALIVE for reader, _ in readers)
+        self._slots.advance(now.table, now.folder, [position for _, position in readers], in_use=in_use)
 
 
 def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> Deployment | None:

@@ -24,8 +24,8 @@ def acts(agent: Any, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is done with slots; the external table is registered, and checkpoints have the positions in `positions`."""
     done: list[object] = []
 
-    def advance(slots: ChangeSlots, table: str, url: str, positions: Collection[int | None]) -> None:
-        done.append((url, sorted(positions, key=str)))
+    def advance(slots: ChangeSlots, table: str, url: str, positions: Collection[int | None], *, in_use: bool) -> None:
+        done.append((url, sorted(positions, key=str), *(["not in use"] if not in_use else [])))
 
     monkeypatch.setattr(ChangeSlots, "advance", advance)
     monkeypatch.setattr(replication_slots, "drop_slot", lambda table, url: done.append(f"drop {table}") or True)
@@ -65,6 +65,16 @@ def test_all_versions_that_read_the_table_decide_together(
     read_by(agent, monkeypatch, one=30, two=None, three=20)
     SlotUpkeep(agent).round()
     assert acts == [(URL, [20, 30, None])]
+
+
+def test_a_slot_whose_readers_are_all_stopped_is_not_kept_in_use(
+    agent: Any, acts: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by(agent, monkeypatch, one=30, two=20)
+    for version in (1, 2):
+        agent.ledger.update_deployment("a", version, state="stopped", wanted="stopped")
+    SlotUpkeep(agent).round()
+    assert acts == [(URL, [20, 30], "not in use")]
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,14 @@ def test_an_idle_slot_is_lost_after_its_timeout_by_the_time_of_the_database(serv
     before = seconds_left(slots.lag(at, NAME, url(server)))
     slots.lag(None, NAME, url(server))
     assert seconds_left(slots.lag(at, NAME, url(server))) < before, "measuring is no use of the slot"
+    slots.advance(NAME, url(server), [at], in_use=True)
+    assert seconds_left(slots.lag(at, NAME, url(server))) < before, "it is not nearly lost"
     server.run("ALTER SYSTEM SET idle_replication_slot_timeout = '2s'", "SELECT pg_reload_conf()")
+    until(lambda: seconds_left(slots.lag(at, NAME, url(server))) < 1, 20, "it is nearly lost")
+    slots.advance(NAME, url(server), [at], in_use=False)
+    assert seconds_left(slots.lag(at, NAME, url(server))) < 1, "only stopped statements read it"
+    slots.advance(NAME, url(server), [at], in_use=True)
+    assert seconds_left(slots.lag(at, NAME, url(server))) > 1 and position(server) == at
     until(lambda: seconds_left(slots.lag(at, NAME, url(server))) == 0, 20, "the time has passed")
     assert not slots.lag(at, NAME, url(server)).missing, "it is lost at a checkpoint"
     server.run("CHECKPOINT", "ALTER SYSTEM RESET idle_replication_slot_timeout", "SELECT pg_reload_conf()")
@@ -295,11 +302,11 @@ def test_a_slot_is_advanced_to_the_slowest_reader_and_never_past_one_without_a_p
     server.run("INSERT INTO orders VALUES (1)")
     first = end(server)
     server.run("DELETE FROM orders")
-    slots.advance(NAME, url(server), [end(server), None])
+    slots.advance(NAME, url(server), [end(server), None], in_use=True)
     assert position(server) == begin
-    slots.advance(NAME, url(server), [end(server), first])
+    slots.advance(NAME, url(server), [end(server), first], in_use=True)
     assert position(server) == first
-    slots.advance(NAME, url(server), [begin, end(server)])
+    slots.advance(NAME, url(server), [begin, end(server)], in_use=True)
     assert position(server) == end(server), "a reader behind the slot cannot continue and does not hold it"
 
 
@@ -309,7 +316,7 @@ def test_one_heartbeat_is_written_for_much_log_of_other_tables(server: PostgresS
     server.run("INSERT INTO unpublished SELECT g FROM generate_series(1, 300000) g")
     assert end(server) - at > HEARTBEAT_B
     for _ in range(3):
-        slots.advance(NAME, url(server), [at])
+        slots.advance(NAME, url(server), [at], in_use=True)
     beats = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes('s', NULL, NULL, 'proto_version', '1',"
     assert server.run(f"{beats} 'publication_names', 'headgate', 'messages', 'true')") == [(3,)], "begin, beat, commit"
 
@@ -319,7 +326,7 @@ def test_slots_that_are_missing_ahead_or_lost_are_faults(server: PostgresServer)
     missing = slots.fault_behind(1, url(server))
     assert missing is not None and missing.kind is TableFaultKind.GONE and "no replication slot any more" in missing.why
     with pytest.raises(SlotFault):
-        slots.advance(NAME, url(server), [1])
+        slots.advance(NAME, url(server), [1], in_use=True)
     create_slot(NAME, url(server))
     ahead = slots.fault_behind(position(server) - 2048, url(server))
     assert ahead is not None and ahead.kind is TableFaultKind.LOG_GONE and "has lost changes in 2 kB" in ahead.why
