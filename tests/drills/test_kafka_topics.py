@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,7 +27,7 @@ DML = "INSERT INTO kept SELECT id, kind, _partition AS part, _offset AS at FROM 
 
 @pytest.fixture(scope="module")
 def tiny(on_topics: Tiny, broker: Broker) -> Tiny:
-    broker.create("events")
+    broker.create("events", **{"retention.ms": "7200000"})
     broker.create("mixed")
     broker.produce("mixed", ['{"id": 1}', "not json", None, '{"id": 2}'], partition=0)
     ddl, dml = {"landed": LANDED.format(servers=broker.servers), "kept": KEPT}, {"kept": DML}
@@ -45,11 +46,11 @@ def tiny(on_topics: Tiny, broker: Broker) -> Tiny:
     return on_topics
 
 
-def send(broker: Broker, tiny: Tiny, count: int) -> None:
-    """Send `count` messages with the next ids."""
+def send(broker: Broker, tiny: Tiny, count: int, at: float | None = None) -> None:
+    """Send `count` messages with the next ids, and with the time `at`."""
     ids = range(tiny.landed + 1, tiny.landed + count + 1)
     tiny.landed += count
-    broker.produce("events", [json.dumps({"id": n, "kind": "ab"[n % 2]}) for n in ids])
+    broker.produce("events", [json.dumps({"id": n, "kind": "ab"[n % 2]}) for n in ids], at=at)
 
 
 def all_arrived(tiny: Tiny) -> bool:
@@ -64,13 +65,25 @@ def lag(tiny: Tiny) -> tuple[object, object, object]:
 def test_every_message_becomes_one_row_and_the_lag_is_exact(tiny: Tiny, broker: Broker) -> None:
     until(lambda: all_arrived(tiny), 60, "the first messages are rows")
     tiny.done("stop", "kept", "--confirm", "yes")
-    send(broker, tiny, 120)
+    send(broker, tiny, 120, at=time.time() - 5400)
     until(lambda: lag(tiny) == ("stopped", 120, True), 30, "120 messages wait")
+    left = tiny.statements()["kept"]["time_left"]
+    assert (left["kind"], left["bound"]["kind"]) == ("limited", "message_age") and 1600 < left["seconds"] <= 1800, left
+    (warning,) = [
+        each
+        for each in json.loads(tiny.run("plan", "kept", "--json").stdout)["warnings"]
+        if each["kind"] == "position_expires"
+    ]
+    assert "its position stays readable for at least 29m" in warning["summary"], warning
     group = "mirror-of-kept"
     until(lambda: sum(broker.committed(group).values()) == tiny.landed - 120, 30, "the group is as far behind")
-    shown = tiny.done("show", "kept")
+    shown = " ".join(tiny.done("show", "kept").split())
+    assert (
+        "Its position is kept for at least 29m" in shown and "--entity-name events --add-config retention.ms=" in shown
+    )
+    assert "HEADGATE_POSITION_EXPIRES" in tiny.done("events", "kept")
     assert f"mirrored to consumer group {group}" in shown
-    assert "120 rows" in shown and "files" not in shown.split("behind", 1)[1].splitlines()[0]
+    assert "120 rows" in shown and "files" not in shown.split("behind ", 1)[1].split("time left")[0]
     tiny.done("start", "kept", "--confirm", "yes")
     until(lambda: all_arrived(tiny), 60, "they are rows")
     found = json.loads(tiny.done("peek", "landed", "-n", "3", "--json"))
@@ -106,6 +119,11 @@ def test_messages_lost_to_retention_refuse_a_start_before_spark_can_damage_the_c
     ends = {part: max(offsets(tiny, part)) + 1 for part in (0, 1)}
     send(broker, tiny, 20)
     broker.delete_before("events", {0: ends[0] + 3})
+    until(lambda: tiny.statements()["kept"]["time_left"]["kind"] == "lost", 30, "the position is known to be lost")
+    assert "It cannot continue: 3 messages of events were deleted" in " ".join(tiny.done("show", "kept").split())
+    found = json.loads(tiny.run("plan", "kept", "--json").stdout)
+    kinds = {each["kind"] for each in (*found["refusals"], *found["warnings"])}
+    assert kinds & {"cannot_resume", "position_lost"}, "the first once the agent has compared the topics"
     refused = tiny.run("start", "kept", "--confirm", "yes")
     assert refused.returncode == 3, refused
     assert "has lost 3 unread messages to its retention" in refused.stderr, refused

@@ -206,7 +206,11 @@ def test_the_slot_waits_for_its_slowest_reader_and_moves_past_other_tables(tiny:
     until(lambda: position(tiny, "kept") > at, 60, "the other reader goes on")
     until(lambda: slots(server)[0][1] == at, 30, "the slot is at the position of the reader that is stopped")
     until(lambda: lag(tiny) == ("stopped", pending, True), 30, "the lag is exact")
-    assert "of WAL" in tiny.done("show", "trail")
+    shown = tiny.done("show", "trail")
+    assert "of WAL kept for trail@v1, which does not run" in shown and "time left" in shown, shown
+    assert "of WAL kept for trail@v1" in tiny.done("show", "orders_in")
+    left = tiny.statements()["kept"]["time_left"]
+    assert (left["held_by"], left["held_version"]) == ("trail", 1) and left["held_bytes"] > 0, left
     assert slots(server)[0][1] == at
     tiny.done("start", "trail", "--confirm", "yes")
     until(lambda: is_exact(tiny, server) and slots(server)[0][1] > at, 60, "the slot moves with the slowest reader")

@@ -145,7 +145,7 @@ def test_an_unsupported_strategy_is_planned_offline_and_the_plan_says_so(
     assert {
         "table": "b",
         "summary": "carry-over cannot be executed yet: it can only be planned, and agents refuse it",
-        "multiplies_rows": False, "kind": "not_executable", "fields": {"what": "carry-over"},
+        "multiplies_rows": False, "kind": "not_executable", "drifts": False, "fields": {"what": "carry-over"},
     } in found["warnings"]  # fmt: skip
     (node,) = [node for node in found["nodes"] if node["table"] == "b"]
     assert {offer["strategy"]: offer["executable"] for offer in node["offers"]} == {
