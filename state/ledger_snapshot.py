@@ -49,7 +49,7 @@ class LedgerSnapshot:
     deleted: tuple[TableName, ...] = ()
     """Tables whose versions are all deleted, by name."""
     releases: "tuple[Release, ...]" = ()
-    """Open releases, and those whose replaced versions still run; newest first."""
+    """Open releases, and releases whose replaced versions still run; newest first."""
     tickets: tuple[MigrationTicket, ...] = ()
     """Open tickets of readers that still read replaced versions."""
     failed_runs: tuple[RunRow, ...] = ()

@@ -116,7 +116,7 @@ class MeasurementReads(LedgerReads):
         return found[0] if found else None
 
     def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Return the statistics of existing versions, by table and version; with `of`, only those of one table.
+        """Return the statistics of existing versions, by table and version; with `of`, of one table only.
 
         External tables have version 0. The call takes 3 µs per version.
         """

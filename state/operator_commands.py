@@ -89,7 +89,7 @@ class OperatorCommandReads(LedgerReads):
         return found is not None and found.wish != CommandKind.STOP and found.serial > serial
 
     def command_stamp_of_run(self, run_id: str) -> CommandStamp:
-        """Return the serial, actor and time of a run's commands, which are those of its start or last retry."""
+        """Return the serial, actor and time of a run's start or last retry, which are the stamp of its commands."""
         ((serial, actor, at),) = self._values("SELECT serial, actor, started_at FROM run WHERE id = ?", (run_id,))
         return CommandStamp(serial, actor, at)
 

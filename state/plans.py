@@ -168,9 +168,9 @@ class PlanWrites(PlanReads, LedgerWrites):
     ) -> None:
         """Mark an open plan as applied and write its run, in one transaction.
 
-        `tables` and the tables of the run's steps are changed by the run, and those in `reads` are only read. Raises
-        Stale if the plan is superseded, Refused if it is unknown or not open for another reason, Refused if an open run
-        has a conflicting lease on one of these tables, and RunIdTaken if the run's id is in use.
+        The run changes `tables` and the tables of its steps, and only reads the tables in `reads`. Raises Stale if the
+        plan is superseded, Refused if it is unknown or not open for another reason, Refused if an open run has a
+        conflicting lease on one of these tables, and RunIdTaken if the run's id is in use.
         """
         with self._transaction() as connection:
             _refuse_not_open(connection, plan_hash, now)

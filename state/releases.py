@@ -65,7 +65,7 @@ def releases(
 def open_releases(
     reader: LedgerReader, now: float, plans: MutableMapping[str, Plan | None] | None = None
 ) -> tuple[Release, ...]:
-    """Return the releases of open runs, and those whose replaced versions still run, newest first."""
+    """Return the releases of open runs, and releases whose replaced versions still run, newest first."""
     ids = {run.id for run in reader.open_runs()} | set(reader.runs_with_scheduled_stops())
     runs = (reader.run(run_id) for run_id in sorted(ids))
     found = releases(reader, (run for run in runs if run is not None), now, plans)

@@ -81,7 +81,7 @@ def refuse_impossible_action(run_id: str, state: str, act: str) -> None:
 
 
 def refuse_cancelled(connection: sqlite3.Connection, run_id: str) -> None:
-    """Raise UsageError if cancellation of the run is pending, because no further action is accepted then."""
+    """Raise UsageError if cancellation of the run is pending, because no other action is then accepted."""
     sql = "SELECT actor FROM run_word WHERE run_id = ? AND act = 'cancel'"
     if (found := connection.execute(sql, (run_id,)).fetchone()) is not None:
         raise UsageError(f"run {run_id} is being cancelled by {found[0]}", remedy=f"headgate runs {run_id} shows it")
@@ -233,7 +233,7 @@ class RunWrites(RunReads, LedgerWrites):
         """Write a run's state, some of its steps, events and audit entries, in one transaction.
 
         Returns False, without changes, if the state is no longer `was`. Operator actions with a serial number in
-        `heard` are deleted. Unless `dropped` is None, all other pending actions are deleted too, except a cancel that
+        `heard` are deleted. Unless `dropped` is None, all other pending actions are also deleted, except a cancel that
         is still possible, and `dropped` creates an event for each of them. A reopened run leases its tables again;
         raises Refused if another run has a conflicting lease.
         """
@@ -346,7 +346,7 @@ class RunWrites(RunReads, LedgerWrites):
         return closed
 
     def put_check_results(self, run_id: str, table: TableName, results: Iterable[CheckResultRow]) -> None:
-        """Write the check results of a table, replacing those of an earlier comparison in the same run."""
+        """Write the check results of a table, replacing the results of an earlier comparison in the same run."""
         with self._transaction() as connection:
             connection.execute('DELETE FROM check_result WHERE run_id = ? AND "table" = ?', (run_id, table))
             for result in results:
@@ -417,7 +417,7 @@ def _refuse_not_reopenable(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
-    """Raise Refused if leases conflict with those of another open run.
+    """Raise Refused if leases conflict with the leases of another open run.
 
     `leases` maps a table to True if the run only reads it.
     """

@@ -174,7 +174,7 @@ def parsed_ddl(deployment: Deployment) -> TableDdl:
 
 
 def topic_of(deployment: Deployment, layout: EnvironmentLayout) -> TableDdl | None:
-    """Return the DDL of the topic that a deployment writes in this environment; None if it writes none."""
+    """Return the DDL of the topic to which a deployment writes in this environment; None if it writes to no topic."""
     if not deployment.writes_topic:
         return None
     return with_topic_prefix(parsed_ddl(deployment), layout.environment.prefix)

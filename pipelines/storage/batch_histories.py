@@ -95,7 +95,7 @@ class BatchHistories:
     def files(self, folder: str, upto: int) -> tuple[str, ...]:
         """Return the files that a table's batches up to and including `upto` wrote, oldest first.
 
-        Raises ValueError if the log no longer separates these files from those of later batches.
+        Raises ValueError if the log no longer separates these files from files of later batches.
         """
         place = folder.rstrip("/")
         with self._lock:

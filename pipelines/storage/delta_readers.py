@@ -232,7 +232,7 @@ class DeltaReaders:
 
 
 def first_without_files(log: DeltaLog, offset: DeltaOffset) -> int | None:
-    """Return the first unread version of which files are missing; None if no file is missing.
+    """Return the first unread version with missing files; None if no file is missing.
 
     Checks at most LOOKED_AT versions. Raises CommitsGone if the log begins after the offset.
     """

@@ -55,7 +55,7 @@ def _type(kind: Any) -> str:
 
 _PHYSICAL = "delta.columnMapping.physicalName"
 _Place = tuple[str, ...]
-"""Physical names of the fields that enclose a field, outermost first, then that of the field itself."""
+"""Physical names of a field's enclosing fields, outermost first, then of the field itself."""
 
 
 def lost_column(log: DeltaLog, waits: Sequence[Commit]) -> tuple[int, str] | None:

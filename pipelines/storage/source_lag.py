@@ -96,7 +96,7 @@ class SourceLags:
     def restore(self, encoded: Mapping[str, str]) -> None:
         """Restore the result of `encoded` in a new process.
 
-        Unreadable entries, such as those of another version of Headgate, are ignored, and their sources are measured
+        Unreadable entries, such as entries of another Headgate version, are ignored, and their sources are measured
         from the beginning.
         """
         with self._lock:

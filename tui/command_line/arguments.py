@@ -1,4 +1,4 @@
-"""Declares the arguments of all commands except those of `plan_arguments`, in the order of `headgate --help`."""
+"""Declares the arguments of the commands that `plan_arguments` does not cover, in the order of `headgate --help`."""
 
 import argparse
 import math

@@ -174,7 +174,7 @@ def _console(context: CommandContext) -> int:
 
 
 def _compare(context: CommandContext) -> int:
-    """Run the scenarios one after the other over the same changes, and print what their tables show."""
+    """Run the scenarios one after another over the same changes, and print how correct and current their tables are."""
     args, output = context.args, context.output
     if args.markdown and output.as_json:
         raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")

@@ -126,7 +126,7 @@ def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, 
 def with_comparable_columns(
     old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Replace all declared columns with those of the SELECTs, so that `old` and `new` can be compared.
+    """Replace all declared columns with the columns of the SELECTs, so that `old` and `new` can be compared.
 
     With `declared`, the revisions are returned unchanged if all of them have a DDL.
     """

@@ -58,8 +58,8 @@ class SettledRound:
 def default_folder(cwd: str, scenario: int | None = None) -> str:
     """Return the demo folder that contains `cwd`, or else the path of a new demo folder.
 
-    If a scenario is asked for, other demos do not count. A new folder is `headgate-demo`, or `headgate-scenario-N`, in
-    `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
+    If a scenario is requested, folders of other demos are ignored. A new folder is `headgate-demo`, or
+    `headgate-scenario-N`, in `cwd`, or next to the clone of Headgate if `cwd` is inside the clone.
     """
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
@@ -89,9 +89,9 @@ def scenario_of(folder: str) -> int | None:
 
 
 def start_servers(folder: str, environ: Mapping[str, str], progress: ProgressCallback) -> list[str]:
-    """Start the servers of a scenario that do not run, and return their names.
+    """Start the servers of a scenario that are not running, and return their names.
 
-    The first start fetches their jars, which takes minutes. Raises HeadgateError and its kinds.
+    The first start fetches their jars, which takes minutes. Raises HeadgateError if a server cannot be started.
     """
     words = ["--start-servers", "--project", folder]
     return list(run_demo_child(words, environ, seconds=SERVERS_S, progress=progress)["started"])
@@ -106,7 +106,7 @@ def run_demo_child(
 ) -> dict[str, Any]:
     """Run `pipelines.demo` with the arguments `words` and return its JSON answer. An error in the answer is raised.
 
-    With `progress`, that is called several times a second with what the child waits for.
+    `progress` is called several times a second with a description of what the child is waiting for.
     """
     began, last, waiting = time.monotonic(), "", "the demo starts"
     for line in os_processes.output_lines(GENERATOR, words, environ):
@@ -144,8 +144,8 @@ def start_generator(
 ) -> bool:
     """Start the generator. Returns False if it was already running.
 
-    `work` are the arguments for the application of a scenario, which changes its database. Raises HeadgateError if the
-    generator exits immediately, or does not start in time.
+    `work` contains the arguments for a scenario's application, which changes the scenario's database. Raises
+    HeadgateError if the generator exits immediately, or does not start in time.
     """
     if find_generator(place) is not None:
         return False

@@ -34,7 +34,7 @@ class ProjectDrift:
     changed: tuple[TableName, ...]
     """Tables whose declared revision differs from the deployed one."""
     new: tuple[TableName, ...]
-    """Tables that are declared but not deployed, except external tables and those in `deleted`."""
+    """Tables that are declared but not deployed, except external tables and tables in `deleted`."""
     gone: tuple[TableName, ...]
     """Tables deployed but no longer declared."""
     deleted: tuple[TableName, ...] = ()
@@ -58,7 +58,7 @@ def open_reader(place: SelectedEnvironment) -> "LedgerReader":
 def statement_details(reader: "LedgerReader", table: TableName, *, since: float | None = None) -> "StatementDetails":
     """Return the details of a statement, without any version if the table was never deployed.
 
-    Samples taken after `since`, in epoch seconds, are included; by default, those of the last 15 minutes.
+    Samples taken after `since`, in epoch seconds, are included; by default, samples of the last 15 minutes.
     """
     with reader.frame():
         return _details(reader, table, time.time() - SAMPLES_S if since is None else since)

@@ -1,9 +1,9 @@
 """Ends the processes of an environment, and deletes the files that Headgate created for it.
 
-Generator, agent and pool are each checked to belong to the environment, and then checked to have ended. A purge deletes
-only files that are certain to belong to the environment: the folder of a version contains the owner file of this ledger
-or is listed in a record; files of the home and of a demo are known by name. All other files, and the folders that
-contain them, are kept. Links are never followed.
+Before it ends a generator, agent or pool, it checks that the process belongs to the environment; afterwards, that it
+has ended. A purge deletes only files that are certain to belong to the environment: the folder of a version contains
+the owner file of this ledger or is listed in a record; files of the home and of a demo are known by name. All other
+files, and the folders that contain them, are kept. Links are never followed.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ GENERATOR = "pipelines.demo"
 def end_all(
     place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
 ) -> list[str]:
-    """End generator, agent, pool and the servers of a scenario; return the names and pids of the ended ones.
+    """End generator, agent, pool and the servers of a scenario; return the names and pids of the ended processes.
 
     Raises HeadgateError if a process does not end, and Refused if this folder is a copy of the project folder that the
     agent serves.

@@ -16,7 +16,7 @@ from tui.widgets.textual_strips import StripPainter
 
 
 class FixedLines(Widget):
-    """A widget that shows a few lines, and redraws only those that have changed."""
+    """A widget that shows a few lines, and redraws only changed lines."""
 
     can_focus = False
 
@@ -27,7 +27,7 @@ class FixedLines(Widget):
         self.lines: tuple[Line, ...] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Replace the lines, redrawing those that differ."""
+        """Replace the lines, redrawing lines that differ."""
         old, self.lines = self.lines, tuple(lines)
         for y in range(max(len(old), len(self.lines))):
             if self._at(old, y) != self._at(self.lines, y):

@@ -70,7 +70,7 @@ class OpenRuns:
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Resume runs that are open or have pending commands, except those that are stuck on an internal error."""
+        """Resume runs that are open or have pending commands, unless they are stuck on an internal error."""
         left = [row.id for row in self._agent.ledger.open_runs()]
         for run_id in (*left, *self._agent.ledger.runs_with_commands()):
             if run_id not in self._broken:

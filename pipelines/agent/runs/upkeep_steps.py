@@ -102,7 +102,7 @@ def _measure(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
-    """Cancel a run's OPTIMIZE and VACUUM operations, except those of the steps whose numbers are in `waiting`."""
+    """Cancel a run's OPTIMIZE and VACUUM operations, except for the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.upkeep.items() if n not in waiting and not open_.work.done()):
         open_.ended.set()
         try:

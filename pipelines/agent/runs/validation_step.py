@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 
 def end_comparisons(run: RunContext, waiting: Collection[int]) -> None:
-    """End a run's comparisons, except those of the steps whose numbers are in `waiting`."""
+    """End a run's comparisons, except for the steps whose numbers are in `waiting`."""
     for open_ in (open_ for n, open_ in run.validations.items() if n not in waiting):
         if open_.comparison is not None:
             open_.comparison.end()

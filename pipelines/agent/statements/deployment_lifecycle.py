@@ -43,7 +43,7 @@ from pipelines.agent.tables.table_identities import (
 log = logging.getLogger(__name__)
 
 REPEATED = "HEADGATE_MESSAGES_REPEATED"
-"""Error class of the event that a statement writes a batch to its topic that may be there already."""
+"""Error class of the event recorded when a statement rewrites a batch that its topic may already contain."""
 
 PYTHON_CALL_S = 60.0
 """Deadline, in seconds, of a call that may have to start the pool's first Python process."""
@@ -124,7 +124,7 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
 
 
 def _repeated_batch(agent: AgentContext, deployment: Deployment) -> int | None:
-    """Return the batch that a start writes to a topic again, because it is planned and not committed; None if none."""
+    """Return the planned but uncommitted batch that a start writes to a topic again; None if there is none."""
     found = agent.files.read(deployment.checkpoint) if deployment.writes_topic else None
     return found.planned if found and found.planned is not None and found.planned != found.batch else None
 

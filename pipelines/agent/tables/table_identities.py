@@ -41,7 +41,7 @@ from pipelines.agent.tables.external_inputs import (
 def tables_of(
     layout: EnvironmentLayout, deployment: Deployment, logs: Checkpoints | None = None
 ) -> tuple[CatalogTable, ...]:
-    """Return the catalog entries of a version's tables; none if it writes a topic.
+    """Return the catalog entries of a version's tables; empty if the version writes to a topic.
 
     If the tables exist, pass `logs` to read their columns. An external table gets its declared columns; its actual
     columns are checked when a statement that reads it starts.
@@ -156,7 +156,7 @@ def register_if_missing(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def refuse_missing_topic(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if the topic that a version writes does not exist: Kafka might create it with its own settings."""
+    """Raise Refused if a version's output topic does not exist, because Kafka might create it with default settings."""
     topic = topic_of(deployment, agent.layout)
     if topic is not None and (fault := agent.files.source_fault("", ((0, topic.table, topic.location, topic.format),))):
         raise Refused(f"{deployment.table} {fault[1].why}", remedy="create it: Headgate creates and changes no topics")

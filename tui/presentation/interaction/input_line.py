@@ -158,7 +158,7 @@ _UPSTREAM = re.compile(r"[0-9]*\+")
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
     """Return a screen's `:` commands as (name, summary), sorted by name.
 
-    Unless `now` is None, actions that are impossible now are omitted, except those that accept table names.
+    Unless `now` is None, actions that are impossible now are omitted, unless they accept table names.
     """
     twins = {action.typed for action in actions_on_screen(screen)}
     known = {command.name: command.summary for command in COMMANDS if command.name not in twins}

@@ -24,13 +24,13 @@ _MEANINGS = (
 
 
 def comparison_lines(found: Sequence[Mapping[str, Any]], glyphs: Glyphs) -> list[str]:
-    """Return the table, what its columns mean, and the bars; each result is one scenario's, as measured."""
+    """Return the table, an explanation of its columns, and the bars. `found` has one measured result per scenario."""
     lines = format_table(_HEAD, [_cells(each) for each in found], right=_HEAD[1:])
     return [*lines, "", *_MEANINGS, "", *_latency_bars(found, glyphs), "", *_correctness_bars(found, glyphs)]
 
 
 def comparison_markdown(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the table as Markdown, and what its columns mean."""
+    """Return the table and an explanation of its columns as Markdown."""
     rows = [_HEAD, tuple("---" if name == _HEAD[0] else "---:" for name in _HEAD), *map(_cells, found)]
     return [*(f"| {' | '.join(row)} |" for row in rows), "", *_MEANINGS]
 
@@ -56,7 +56,7 @@ def _latency_bars(found: Sequence[Mapping[str, Any]], glyphs: Glyphs) -> list[st
 
 
 def _correctness_bars(found: Sequence[Mapping[str, Any]], glyphs: Glyphs) -> list[str]:
-    """Draw the share of the committed states that are in the table as they were committed."""
+    """Draw the share of committed states that the table shows exactly as committed."""
     lines = [f"states that the table shows as committed: {glyphs.full}"]
     for each in found:
         states = each["states"] or 1

@@ -106,8 +106,8 @@ def statement_sheet(
 ) -> tuple[SheetFact, ...]:
     """Return all facts about one version of a table.
 
-    Facts whose `details` have not been read yet are omitted. `readers` are (table, version) pairs, by default those of
-    the view. With `by_key`, remedies are keys of the console, else commands.
+    Facts whose `details` have not been read yet are omitted. `readers` are (table, version) pairs, by default the
+    view's. With `by_key`, remedies are keys of the console, else commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement

@@ -122,7 +122,7 @@ ASCII = Glyphs(
 WORDS_ALONE = replace(
     UNICODE, states=dict.fromkeys(_STATES, ""), trends=dict.fromkeys(_TRENDS, ""), steps=dict.fromkeys(_STEPS, "")
 )
-"""Glyphs without those for states, trends and steps, for the command line, whose output may be parsed by programs."""
+"""Glyphs without symbols for states, trends and steps, for the command line, whose output may be parsed by programs."""
 
 
 def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
