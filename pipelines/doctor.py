@@ -30,7 +30,7 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import jdbc_options_of, qualified_table
 from core.sql.kafka_topics import TOPICS, VALUE_FORMAT, ValueFormat, kafka_location, options_of_uri, topic_fault
 from core.sql.postgres_changes import read_address
-from core.sql.sampled_messages import SampledMessage, columns_of_sample
+from core.sql.sampled_messages import columns_of_sample
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact
 from core.text.wording import counted, short_size
@@ -43,15 +43,13 @@ from pipelines.spark_connect.declared_tables import (
     missing_log,
 )
 from pipelines.storage.change_slots import drop_command, drop_slot, fault_of_changes, large_columns, stray_slots
-from pipelines.storage.kafka_messages import newest_messages
+from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
 from pipelines.storage.schema_registry import fault_of_schemas, unprotected_subjects
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
-SAMPLE = 500
-"""Maximum number of messages from which columns of Kafka topics are inferred."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -148,6 +146,7 @@ def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] 
             if table_format(ddl.format).topics:
                 fault = fault_of_topics(files, ddl) or fault_of_schemas(ddl)
                 risks += [] if fault else _risks_of_schemas(ddl)
+                risks += [] if fault else _risks_of_topics(ddl)
             elif table_format(ddl.format).database:
                 fault = database_fault(ddl)
             elif table_format(ddl.format).changes:
@@ -172,6 +171,12 @@ def _risks_of_schemas(ddl: TableDdl) -> list[dict[str, Any]]:
     summary = f"{ddl.table}: {listed}, so a new schema may lack a field or change a type that its readers need"
     remedy = "set the compatibility of the subject to FULL or FORWARD, which protect readers of the previous schema"
     return [_verdict("inputs", summary, remedy, ok=True, warning=True, table=ddl.table)]
+
+
+def _risks_of_topics(ddl: TableDdl) -> list[dict[str, Any]]:
+    if (fault := fault_of_columns(ddl)) is None:
+        return []
+    return [_verdict("inputs", fault.why, fault.remedy, ok=True, warning=True, table=ddl.table)]
 
 
 def drop(url: str) -> dict[str, Any]:
@@ -247,7 +252,7 @@ def columns_of_topics(uri: str) -> dict[str, Any]:
         return _verdict("inputs", f"the address {fault}", f"write {form}")
     try:
         KafkaOffsets().position(place)
-        messages = [SampledMessage(row[1], row[2], row[4], row[6]) for row in newest_messages(place, SAMPLE)]
+        messages = sampled_messages(place)
     except HeadgateError as error:
         return _verdict("inputs", error.summary, error.remedy or "create it, or correct its name")
     found = columns_of_sample(messages)

@@ -249,6 +249,12 @@ def avro_types(ddl: TableDdl) -> dict[str, str]:
     }
 
 
+def declared_fields(ddl: TableDdl) -> tuple[str, ...]:
+    """Return the columns of a table over topics that are fields of the messages' JSON values; empty for others."""
+    read = value_format(ddl) in (ValueFormat.JSON, ValueFormat.DEBEZIUM)
+    return tuple(column.name for column in ddl.columns if read and is_field(column))
+
+
 def start_option(ddl: TableDdl) -> tuple[str, str] | None:
     """Return the option, with its value, by which new versions start after the earliest message; None if none does."""
     found = next(((name, value) for name, value in ddl.options if name.lower() in STARTS), None)

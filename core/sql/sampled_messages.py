@@ -122,16 +122,15 @@ def columns_of_sample(messages: Sequence[SampledMessage]) -> SampledTopic | Fact
     return SampledTopic(ValueFormat.JSON, (*columns, *_key_column(messages), _TIMESTAMP), left_out=left_out)
 
 
-def unknown_fields(names: Sequence[str], messages: Sequence[SampledMessage], format: ValueFormat) -> tuple[str, ...]:
-    """Return the declared fields that no sampled message has, in order; empty if the sample has no readable value.
+def sampled_fields(messages: Sequence[SampledMessage], format: ValueFormat) -> tuple[str, ...]:
+    """Return the names of the fields that sampled messages have, in order of appearance; empty if none can be read.
 
-    For changes of a database, only rows after a change are considered, and the keys of deletes.
+    For changes of a database, those of the rows after a change.
     """
     found = [value for message in messages if isinstance(value := _parsed(message.value), dict)]
     if format is ValueFormat.DEBEZIUM:
-        found = [change["after"] for value in found if (change := _change(value)) and change.get("after")]
-    known = {name for value in found for name in value}
-    return tuple(name for name in names if name not in known) if known else ()
+        found = [row for value in found if (change := _change(value)) and (row := change.get("after"))]
+    return tuple(dict.fromkeys(name for value in found for name in value))
 
 
 _TIMESTAMP = SampledColumn("_timestamp", "TIMESTAMP")

@@ -6,8 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
 from core.sql.avro_schemas import KEY, VALUE
-from core.sql.kafka_topics import topic_place
+from core.sql.kafka_topics import declared_fields, topic_place, value_format
+from core.sql.sampled_messages import SampledMessage, sampled_fields
+from core.sql.statement import TableDdl
 from core.text.wording import counted
 from pipelines.storage import kafka_clients
 from pipelines.storage.kafka_clients import ANSWER_S, KafkaClients, connect
@@ -29,6 +33,12 @@ MORE_S = 0.05
 
 OVERHEAD_B = 70
 """Bytes of a message besides key and value, if it is alone in its batch (Kafka 4.1)."""
+
+SAMPLE = 500
+"""Most messages with which the columns of topics are compared."""
+
+FIELDS_NAMED = 10
+"""Most undeclared fields of messages that a remedy lists."""
 
 MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value")
 """The columns of `newest_messages`, called as in the DDL of a table over topics."""
@@ -53,6 +63,33 @@ def newest_messages(
         return sorted(found, key=lambda row: (row[3], row[2]), reverse=True)[:limit]
     finally:
         clients.consumer.close()
+
+
+def sampled_messages(location: str) -> list[SampledMessage]:
+    """Return at most `SAMPLE` of the newest messages of a location's topics.
+
+    Raises the same errors as `KafkaOffsets.lag`.
+    """
+    rows = newest_messages(location, SAMPLE)
+    return [SampledMessage(row[1], row[2], key=row[4], value=row[6]) for row in rows]
+
+
+def fault_of_columns(ddl: TableDdl) -> TableFault | None:
+    """Explain which declared columns none of the newest messages has, as if misspelt; None if there are none.
+
+    Spark reads such a column as NULL. Raises the same errors as `KafkaOffsets.lag`.
+    """
+    if not (declared := declared_fields(ddl)):
+        return None
+    messages = sampled_messages(ddl.location)
+    there = sampled_fields(messages, value_format(ddl))
+    if not there or not (absent := [name for name in declared if name not in there]):
+        return None
+    has = f"none of its newest {counted(len(messages), 'message')} has {'it' if len(absent) == 1 else 'them'}"
+    others = sorted(set(there).difference(declared))[:FIELDS_NAMED]
+    remedy = f"compare the names, upper and lower case too: other fields are {', '.join(others)}" if others else ""
+    why = f"{ddl.table} declares {', '.join(absent)}, and {has}"
+    return TableFault(TableFaultKind.COLUMNS_CHANGED, why, remedy or "remove it, unless later messages have it")
 
 
 def _begins(clients: KafkaClients, limit: int) -> dict[tuple[str, int], int]:

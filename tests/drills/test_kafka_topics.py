@@ -105,7 +105,11 @@ def test_a_killed_pool_and_a_killed_broker_lose_and_repeat_nothing(tiny: Tiny, b
     tiny.done("up")
     broker.kill()
     until(lambda: lag(tiny)[1] is None, 60, "the lag is unknown while no broker answers")
+    tiny.done("stop", "kept", "--confirm", "yes")
+    down = tiny.run("start", "kept", "--confirm", "yes")
+    assert down.returncode != 0 and f"no broker of {broker.servers} answers" in " ".join(down.stderr.split()), down
     broker.start()
+    tiny.done("start", "kept", "--confirm", "yes")
     send(broker, tiny, 40)
     until(lambda: all_arrived(tiny), 120, "messages that arrived after the broker are rows")
     until(lambda: lag(tiny)[1] == 0, 60, "the lag is known again")
@@ -173,6 +177,8 @@ def test_a_value_that_is_not_json_fails_with_its_offset_and_a_declared_column_ke
         (2, None),
     ]
     assert [row for row in rows if row["kind"]] == [{"id": None, "kind": "not json"}]
+    broker.produce("mixed", ['{"id": "changed to text"}'], partition=0)
+    until(lambda: '{"id": "changed to text"}' in kinds(tiny), 60, "a value of another schema is kept")
 
 
 def test_a_topic_that_does_not_exist_is_named_before_the_start(tiny: Tiny, broker: Broker) -> None:
@@ -195,14 +201,15 @@ def order(n: int) -> dict[str, Any]:
 
 
 def test_init_declares_topics_with_the_columns_of_their_messages(tiny: Tiny, broker: Broker) -> None:
-    for topic in ("shop.orders", "shop.nothing"):
+    for topic in ("shop.orders", "shop.nothing", "shop.odd"):
         broker.create(topic)
+    broker.produce("shop.odd", ['{"id": 1}', "not json", None], partition=0)
     broker.produce("shop.orders", [json.dumps(order(n)) for n in range(40)])
     before = sorted(tiny.folder.rglob("pipelines/**/*"))
     for place, told in (
         (f"{broker.servers}/shop.absent", "there is no topic shop.absent"),
         (f"{broker.servers}/shop.nothing", "shop.nothing has no messages"),
-        (f"{broker.servers}/mixed", "mixed has 1 of 3 messages that are not JSON objects, such as offset 1"),
+        (f"{broker.servers}/shop.odd", "shop.odd has 1 of 2 messages that are not JSON objects, such as offset 1"),
         (f"127.0.0.1:{free_port()}/shop.orders", "no broker of 127.0.0.1:"),
         ("shop.orders", "the address names the broker shop.orders, which is not host:port"),
     ):
@@ -217,8 +224,14 @@ def test_init_declares_topics_with_the_columns_of_their_messages(tiny: Tiny, bro
     assert "  early BIGINT,  -- in 3 of 40 messages\n" in ddl and "big DECIMAL(38,0),  -- larger than BIGINT" in ddl, (
         ddl
     )
+    place = next(tiny.folder.rglob("ddl.orders_in.sql"))
+    place.write_text(ddl.replace("  nothing STRING,", "  nothing STRING, misspelt STRING,"))
     done = tiny.apply(tiny.plan("src_orders_in"))
     assert done.returncode == 0, done.stdout + done.stderr
+    misspelt = "orders_in declares misspelt, and none of its newest 40 messages has it"
+    assert misspelt in " ".join((done.stdout + done.stderr).split()), done
+    checks = json.loads(tiny.run("doctor", "--json").stdout)["checks"]
+    assert [check["summary"] for check in checks if check["warning"] and check["name"] == "inputs"] == [misspelt]
     until(lambda: tiny.ids("src_orders_in", 1) == list(range(40)), 60, "all messages are rows")
     for row in rows(tiny, "src_orders_in__v1"):
         sent = order(row["id"])
@@ -230,6 +243,11 @@ def test_init_declares_topics_with_the_columns_of_their_messages(tiny: Tiny, bro
         assert json.loads(row["mixed"]) == sent["mixed"]
         assert row["at"].replace(tzinfo=UTC) == datetime.fromisoformat(sent["at"])
         assert (str(row["day"]), str(row["local"])) == (sent["day"], sent["local"])
+
+
+def kinds(tiny: Tiny) -> list[object]:
+    """Return the values that the lenient statement has kept."""
+    return [row["kind"] for row in rows(tiny, "lenient__v1")]
 
 
 def offsets(tiny: Tiny, part: int) -> list[int]:

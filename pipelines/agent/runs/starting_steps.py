@@ -24,7 +24,7 @@ from pipelines.agent.runs.stop_and_trash_steps import archive_former
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start, stop
 from pipelines.agent.tables import table_identities
 from pipelines.agent.tables.database_copies import first_copy
-from pipelines.agent.tables.external_inputs import refuse_input_unlike, refuse_unlike_schemas
+from pipelines.agent.tables.external_inputs import note_on_columns, refuse_input_unlike, refuse_unlike_schemas
 from pipelines.agent.tables.replication_slots import create_slots
 from pipelines.agent.tables.table_identities import refuse_missing_topic, takes_changes
 from pipelines.spark_connect.call_deadlines import in_threads
@@ -56,7 +56,7 @@ def register(run: RunContext, step: Step) -> RunEvidence:
         running = replace(running, started_at=first_copy(run.agent, running, run.folder_note(planned)))
     table_identities.register(run.agent, pool, planned, logs=logs)
     run.agent.ledger.put_deployment(running)
-    return StepDone(step.n)
+    return StepDone(step.n, note_on_columns(planned))
 
 
 def create(run: RunContext, step: Step) -> RunEvidence:

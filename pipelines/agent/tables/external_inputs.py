@@ -11,7 +11,7 @@ from typing import Any
 
 from core.lineage.column_usage import reads_column
 from core.model.actions import Action
-from core.model.errors import Refused, TryAgain
+from core.model.errors import HeadgateError, Refused, TryAgain
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
@@ -25,7 +25,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement, topic_of
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 from pipelines.storage.change_slots import fault_of_changes
-from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
+from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, fault_of_columns, newest_messages
 from pipelines.storage.postgres_tables import database_fault, rows_in_database
 from pipelines.storage.schema_registry import AvroText, fault_of_schemas, note_unknown_schema, registered_schemas
 
@@ -82,6 +82,14 @@ def note_schema(agent: AgentContext, deployment: Deployment, schema: int) -> Non
     """Record the unknown schema of a message that ended a statement; the next start requests it from the registry."""
     for source in sources_with_registry(agent, deployment):
         note_unknown_schema(parsed_ddl(source), agent.places.home, schema)
+
+
+def note_on_columns(deployment: Deployment) -> str:
+    """Explain which declared columns no message of a topic has; empty if there are none or no message can be read."""
+    with suppress(HeadgateError):
+        if table_format(deployment.format).topics and (fault := fault_of_columns(parsed_ddl(deployment))):
+            return fault.sentence
+    return ""
 
 
 def _fault_where_missing(agent: AgentContext, deployment: Deployment) -> TableFault | None:

@@ -5,7 +5,8 @@ from confluent_kafka import Producer
 from kafka_broker import Broker
 from live_project import until
 
-from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, newest_messages
+from core.sql.ddl_reader import read_ddl
+from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, fault_of_columns, newest_messages
 
 pytestmark = pytest.mark.spark
 
@@ -51,3 +52,23 @@ def test_the_newest_messages_of_all_partitions_come_first(broker: Broker) -> Non
 
 def test_a_topic_that_does_not_exist_has_no_messages(broker: Broker) -> None:
     assert newest_messages(place(broker, "never"), 5) == []
+
+
+def test_a_declared_column_that_no_message_has_is_named(broker: Broker) -> None:
+    broker.create("spelt", partitions=1)
+    options = f"'kafka.bootstrap.servers'='{broker.servers}', subscribe='spelt'"
+
+    def fault(columns: str, more: str = "") -> str:
+        ddl, _ = read_ddl(f"CREATE TABLE orders_in ({columns}) USING kafka OPTIONS ({options}{more})", "ddl.sql")
+        assert ddl is not None
+        found = fault_of_columns(ddl)
+        return found.sentence if found else ""
+
+    assert fault("total INT") == "", "a topic without messages tells nothing"
+    broker.produce("spelt", ['{"id": 1}', '{"Total": 2}', "broken", None], partition=0)
+    until(lambda: fault("total INT") != "", 30, "the messages are there")
+    assert fault("id INT, total INT, _key STRING") == (
+        "orders_in declares total, and none of its newest 4 messages has it; compare the names, upper and lower case "
+        "too: other fields are Total"
+    )
+    assert fault("id INT, Total INT") == fault("_value STRING", ", 'value.format'='raw'") == ""
