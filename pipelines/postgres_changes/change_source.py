@@ -22,11 +22,13 @@ from pyspark.sql.types import StructType
 from pipelines.postgres_changes.pgoutput import (
     BeginMessage,
     ChangeDecoder,
+    ColumnGone,
     StreamedChange,
     UnchangedValue,
     position_after,
 )
 from pipelines.postgres_changes.replication_slot import (
+    COLUMN_GONE,
     PLUGIN,
     TRUNCATED,
     UNCHANGED_VALUE,
@@ -56,6 +58,8 @@ WHERE get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_byte(data, 1) = 
 """The last commit (`C`), or message outside of a transaction (`M`, 0), within a number of messages of the plugin."""
 _KEY = """SELECT attname::text FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = to_regclass(%s) AND indisprimary"""
+_PRESENT = """SELECT attname::text FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
 _EXPORT = """SELECT pg_export_snapshot(), pg_current_snapshot()::text,
 (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"""
 """The name of a snapshot, the transactions that it sees, and a position after all of their commits."""
@@ -187,7 +191,16 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connected(self._dsn) as database, temporary_copy(database, self._slot, start) as copy:
             key = tuple(name for (name,) in database.execute(_KEY, (self._table,)).fetchall()) if self._table else ()
             names = tuple(name for name in self._columns if not name.startswith("_"))
-            decoder = ChangeDecoder(start, end, table=self._table, prefix=self._prefix, columns=names, key=key)
+            present = {name for (name,) in database.execute(_PRESENT, (self._table,)).fetchall()} if self._table else ()
+            decoder = ChangeDecoder(
+                start,
+                end,
+                table=self._table,
+                prefix=self._prefix,
+                columns=names,
+                key=key,
+                lost=tuple(name for name in names if name not in present),
+            )
             try:
                 for lsn, data in database.cursor(binary=True).stream(_CHANGES, self._values(copy, until=end)):
                     for change in decoder.changes(lsn, data):
@@ -196,6 +209,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         if change.op == "t" and "_op" not in self._columns:
                             raise ChangeStreamError(TRUNCATED, f"{self._table} was truncated at {lsn_text(lsn)}")
                         yield tuple(_value(change, column) for column in self._columns)
+            except ColumnGone as error:
+                column, lsn = error.args
+                what = f"{self._table} was changed at {lsn_text(lsn)}, and has no column {column} any more"
+                raise ChangeStreamError(COLUMN_GONE, what) from None
             except UnchangedValue as error:
                 column, lsn = error.args
                 what = f"the UPDATE of {self._table} at {lsn_text(lsn)} left the large value of {column} unchanged"

@@ -190,6 +190,10 @@ class UnchangedValue(Exception):
     """An UPDATE left a declared column unchanged, and the log lacks its value; the arguments are column and LSN."""
 
 
+class ColumnGone(Exception):
+    """A change has no declared column that the table has lost; the arguments are column and LSN."""
+
+
 class ChangeDecoder:
     """Turns the messages of pgoutput into the changes of one table, or into the logical messages of one prefix.
 
@@ -198,15 +202,24 @@ class ChangeDecoder:
     """
 
     def __init__(
-        self, start: int, end: int, *, table: str = "", prefix: str = "", columns: tuple[str, ...], key: tuple[str, ...]
+        self,
+        start: int,
+        end: int,
+        *,
+        table: str = "",
+        prefix: str = "",
+        columns: tuple[str, ...],
+        key: tuple[str, ...],
+        lost: tuple[str, ...] = (),
     ) -> None:
         """Decode for the `table` with a dot, or for the `prefix` of messages.
 
         `columns` are the declared columns; `key` is the primary key, which the log does not have if REPLICA IDENTITY is
-        FULL.
+        FULL. `lost` are the declared columns that the table has no more: a change without them raises ColumnGone. All
+        others are NULL in changes from before they were added.
         """
         self._start, self._end, self._table, self._prefix = start, end, table, prefix
-        self._columns, self._key = columns, key
+        self._columns, self._key, self._lost = columns, key, lost
         self._relations: dict[int, RelationMessage] = {}
         self._begin: BeginMessage | None = None
 
@@ -236,6 +249,8 @@ class ChangeDecoder:
 
     def _of_row(self, change: RowMessage, lsn: int, begin: BeginMessage) -> Iterator[StreamedChange]:
         relation = self._relations[change.oid]
+        if gone := next((name for name in self._lost if name not in relation.columns), ""):
+            raise ColumnGone(gone, lsn)
         old = dict(zip(relation.columns, change.old, strict=True)) if change.old is not None else {}
         new = dict(zip(relation.columns, change.new, strict=True)) if change.new is not None else {}
         if change.kind == "D":

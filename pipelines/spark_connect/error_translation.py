@@ -11,6 +11,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Spa
 from core.sql.avro_schemas import NEW_SCHEMA, POISON, UNREADABLE
 from core.sql.postgres_changes import NEW_SLOT
 from pipelines.postgres_changes.replication_slot import (
+    COLUMN_GONE,
     LOST,
     NO_CLIENT,
     NO_FREE_SLOT,
@@ -143,6 +144,7 @@ _REMEDIES = {
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
     UNCHANGED_VALUE: "ALTER TABLE … REPLICA IDENTITY FULL prevents this from now on; to get past this change, remove "
     "the column from the DDL, or delete the readers of the table and deploy them again: they begin after it",
+    COLUMN_GONE: "declare the columns that the table has now under another name, and move its readers there",
     TRUNCATED: "declare the column _op STRING to read a TRUNCATE as a row whose other values are NULL, or rebuild what "
     "reads the table",
     NO_FREE_SLOT: "raise max_replication_slots by one for each reader and restart the database, or try again later",

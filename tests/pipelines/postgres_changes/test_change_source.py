@@ -104,6 +104,21 @@ def test_every_kind_of_change_is_a_row(server: PostgresServer) -> None:
     assert [row for batch in batches(reader(server)) for row in batch] == expected
 
 
+def test_a_column_that_the_table_has_lost_ends_a_stream_and_one_that_was_added_is_null_before(
+    server: PostgresServer,
+) -> None:
+    server.run("INSERT INTO t VALUES (1, 'x')", "ALTER TABLE t ADD COLUMN w text", "INSERT INTO t VALUES (2, 'y', 'z')")
+    assert [row for batch in batches(reader(server, "id w")) for row in batch] == [("1", None), ("2", "z")]
+    start = reader(server).latestOffset(reader(server).initialOffset(), ReadAllAvailable())
+    server.run("ALTER TABLE t RENAME COLUMN w TO u")
+    assert batches(reader(server, "id w"), start) == [], "nothing has changed since"
+    server.run("INSERT INTO t VALUES (3, 'y', 'z')")
+    with pytest.raises(ChangeStreamError, match=r"HEADGATE_COLUMN_GONE\] public.t was changed .* no column w any more"):
+        batches(reader(server, "id w"), start)
+    assert batches(reader(server, "id v"), start) == [[("3", "y")]]
+    server.run("ALTER TABLE t DROP COLUMN u")
+
+
 def test_a_truncate_ends_a_stream_that_could_not_tell_it_from_another_change(server: PostgresServer) -> None:
     server.run("INSERT INTO t VALUES (1, 'x')", "TRUNCATE t")
     with pytest.raises(ChangeStreamError, match=r"HEADGATE_TRUNCATED\] public.t was truncated at 0/"):
