@@ -14,6 +14,7 @@ from typing import Any
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.problems import Severity
+from core.model.table_formats import table_format
 from core.observed.aligned_positions import BatchHistory, Version, VersionHistory
 from core.observed.versions import Deployment
 from core.ports.spark import FileView
@@ -288,7 +289,7 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
     """Return why a version can never equal an older one, even at the same position, or None if it can.
 
     A version that reads a change stream never can, because the changes depend on the table's batches and on when the
-    stream began.
+    stream began. One that reads the changes of a database begins where its replication slot or its snapshot is.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 
@@ -307,6 +308,11 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
         changes = next((read.table for read in streamed_reads(deployed[version]) if read.takes_changes), None)
         if changes is not None:
             return Sentence(f"{query_name(*version)} reads the changes of {changes}, which differ with its batches")
+        parents = (deployed.get((read.table, 0)) for read in streamed_reads(deployed[version]))
+        slot = next((found.table for found in parents if found and table_format(found.format).changes), None)
+        if slot is not None:
+            begins = "which do not begin at the same place for all versions"
+            return Sentence(f"{query_name(*version)} reads the changes of a database ({slot}), {begins}")
     return None
 
 

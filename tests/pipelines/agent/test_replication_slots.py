@@ -8,7 +8,9 @@ import pytest
 from ledger_rows import deployment_row, external_row
 
 from core.model.errors import TryAgain
+from core.model.names import TableName
 from core.project.revision import RevisionTexts
+from pipelines.agent.runs import version_comparison
 from pipelines.agent.tables import replication_slots
 from pipelines.agent.tables.replication_slots import SlotUpkeep, holder_of_log, with_slot_address
 from pipelines.storage.change_slots import ChangeSlots
@@ -129,3 +131,11 @@ def test_nothing_moves_while_the_ledger_may_be_an_old_copy(agent: Any, acts: lis
     with pytest.raises(TryAgain):
         SlotUpkeep(replace(agent, identity=Doubt())).round()
     assert acts == []
+
+
+def test_versions_over_changes_of_a_database_are_never_compared(
+    agent: Any, acts: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_by(agent, monkeypatch, old=5, new=9)
+    why = version_comparison.why_never_equal(agent, (TableName("a"), 1), (TableName("a"), 2))
+    assert why == "a@v2 reads the changes of a database (landed), which do not begin at the same place for all versions"

@@ -73,6 +73,13 @@ def test_the_lag_is_the_number_of_unread_messages_and_the_age_of_the_oldest(
     assert (done.rows, done.oldest_s) == (0, None)
 
 
+def test_a_message_from_a_clock_ahead_of_ours_is_not_behind(broker: Broker, offsets: KafkaOffsets) -> None:
+    broker.create("ahead", partitions=1)
+    broker.produce("ahead", ["{}"] * 2, partition=0, at=time.time() + 3600)
+    found = answered(lambda: offsets.lag(None, TABLE, place(broker, "ahead")))
+    assert (found.rows, found.oldest_s, found.newest_s) == (2, 0.0, 0.0)
+
+
 def test_an_added_partition_is_unread_from_its_beginning(broker: Broker, offsets: KafkaOffsets) -> None:
     broker.create("grown")
     broker.produce("grown", ["{}"] * 2)
