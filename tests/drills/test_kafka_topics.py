@@ -105,14 +105,19 @@ def test_a_killed_pool_and_a_killed_broker_lose_and_repeat_nothing(tiny: Tiny, b
     tiny.done("up")
     broker.kill()
     until(lambda: lag(tiny)[1] is None, 60, "the lag is unknown while no broker answers")
-    tiny.done("stop", "kept", "--confirm", "yes")
-    down = tiny.run("start", "kept", "--confirm", "yes")
-    assert down.returncode != 0 and f"no broker of {broker.servers} answers" in " ".join(down.stderr.split()), down
     broker.start()
-    tiny.done("start", "kept", "--confirm", "yes")
     send(broker, tiny, 40)
     until(lambda: all_arrived(tiny), 120, "messages that arrived after the broker are rows")
     until(lambda: lag(tiny)[1] == 0, 60, "the lag is known again")
+    tiny.done("stop", "kept", "--confirm", "yes")
+    broker.kill()
+    down = tiny.run("start", "kept", "--confirm", "yes")
+    assert down.returncode != 0 and f"no broker of {broker.servers} answers" in " ".join(down.stderr.split()), down
+    broker.start()
+    send(broker, tiny, 40)
+    until(lambda: lag(tiny) == ("stopped", 40, True), 60, "the lag is known again")
+    tiny.done("start", "kept", "--confirm", "yes")
+    until(lambda: all_arrived(tiny), 120, "messages that arrived while it was stopped are rows")
 
 
 def test_messages_lost_to_retention_refuse_a_start_before_spark_can_damage_the_checkpoint(
