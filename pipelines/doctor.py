@@ -26,11 +26,20 @@ from core.ports.storage import TableFault
 from core.project.connectors import KAFKA, Connector
 from core.project.manifest_head import MANIFEST_PATH
 from core.project_reader.manifest import read_manifest
+from core.sql.avro_schemas import VALUE
 from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import jdbc_options_of, qualified_table
-from core.sql.kafka_topics import TOPICS, VALUE_FORMAT, ValueFormat, kafka_location, options_of_uri, topic_fault
+from core.sql.kafka_topics import (
+    TOPICS,
+    VALUE_FORMAT,
+    TopicFault,
+    ValueFormat,
+    kafka_location,
+    options_of_uri,
+    topic_fault,
+)
 from core.sql.postgres_changes import read_address
-from core.sql.sampled_messages import columns_of_sample
+from core.sql.sampled_messages import columns_of_sample, columns_of_schema
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact
 from core.text.wording import counted, short_size
@@ -46,7 +55,7 @@ from pipelines.storage.change_slots import drop_command, drop_slot, fault_of_cha
 from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
-from pipelines.storage.schema_registry import fault_of_schemas, unprotected_subjects
+from pipelines.storage.schema_registry import fault_of_schemas, registered_schemas, unprotected_subjects
 
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
@@ -246,16 +255,18 @@ def columns_of_database(uri: str) -> dict[str, Any]:
 def columns_of_topics(uri: str) -> dict[str, Any]:
     """Infer the columns of Kafka topics from their newest messages, without committing offsets."""
     options = options_of_uri(uri)
-    place, raw = kafka_location(options), ((VALUE_FORMAT, ValueFormat.RAW.value), *options.items())
-    if fault := topic_fault(TableDdl(TableName("topics"), (), "kafka", location=place, options=raw)):
+    place, given = kafka_location(options), {VALUE_FORMAT: ValueFormat.RAW.value, **options}
+    ddl = TableDdl(TableName("topics"), (), "kafka", location=place, options=tuple(given.items()))
+    if (fault := topic_fault(ddl)) and fault.kind is not TopicFault.NO_COLUMNS:
         form = "kafka://host:9092/topic?setting=value, with a secret as ${env:NAME} or ${file:/path}"
         return _verdict("inputs", f"the address {fault}", f"write {form}")
     try:
         KafkaOffsets().position(place)
         messages = sampled_messages(place)
+        schemas = registered_schemas(ddl, "").get(VALUE, ())
     except HeadgateError as error:
         return _verdict("inputs", error.summary, error.remedy or "create it, or correct its name")
-    found = columns_of_sample(messages)
+    found = columns_of_schema(messages, schemas[-1]) if schemas else columns_of_sample(messages)
     if isinstance(found, Fact):
         return _verdict("inputs", f"{options[TOPICS]} {found}", str(found.remedy))
     if found.format is not ValueFormat.JSON:

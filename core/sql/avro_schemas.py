@@ -140,6 +140,31 @@ def readings(declared: str, schemas: Sequence[RegisteredSchema]) -> tuple[Readin
     return tuple(found)
 
 
+def suggested_columns(schema: RegisteredSchema) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a schema's record, each with the narrowest SQL type that holds all its values.
+
+    The type is empty if no column can hold them. There are no fields if the schema cannot be parsed or is no record.
+    """
+    of = _parsed(schema)
+    found = [each[0] for each in of.fields.values()] if isinstance(of, _Type) else []
+    return tuple((each.name, _suggested(each.type, ())) for each in found)
+
+
+def _suggested(of: _Type, above: tuple[_Type, ...]) -> str:
+    of = of.plain
+    if of in above:
+        return ""
+    inside, logical = (*above, of), str(of.attributes.get("logicalType", of.kind))
+    if of.kind == "record":
+        parts = [(each[0].name, _suggested(each[0].type, inside)) for each in of.fields.values()]
+        known = ", ".join(f"{quoted_name(name)}: {kind}" for name, kind in parts if kind)
+        return f"STRUCT<{known}>" if known else ""
+    if of.items is not None:
+        element = _suggested(of.items, inside)
+        return element and (f"ARRAY<{element}>" if of.kind == "array" else f"MAP<STRING, {element}>")
+    return str(of).upper() if logical == "decimal" else _SQL_TYPES.get(logical, ("",))[0].upper()
+
+
 def _parsed(schema: RegisteredSchema) -> _Type | Reading:
     if not schema.text:
         return Reading(schema, faults=(AvroFault.NOT_LISTED.of(subjects=schema.subject),))

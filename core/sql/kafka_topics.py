@@ -181,11 +181,13 @@ def topic_place(location: str) -> TopicPlace:
 def options_of_uri(uri: str) -> dict[str, str]:
     """Return the OPTIONS of a table over the topics at `kafka://host:port,…/topic,…?setting=value`.
 
-    The scheme may be missing. `topic_fault` checks the options.
+    The scheme may be missing. With a schema registry among the settings, values are Avro. `topic_fault` checks the
+    options.
     """
     place = topic_place(uri)
-    settings = {PREFIX + name: value for name, value in place.settings}
-    return {SERVERS: place.servers, TOPICS: ",".join(place.topics), **settings}
+    settings = {name if name in _SCHEMA_OPTIONS else PREFIX + name: value for name, value in place.settings}
+    avro = {VALUE_FORMAT: ValueFormat.AVRO.value} if REGISTRY in settings else {}
+    return {SERVERS: place.servers, TOPICS: ",".join(place.topics), **settings, **avro}
 
 
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:

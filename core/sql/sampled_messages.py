@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from core.sql.avro_schemas import RegisteredSchema, suggested_columns
 from core.sql.debezium_envelopes import METADATA, is_readable
 from core.sql.kafka_topics import ValueFormat
 from core.text.escaping import has_control_characters, quoted_name
@@ -23,6 +24,8 @@ _ENVELOPE = frozenset({"op", "source"})
 _CHANGES = ("c", "u", "d", "r")
 _BINARY = "0x"
 """How values that are not UTF-8 begin in a sample."""
+_FRAMED = ("0x00", "\0")
+"""How values begin that refer to a schema in a registry."""
 _WIDEST = 2**63
 _DIGITS = 38
 """Most digits of a DECIMAL."""
@@ -74,7 +77,7 @@ class SampledTopic:
     key: tuple[str, ...] = ()
     """For changes of a database: the columns that identify a row; empty if the keys of the messages do not say."""
     left_out: tuple[str, ...] = ()
-    """Fields that no column can have: names that differ from another only in case, or begin with an underscore."""
+    """Fields without a column: names that differ from another only in case or begin with an underscore, and unions."""
 
 
 class SampleFault(FactKind):
@@ -91,6 +94,7 @@ class SampleFault(FactKind):
         "correct what writes them; or declare its columns by hand, with _corrupt STRING for such values: headgate help "
         "kafka",
     )
+    NO_COLUMNS = "has {schema}, of which no field can be a column", "declare its values as raw: headgate help kafka"
     NO_FIELDS = "has JSON objects without fields", "declare its columns by hand: headgate help kafka"
 
 
@@ -104,22 +108,40 @@ def columns_of_sample(messages: Sequence[SampledMessage]) -> SampledTopic | Fact
     found = [_parsed(message.value) for message in valued]
     changes = [_change(value) for value in found]
     if not any(isinstance(value, dict) for value in found):
-        kind = "BINARY" if any((message.value or "").startswith(_BINARY) for message in valued) else "STRING"
-        return SampledTopic(ValueFormat.RAW, (*_key_column(messages), SampledColumn("_value", kind), _TIMESTAMP))
+        kind = (
+            "BINARY" if any((message.value or "").startswith((_BINARY, *_FRAMED)) for message in valued) else "STRING"
+        )
+        remark = "may be Avro: ?schema.registry=URL after the topic reads it" if all(map(_is_framed, valued)) else ""
+        value = SampledColumn("_value", kind, remark)
+        return SampledTopic(ValueFormat.RAW, (*_key_column(messages), value, _TIMESTAMP))
     expected = "changes of rows by Debezium" if any(changes) else "JSON objects"
     fits = [change is not None if any(changes) else isinstance(value, dict)
             for value, change in zip(found, changes, strict=True)]  # fmt: skip
     if not all(fits):
-        odd = valued[fits.index(False)]
-        return SampleFault.MIXED.of(
-            odd=fits.count(False), looked_at=len(valued), expected=expected, offset=odd.offset, partition=odd.partition
-        )
+        return _mixed([message for message, fit in zip(valued, fits, strict=True) if not fit], len(valued), expected)
     if any(changes):
         return _captured(messages, [change for change in changes if change])
     columns, left_out = _columns(_seen(found), captured=False)
     if not columns:
         return SampleFault.NO_FIELDS.of()
     return SampledTopic(ValueFormat.JSON, (*columns, *_key_column(messages), _TIMESTAMP), left_out=left_out)
+
+
+def columns_of_schema(messages: Sequence[SampledMessage], schema: RegisteredSchema) -> SampledTopic | Fact[SampleFault]:
+    """Return how Avro values can be read, given the newest schema, or why that cannot be inferred."""
+    valued = [message for message in messages if message.value is not None]
+    if odd := [message for message in valued if not _is_framed(message)]:
+        return _mixed(odd, len(valued), "Avro with the id of a schema")
+    fields = [(name, kind) for name, kind in suggested_columns(schema) if not name.startswith("_")]
+    columns = tuple(SampledColumn(name, kind) for name, kind in fields if kind)
+    if not columns:
+        return SampleFault.NO_COLUMNS.of(schema=str(schema))
+    others = tuple(name for name, kind in suggested_columns(schema) if name not in {each.name for each in columns})
+    return SampledTopic(ValueFormat.AVRO, (*columns, *_key_column(messages), _TIMESTAMP), left_out=others)
+
+
+def _is_framed(message: SampledMessage) -> bool:
+    return (message.value or "").startswith(_FRAMED)
 
 
 def sampled_fields(messages: Sequence[SampledMessage], format: ValueFormat) -> tuple[str, ...]:
@@ -168,6 +190,13 @@ _KINDS = {
 """Kinds of JSON values by their Python types; bool precedes int, of which it is a subclass."""
 
 
+def _mixed(odd: Sequence[SampledMessage], looked_at: int, expected: str) -> Fact[SampleFault]:
+    first = odd[0]
+    return SampleFault.MIXED.of(
+        odd=len(odd), looked_at=looked_at, expected=expected, offset=first.offset, partition=first.partition
+    )
+
+
 def _parsed(text: str | None) -> Any:
     """Return a JSON value, with numbers that have a fraction as Decimal; the text itself if it is no JSON."""
     try:
@@ -212,7 +241,7 @@ def _key_column(messages: Sequence[SampledMessage]) -> tuple[SampledColumn, ...]
     keys = [message.key for message in messages if message.key is not None]
     if not keys:
         return ()
-    kind = "BINARY" if any(key.startswith(_BINARY) for key in keys) else "STRING"
+    kind = "BINARY" if any(key.startswith((_BINARY, *_FRAMED)) for key in keys) else "STRING"
     return (SampledColumn("_key", kind, _share(len(keys), len(messages))),)
 
 

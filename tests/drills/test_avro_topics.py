@@ -75,7 +75,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, broker: Broker, registry: Pla
         yield found
 
 
-def produce(broker: Broker, schema: Any, id: int, values: Sequence[dict[str, Any]]) -> None:
+def produce(broker: Broker, schema: Any, id: int, values: Sequence[dict[str, Any]], topic: str = "orders") -> None:
     """Write messages with the id of their schema, and the id of the order as key."""
     producer = Producer({"bootstrap.servers": broker.servers}, logger=QUIET)
     for value in values:
@@ -84,7 +84,7 @@ def produce(broker: Broker, schema: Any, id: int, values: Sequence[dict[str, Any
         key = io.BytesIO()
         fastavro.schemaless_writer(key, "long", value["id"])
         framed = struct.pack(">bI", 0, id) + out.getvalue()
-        producer.produce("orders", key=struct.pack(">bI", 0, 1) + key.getvalue(), value=framed, partition=0)
+        producer.produce(topic, key=struct.pack(">bI", 0, 1) + key.getvalue(), value=framed, partition=0)
     assert producer.flush(30) == 0
 
 
@@ -163,3 +163,18 @@ def test_a_schema_that_cannot_be_read_as_declared_stops_the_reader_before_its_me
     assert ids(tiny) == list(range(1, 8))
     until(lambda: len(rows(tiny, "other")) == 8, 60, "a declared column keeps the value")
     assert [row["id"] for row in rows(tiny, "other") if row["wrong"]] == [None]
+
+
+def test_init_declares_topics_with_the_columns_of_their_schema(
+    tiny: Tiny, broker: Broker, registry: PlayedRegistry
+) -> None:
+    broker.create("bills", partitions=1)
+    registry.add("bills-value", SECOND, id=20)
+    produce(broker, SECOND, 20, [{"id": n, "total": Decimal(n), "currency": "EUR"} for n in range(5)], "bills")
+    place = f"{broker.servers}/bills?schema.registry={registry.url}"
+    tiny.done("init", "table", "bills_in", "--kafka", place)
+    ddl = next(tiny.folder.rglob("ddl.bills_in.sql")).read_text()
+    assert "  id INT,\n  total DECIMAL(8,2),\n  currency STRING,\n" in ddl, ddl
+    applied = tiny.apply(tiny.plan("src_bills_in"))
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    until(lambda: tiny.ids("src_bills_in", 1) == list(range(5)), 60, "all messages are rows")

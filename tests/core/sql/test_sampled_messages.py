@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from core.sql.avro_schemas import RegisteredSchema
 from core.sql.ddl_reader import read_ddl
 from core.sql.kafka_topics import ValueFormat
 from core.sql.sampled_messages import (
@@ -12,6 +13,7 @@ from core.sql.sampled_messages import (
     SampledTopic,
     SampleFault,
     columns_of_sample,
+    columns_of_schema,
     sampled_fields,
 )
 
@@ -106,13 +108,51 @@ def test_a_declaration_with_every_kind_of_name_and_type_can_be_read() -> None:
     [
         ("a line", "k", ["_key STRING", "_value STRING", "_timestamp TIMESTAMP"]),
         ("[1, 2]", None, ["_value STRING", "_timestamp TIMESTAMP"]),
-        ("0x00fe", "0xff", ["_key BINARY", "_value BINARY", "_timestamp TIMESTAMP"]),
+        ("0x01fe", "0xff", ["_key BINARY", "_value BINARY", "_timestamp TIMESTAMP"]),
+        ("\0\0\0\0\1x", "\0k", ["_key BINARY", "_value BINARY", "_timestamp TIMESTAMP"]),
     ],
 )
 def test_values_that_are_no_objects_are_raw(value: str, key: str | None, columns: list[str]) -> None:
     found = sampled(value, key=key)
     assert found.format is ValueFormat.RAW
     assert [f"{column.name} {column.type}" for column in found.columns] == columns
+
+
+def test_values_that_may_be_avro_say_so() -> None:
+    assert [column.remark for column in sampled("0x00000000fe", "\0\0\0\0\1x").columns if column.remark] == [
+        "may be Avro: ?schema.registry=URL after the topic reads it"
+    ]
+    assert not any(column.remark for column in sampled("0x00000000fe", "text").columns)
+
+
+def test_avro_has_the_columns_of_its_newest_schema() -> None:
+    inner = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "aB", "type": "int"}, {"name": "r", "type": ["null", "R"]}],
+    }
+    kinds = {
+        "id": "long", "n": ["null", "int"],
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2},
+        "at": {"type": "long", "logicalType": "timestamp-micros"}, "tags": {"type": "array", "items": "string"},
+        "by": {"type": "map", "values": "double"}, "s": inner, "either": ["int", "string"], "_x": "int",
+        "e": {"type": "enum", "name": "E", "symbols": ["A"]},
+    }  # fmt: skip
+    record = {"type": "record", "name": "T", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    schema = RegisteredSchema(7, json.dumps(record), "orders-value", 3)
+    found = columns_of_schema(messages("\0\0\0\0\7x", None, key="k"), schema)
+    assert isinstance(found, SampledTopic) and found.format is ValueFormat.AVRO
+    assert [f"{column.name} {column.type}" for column in found.columns] == [
+        "id BIGINT", "n INT", "price DECIMAL(8,2)", "at TIMESTAMP", "tags ARRAY<STRING>", "by MAP<STRING, DOUBLE>",
+        "s STRUCT<aB: INT>", "e STRING", "_key STRING", "_timestamp TIMESTAMP",
+    ]  # fmt: skip
+    assert found.left_out == ("either", "_x")
+    other = columns_of_schema(messages("\0\0\0\0\7x", "{}"), schema)
+    assert f"{other}" == (
+        "has 1 of 2 messages that are not Avro with the id of a schema, such as offset 1 of partition 0"
+    )
+    text = columns_of_schema(messages("\0\0\0\0\7x"), RegisteredSchema(7, '"string"', "orders-value", 3))
+    assert f"{text}" == "has schema 7 (version 3 of orders-value), of which no field can be a column"
 
 
 def test_changes_of_a_database_have_the_columns_of_its_table_and_a_key() -> None:
