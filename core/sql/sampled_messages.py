@@ -163,7 +163,7 @@ class _Seen:
     """The values of one field."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    """How often a value was null, boolean, integer, decimal, text, object or array."""
+    """How often a value was null, boolean, integer, decimal, string, object or array."""
     values: list[Any] = field(default_factory=list)
     """All numbers and texts."""
     fields: dict[str, "_Seen"] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class _Seen:
     def add(self, value: Any) -> None:
         kind = next(name for type, name in _KINDS.items() if isinstance(value, type))
         self.kinds[kind] += 1
-        if kind in ("integer", "decimal", "text"):
+        if kind in ("integer", "decimal", "string"):
             self.values.append(value)
         elif kind == "object":
             for name, each in value.items():
@@ -184,7 +184,7 @@ class _Seen:
 
 
 _KINDS = {
-    type(None): "null", bool: "boolean", int: "integer", Decimal: "decimal", float: "decimal", str: "text",
+    type(None): "null", bool: "boolean", int: "integer", Decimal: "decimal", float: "decimal", str: "string",
     dict: "object", list: "array",
 }  # fmt: skip
 """Kinds of JSON values by their Python types; bool precedes int, of which it is a subclass."""
@@ -281,7 +281,7 @@ def _type(name: str, seen: _Seen, *, captured: bool) -> tuple[str, str]:
         return _number(name, seen.values)
     if len(kinds) > 1:
         return "STRING", f"JSON text: {', '.join(f'{kind} {count} times' for kind, count in kinds.items())}"
-    if "text" in kinds:
+    if "string" in kinds:
         return _text(seen.values, captured=captured)
     if "boolean" in kinds:
         return "BOOLEAN", ""

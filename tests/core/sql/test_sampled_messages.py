@@ -64,7 +64,7 @@ def change(after: dict[str, Any] | None, op: str = "c") -> dict[str, Any]:
         (('"2026-01-01T25:00:00Z"',), "STRING", ""),
         (('"2026-01-01T00:00:00Z"', '"soon"'), "STRING", ""),
         (('"12"', '"3.5"'), "STRING", "text of numbers"),
-        ((1, '"x"', '"y"'), "STRING", "JSON text: integer 1 times, text 2 times"),
+        ((1, '"x"', '"y"'), "STRING", "JSON text: integer 1 times, string 2 times"),
         (({"aB": 1}, {"c d": [1, None]}), "STRUCT<aB: BIGINT, `c d`: ARRAY<BIGINT>>", ""),
         (({},), "STRING", "JSON text"),
         (({str(n): n for n in range(201)},), "STRING", "JSON text"),
