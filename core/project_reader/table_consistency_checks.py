@@ -8,6 +8,7 @@ from core.lineage.table_graph import cycles
 from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
+from core.project.connectors import DELTA
 from core.project.model import Table
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.sentence import Fact
@@ -119,7 +120,7 @@ def _wrong_source(ddl: TableDdl, format: TableFormat) -> Fact[Any] | None:
 
 def _check_connector(table: Table, connectors: Set[str], problems: list[Problem]) -> None:
     format = table_format(table.parsed_ddl.format)
-    if "delta" not in connectors and format.database and _is_copied(table.parsed_ddl):
+    if DELTA.name not in connectors and format.database and _is_copied(table.parsed_ddl):
         problems.append(
             Problem(
                 f"{table.name} has refresh, and headgate.yml names no connector delta for the copy of its rows",
