@@ -93,11 +93,13 @@ def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
         before.close()
     filling = fill(small_disk)
     command = [sys.executable, "-m", "pipelines.agent", "--project", str(tmp_path), "--env", "dev"]
-    agent = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # A pipe that nobody reads would be full after 64 kB of failures to log.
+    with open(tmp_path / "output", "w") as output:
+        agent = subprocess.Popen(command, env=environ, stdout=output, stderr=subprocess.STDOUT)
     client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION)
     try:
         until(lambda: is_listening(client) or agent.poll() is not None, 60, "the agent listens")
-        assert agent.poll() is None, agent.communicate()[0]
+        assert agent.poll() is None, (tmp_path / "output").read_text()
         said = client.call("stop", {"tables": ["a"]}, confirm="yes", line="headgate stop a")
         assert [found["table"] for found in said["statements"]] == ["a"]
         found = find_agent_process(place)
@@ -108,6 +110,6 @@ def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
             until(lambda: reader.deployments()[0].wanted == "stopped", 30, "the ledger has the stop")
     finally:
         agent.terminate()
-        agent.communicate(timeout=60)
+        agent.wait(60)
         if was_killed:
             before.close()
