@@ -105,6 +105,8 @@ class LagCollector:
         self._objectives: dict[str, str] = {}
         self._transitions = ObjectiveTransitions(agent)
         self._positions_at_risk = PositionsAtRisk(agent)
+        self._holders: dict[TableName, Deployment | None] = {}
+        """For each table over a database's changes, the version that holds its log, as far as found in this round."""
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
         self._skipping: set[tuple[TableName, int, TableName]] = set()
@@ -116,6 +118,7 @@ class LagCollector:
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure all deployments once, and write the results to the ledger."""
+        self._holders.clear()
         query_by_name = {query.name: query for query in queries}
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []
@@ -269,7 +272,30 @@ class LagCollector:
         sources = streamed_sources(deployment, self._reads_of(deployment), by_version)
         begun = state is not None and state.batch is not None
         found = self._agent.files.lag(deployment.checkpoint, sources)
-        return tuple(_with_time_left(self._agent, deployment, each, by_version, begun=begun) for each in found)
+        return tuple(self._with_time_left(deployment, each, by_version, begun=begun) for each in found)
+
+    def _with_time_left(
+        self, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
+    ) -> SourceLag:
+        """Complete a position's time left: for files, for a missing source, and with the holder of a database's log."""
+        bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
+        parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
+        format, left = table_format(parent.stored_as if parent else ""), position.time_left
+        if left is None and begun and position.missing:
+            left = lost(Bound.SOURCE_GONE, table=position.table)
+        elif left is None and begun and parent is not None and format.has_files and not format.transaction_log:
+            left = time_left_in_files(position.table, external=parent.external)
+        elif left is not None and left.held_bytes and parent and (holder := self._holder(parent, by_version)):
+            left = replace(left, held_by=holder.table, held_version=holder.version)
+        return position if left is None else replace(position, time_left=replace(left, at=self._agent.clock()))
+
+    def _holder(self, table: Deployment, by_version: _ByVersion) -> Deployment | None:
+        if table.table not in self._holders:
+            self._holders[table.table] = None
+            # The checkpoint of another statement may be unreachable.
+            with suppress(HeadgateError):
+                self._holders[table.table] = holder_of_log(self._agent, table, by_version)
+        return self._holders[table.table]
 
     def _reads_of(self, deployment: Deployment) -> tuple[TableRead, ...]:
         key = (deployment.table, deployment.version, deployment.revision)
@@ -408,22 +434,6 @@ def _sample(
 def _shortest_left(positions: Iterable[SourceLag]) -> str:
     left = shortest(position.time_left for position in positions)
     return left.as_text() if left is not None else ""
-
-
-def _with_time_left(
-    agent: AgentContext, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
-) -> SourceLag:
-    """Complete a position's time left: for files, for a missing source, and with the holder of a database's log."""
-    bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
-    parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
-    format, left = table_format(parent.stored_as if parent else ""), position.time_left
-    if left is None and begun and position.missing:
-        left = lost(Bound.SOURCE_GONE, table=position.table)
-    elif left is None and begun and parent is not None and format.has_files and not format.transaction_log:
-        left = time_left_in_files(position.table, external=parent.external)
-    elif left is not None and left.held_bytes and parent and (holder := holder_of_log(agent, parent, by_version)):
-        left = replace(left, held_by=holder.table, held_version=holder.version)
-    return position if left is None else replace(position, time_left=replace(left, at=agent.clock()))
 
 
 class PositionsAtRisk:

@@ -10,13 +10,15 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.lag.liveness import usual_batch_s
+from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.observed.time_left import Bound, Left, TimeLeft, lost, time_left_from_json, time_left_of
-from core.observed.versions import Binding
+from core.observed.versions import Binding, Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
+from pipelines.agent.measurements import lag_collector
 from pipelines.agent.measurements.lag_collector import LagCollector
 
 A, LANDED = TableName("a"), TableName("landed")
@@ -186,6 +188,34 @@ def test_a_position_in_danger_is_recorded_once_until_it_is_safe_again(measured: 
     assert time_left_of(statistics.time_left) == found
     (source,) = next(m for m in measured.ledger.measurements() if m.table == A).sources
     assert time_left_from_json(source["time_left"]) == found
+
+
+def test_the_holder_of_a_log_is_determined_once_a_round_for_all_readers_and_delays_no_lag(
+    measured: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = measured.ledger.deployment(A, 1)
+    assert reader is not None
+    texts = RevisionTexts("d", SQL.replace("INTO a", "INTO b"), "")
+    measured.ledger.put_deployment(replace(reader, table=TableName("b"), texts=texts, revision="b"))
+    asked: list[str] = []
+
+    def holder(agent: AgentContext, table: Deployment, by_version: object) -> Deployment:
+        asked.append(table.table)
+        if len(asked) > 1:
+            raise TryAgain("not mounted", remedy="mount it")
+        return reader
+
+    monkeypatch.setattr(lag_collector, "holder_of_log", holder)
+    measured.files = Expiring(lefts=[replace(hours(30), held_bytes=1)])  # type: ignore[assignment]
+    measurer = LagCollector(measured)
+    found = []
+    for _ in range(2):
+        rounds(measured, measurer, 1)
+        lines = {line.table: line for line in measured.ledger.statements()}
+        lefts = [time_left_of(lines[TableName(name)].time_left) for name in ("a", "b")]
+        found.append([(left.held_by, left.held_version) for left in lefts if left is not None])
+    assert asked == [LANDED, LANDED]
+    assert found == [[("a", 1), ("a", 1)], [("", 0), ("", 0)]]
 
 
 @pytest.mark.parametrize(
