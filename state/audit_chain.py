@@ -105,8 +105,7 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
     """Classify the break between an entry and the entry with number `before`, which precedes it in the log.
 
-    `wanted` is the number of the entry after which it was originally written; None if no entry has the hash of that
-    entry.
+    `wanted` is the number of the entry that originally preceded it; None if no entry has that entry's hash.
     """
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")

@@ -71,8 +71,8 @@ class EmergencyJournal:
     def append(self, stop: JournalledStop, *, after: int) -> bool:
         """Record a stop request; return True if it is on disk, False if it would be lost when this process exits.
 
-        A repetition of a pending request is not written again, so that repetitions do not fill the disk. After a start,
-        it is written again: `after` is the serial number of the last start.
+        A repetition of a pending request is not written again, so that repetitions do not fill the disk. A repetition
+        after a start is written: `after` is the serial number of the last start.
         """
         with self._lock:
             before = self._pending.get(stop.request_key)

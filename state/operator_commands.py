@@ -41,7 +41,7 @@ class LatestCommandRow:
     """The latest command on a table or on one of its versions."""
 
     subject: str
-    """The name of a table, which stands for all its versions, or of a query, `orders@v2`."""
+    """The name of a table, for all its versions, or of a query, such as `orders@v2`."""
     wish: str
     """The command, as a `CommandKind`."""
     serial: int

@@ -24,13 +24,13 @@ With several, checkouts that are used in turn do not evict each other's results.
 """
 
 FEW = 400
-"""Number of single look-ups after which the whole file is read at once. Small plans need fewer look-ups."""
+"""Number of single look-ups before the whole file is read at once. Small plans need fewer look-ups."""
 
 _WAIT_S = 0.25
 """Longest wait, in seconds, for another process's transaction."""
 
 _PAUSE_S = 5.0
-"""Seconds for which a locked file is not read again, since a plan may look up thousands of results."""
+"""Pause, in seconds, before a locked file is read again, since a plan may look up thousands of results."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",

@@ -32,7 +32,7 @@ def observe(
 
     `deployments` must include deleted versions, whose numbers are never reused. `statistics` are by table and version;
     plan preconditions never depend on them. `taken` maps a table to the highest version number whose folder contains
-    foreign files; such numbers are not reused either. `serials` count the operator actions and runs on each table.
+    foreign files; such numbers are also never reused. `serials` count the operator actions and runs on each table.
     `now`, in epoch seconds of the checked clock, determines which trash has expired. `tickets` are the tickets of all
     releases.
     """

@@ -20,14 +20,14 @@ COMMANDS_D = 90
 COMMANDS_KEPT = 100_000
 RUNS_D = UNDO_D
 PLAN_TEXTS_D = 7
-"""Days after expiry for which a plan's texts are kept, so that a failed run can be compared with later edits."""
+"""Days that a plan's texts are kept after its expiry, so that a failed run can be compared with later edits."""
 PLANS_D = 30
 """Days after expiry until a plan without a run is removed. Other plans are removed with their run."""
 VERSIONS_D = 90
-"""Days after which a version with purged files is removed; the same applies to commands on a version that is gone."""
+"""Days until a version with purged files is removed; also applies to commands on a version that is gone."""
 STAGED_D = 90
 AUDIT_D = 400
-"""Days after which audit entries are archived, so that the ledger always has the entries of the last year."""
+"""Age, in days, at which audit entries are archived, so that the ledger always has the entries of the last year."""
 AUDIT_KEPT = 100_000
 """Maximum number of audit entries kept in the ledger, even if they are younger than `AUDIT_D` days."""
 AUDIT_PART = 10_000

@@ -193,7 +193,8 @@ def mirror_group(deployment: Deployment) -> str:
 
 
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:
-    """Return the columns of the key, in lower case, if a peek must hide all other values; None if it hides nothing."""
+    """Return the columns of the key, in lower case, if a peek must hide all other values; None if a peek shows all
+    values."""
     if "payload:" not in deployment.texts.yml:
         return None
     settings = _settings(deployment.texts, deployment.table)

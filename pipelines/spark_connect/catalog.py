@@ -111,7 +111,7 @@ class SparkTables:
 
         SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
         table `USING jdbc`. It can read a temporary view of a DataFrame, which lasts as long as the session (Spark
-        4.2.0). Spark asks a database for the columns, so this raises EngineRefused if it does not answer.
+        4.2.0). Spark asks the database for the columns, so this raises EngineRefused if the database does not answer.
         """
         spark = self._session.spark
         format = table_format(declared.format)

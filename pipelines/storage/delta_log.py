@@ -78,7 +78,7 @@ repeat unchanged rows (Delta 4.4.0).
 """
 
 _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE"})
-"""Operations that change rows by hand, unless the commit records a batch or is the MERGE of a keyed statement."""
+"""Operations that count as changes by hand, unless the commit records a batch or is the MERGE of a keyed statement."""
 
 _OURS = "headgate_gone"
 """Text that identifies a keyed statement's MERGE. Its commit repeats the condition, which contains it (Delta 4.4.0)."""
@@ -102,7 +102,7 @@ class Commit(NamedTuple):
     """Number of files with new rows. Files rewritten by OPTIMIZE do not count."""
     bytes: int
     rows: int | None
-    """Number of new rows or, if the commit changed rows, of inserted, updated and deleted ones. None if not recorded.
+    """Number of new rows or, if the commit changed rows, of inserted, updated and deleted rows. None if not recorded.
     """
     changed_rows_by: str = ""
     """Operation that deleted or updated rows, such as `UPDATE`; empty if none. OPTIMIZE does not count."""

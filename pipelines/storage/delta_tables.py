@@ -215,7 +215,7 @@ def position_after_batch(log: DeltaLog, upto: int | None) -> SeenLog | None:
 
 
 def written_version(log: DeltaLog, query: str, batch: int) -> int | None:
-    """Return a version that contains a query's batches up to `batch`, but none of its later ones; None if unknown."""
+    """Return a version that contains a query's batches up to `batch`, but no later batches; None if unknown."""
     newest = log.batches.get(query, -1)
     if newest <= batch:
         return log.head if newest == batch else None

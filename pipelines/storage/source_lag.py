@@ -24,7 +24,7 @@ REFRESH_S = 0.5
 
 
 FORGET_S = 3600.0
-"""Seconds after which measurements that are no longer requested are discarded."""
+"""Seconds before measurements that are no longer requested are discarded."""
 
 FOLDED_PENDING = 1_000
 """Maximum number of pending files saved for the next process. With more, the next process reads the logs again."""

@@ -80,7 +80,7 @@ POOL_S = 240.0
 """Timeouts for the start of agent and pool, in seconds. Spark's first start from a cold disk is slow."""
 
 LOOKS_S = 10.0
-"""Seconds after which a new agent should have checked its pool."""
+"""Longest time, in seconds, that a new agent should need to check its pool."""
 
 END_S = 60.0
 

@@ -56,7 +56,7 @@ class CommandContext:
     def confirm(self, text: str, question: str) -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
 
-        If `text` is empty, nothing is required. Raises ConfirmationNeeded if nothing or anything but `text` was typed.
+        If `text` is empty, nothing is required. Raises ConfirmationNeeded unless `text` was given.
         """
         if not text:
             return ""

@@ -126,7 +126,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: "PlanRow", now: float) -> str:
-    """Return a phrase that states what superseded a plan, and when. Empty if nothing has."""
+    """Return a phrase that states what superseded a plan, and when. Empty if it is not superseded."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"

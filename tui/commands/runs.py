@@ -46,7 +46,7 @@ INTERRUPTED = 130
 
 
 AGENT_GONE_S = 3.0
-"""Seconds without an agent after which the command stops following a run. The next agent continues the run."""
+"""Seconds without an agent before the command stops following a run. The next agent continues the run."""
 
 
 def runs(context: CommandContext) -> int:

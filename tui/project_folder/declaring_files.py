@@ -25,7 +25,7 @@ _LARGEST = 4 * 1024 * 1024
 FileStamp = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime of a file, which change when the file is written."""
 _NO_STAMP: FileStamp = (0, 0, 0, 0, 0)
-"""The stamp of a file that cannot be read, which is tried again each time."""
+"""The stamp of a file that cannot be read; reading it is tried again each time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 MANY = 600
-"""Number of statements from which a second process saves time, although it takes 0.4 s to start."""
+"""Minimum number of statements for which a second process saves time, although it takes 0.4 s to start."""
 
 SHARE = 0.42
 """Share of the statements for the second process, which also parses all DDL (a tenth of the time)."""

@@ -146,7 +146,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._fetched: ScreenDataRead | None = None
         """Data read for a screen but not shown yet, for example while the display is frozen."""
         self._holding = opening is not None and opening.shadow is not None
-        """True while the first frame stays on screen, which is until Home has drawn its rows."""
+        """True while the first frame stays on screen, until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
         self._poller = Poller(backend, self.state.view, self.post_message)
         self._reloading: StatusMessage | None = None

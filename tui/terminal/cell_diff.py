@@ -8,7 +8,7 @@ from tui.presentation.styling.styled_text import Line, cells_of
 from tui.presentation.styling.theme import Paint, Palette
 
 GAP = 6
-"""Maximum number of unchanged cells that are sent again, instead of moving the cursor past them."""
+"""Maximum number of unchanged cells that are sent again to avoid moving the cursor past them."""
 
 BLANKS = 3
 """Maximum number of blanks written to skip blank cells. Moving the cursor takes 3 or 4 bytes."""

@@ -114,7 +114,7 @@ class PoolSupervisor:
         return current
 
     def keep(self) -> None:
-        """Start the pool, connect to it and fill its catalog, except for what is already done.
+        """Start the pool, connect to it and fill its catalog, skipping steps that are already done.
 
         Raises PoolUnreachable if the pool cannot be started or reached now.
         """
@@ -375,7 +375,7 @@ AT_ONCE = 3
 """Number of starts within `WINDOW_S` before pauses begin."""
 
 LIMIT = 8
-"""Number of starts within `WINDOW_S` after which only an operator can start the pool again."""
+"""Maximum number of starts within `WINDOW_S`. After that, only an operator can start the pool again."""
 
 FIRST_PAUSE_S = 2.0
 """Pause, in seconds, before the first delayed start of a pool. It doubles with each later start."""
@@ -415,7 +415,7 @@ class StartBackoff:
 
 
 UNKNOWN_S = 15.0
-"""Seconds without an answer after which the states of the pool's statements are considered unknown."""
+"""Seconds without an answer before the states of the pool's statements are considered unknown."""
 
 
 class PoolEvents:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_S = 600.0
-"""Seconds without a request after which a connection is closed."""
+"""Seconds without a request before a connection is closed."""
 
 HANDSHAKE_S = 5.0
 """Time limit, in seconds, for a new connection to send its greeting."""

@@ -15,16 +15,16 @@ LAG_ROWS = 100
 """Maximum lag, in rows, of a version that has caught up. For small tables, the limit is a hundredth of their rows."""
 
 SILENT_S = 600.0
-"""Seconds with pending input and without a commit after which the gate fails."""
+"""Seconds with pending input but without a commit before the gate fails."""
 
 UNKNOWN_S = 600.0
-"""Seconds with an unknown lag or a missing source after which the gate fails."""
+"""Seconds with an unknown lag or a missing source before the gate fails."""
 
 FRESH_S = 60.0
 """Maximum age, in seconds, of a measurement that allows a swap. Versions are measured every 5 s."""
 
 FALLING_S = 6 * 3600.0
-"""Seconds without a new minimum of the lag after which the gate fails."""
+"""Seconds without a new minimum of the lag before the gate fails."""
 
 
 @dataclass(frozen=True, slots=True)

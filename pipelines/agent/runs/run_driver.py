@@ -52,7 +52,7 @@ POLL_S = 1.0
 """Seconds between two checks of a run's gates."""
 
 POOL_WAIT_S = 900.0
-"""Longest time, in seconds, for which a step is retried while the pool is unreachable. After that, the step fails."""
+"""Longest time, in seconds, that a step is retried while the pool is unreachable. After that, the step fails."""
 
 
 class OpenRuns:

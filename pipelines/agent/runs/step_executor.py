@@ -98,7 +98,7 @@ class StepExecutor:
     def abandon(self, step: Step) -> StepDone | None:
         """Abandon a step: undo a partial swap, or a start command that had no effect.
 
-        If the ledger records the step's swap, return the evidence of the swap, which is done in spite of later
+        If the ledger records the step's swap, return the evidence of the swap, which counts as done despite later
         failures.
         """
         self._run.take_back(step)

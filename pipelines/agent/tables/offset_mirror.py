@@ -28,10 +28,10 @@ EVERY_S = 5.0
 """Seconds between two rounds."""
 
 AGAIN_S = 600.0
-"""Seconds after which unchanged offsets are committed again, because Kafka deletes the offsets of an unused group."""
+"""Seconds before unchanged offsets are committed again, because Kafka deletes the offsets of an unused group."""
 
 SILENT_S = 30.0
-"""Seconds for which nothing is committed to a cluster that did not answer."""
+"""Pause, in seconds, before offsets are committed again to a cluster that did not answer."""
 
 NOT_MIRRORED = "HEADGATE_OFFSETS_NOT_MIRRORED"
 """Error class of the event recorded when a statement's offsets could not be committed to its group."""

@@ -173,7 +173,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
 
     Spark compares the ids of the tables that it reads, but not of the table that it writes, so earlier rows would be
     lost silently. A column that a streamed table has lost is reported last, because with `schema_tracking` a plan can
-    continue in spite of it.
+    continue despite it.
     """
     if deployment.external:
         return None

@@ -157,10 +157,7 @@ def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
 
 
 def _happened(event: EventRow) -> Iterator[HistoryEntry]:
-    """Yield two entries for a recurring exception, and none for minor events.
-
-    An event that an action or a run caused has no entry either.
-    """
+    """Yield two entries for a recurring exception, and none for minor events or events caused by an action or a run."""
     if event.kind == EventKind.RUN:
         return
     if event.kind == EventKind.EXCEPTION:

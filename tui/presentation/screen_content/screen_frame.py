@@ -58,7 +58,7 @@ class ConsoleIdentity:
 
 
 class LaterCommands(NamedTuple):
-    """The command lines that open the console again and stop everything, as they work in the user's shell."""
+    """The command lines that reopen the console and that stop everything, in a form that works in the user's shell."""
 
     console: str = "headgate"
     down: str = "headgate down"

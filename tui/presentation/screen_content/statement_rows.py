@@ -39,7 +39,7 @@ _OF_EXTERNAL = frozenset((NAME, STATE, ROWS, PRODUCT, LAYER, OWNER))
 """Columns that apply to external tables."""
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
-"""Age in seconds from which a measurement is outdated. Normally statements are measured every few seconds."""
+"""Age, in seconds, at which a measurement becomes outdated. Normally statements are measured every few seconds."""
 SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 

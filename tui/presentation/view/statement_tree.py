@@ -207,7 +207,7 @@ class TreeFolding:
     def closed(self, view: LedgerView, rows: int, kept: Collection[str] = ()) -> frozenset[str]:
         """Return the branches to collapse if `rows` rows fit on screen.
 
-        Branches in `kept` are not collapsed unless the user does so.
+        Branches in `kept` are collapsed only if the user has collapsed them.
         """
         made_for = (self.mode, rows, rows_of(view, ()))
         if made_for != self._made_for:
