@@ -110,7 +110,7 @@ def _break_before(entry: AuditRow, before: int, wanted: int | None, start: Audit
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
-        # What it was written behind is not there any more: it has another hash now. What is before all is as it was.
+        # No entry has the previous hash any more: the preceding entry was changed, or this one if it is the first.
         changed = before if before > start.entry else entry.id
         return AuditBreak(changed, changed, "changed")
     first, last = (wanted + 1, before) if wanted < before else (entry.id, entry.id)
@@ -140,7 +140,7 @@ def append_part(folder: Path, archives: Sequence[AuditArchiveRow], entries: Sequ
     The entries are synced to disk. A repeated call adds nothing. Raises OSError if the file cannot be written.
     """
     newest = archives[-1] if archives else None
-    # A clock that was set back leads into no earlier file: files follow each other as entries do.
+    # Even if the clock was set back, entries never go to an earlier file: files are in the order of their entries.
     year = max(_year(entries[0]), newest.year if newest else 0)
     part = list(takewhile(lambda entry: _year(entry) <= year, entries))
     body = "".join(f"{json.dumps(asdict(entry))}\n" for entry in part).encode()
@@ -237,7 +237,7 @@ def _read(path: Path, before: AuditHead) -> list[AuditRow]:
     torn = lines.pop()
     entries: list[AuditRow] = []
     for line in lines:
-        # What is no entry any more keeps its place in the chain, with a hash that does not fit.
+        # An unreadable entry keeps its place in the chain, with a hash that does not match.
         entry = _entry(line) or AuditRow(before.entry + 1, 0.0, "", "", "", previous=before.hash, hash="unreadable")
         entries.append(entry)
         before = AuditHead(entry.id, entry.hash)

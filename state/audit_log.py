@@ -67,7 +67,7 @@ class AuditReads(LedgerReads):
     def check_audit(self) -> AuditCheck:
         """Verify the whole audit log, in archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
-        # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
+        # One statement reads one snapshot, so an entry that is being archived is always found in one place.
         found = self._values(
             f"SELECT head.entry, head.hash, archives.rows, {', '.join(f'audit.{name}' for name in columns)} "
             f"FROM (SELECT json_group_array(json_array({', '.join(archive)})) AS rows "
@@ -97,7 +97,7 @@ class AuditWrites(AuditReads, LedgerWrites):
 
 def put_audit(connection: sqlite3.Connection, audit: AuditRow) -> int:
     """Append an audit entry within the caller's transaction, and return its id."""
-    # The hash is of what is stored.
+    # The hash covers the stored values.
     stored = row_from_values(AuditRow, field_names(AuditRow), list(values_by_column(audit).values()))
     found = connection.execute("SELECT hash FROM audit_head").fetchone()
     chained = replace(stored, previous=found[0] if found else FIRST)

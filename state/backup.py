@@ -76,7 +76,7 @@ def restore(
     with sqlite_errors_translated(backup):
         try:
             _remove(fresh)
-            # A copy first: to open a file is to write to it, and a refusal changes nothing.
+            # Work on a copy, because opening a file may write to it, and a refusal must change nothing.
             shutil.copyfile(backup, fresh)
             fresh.chmod(FILE_MODE)
             with create_or_open(fresh, facts) as restored:

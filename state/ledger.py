@@ -64,7 +64,7 @@ class Ledger(
             self._reading.close()
             try:
                 if not self.is_in_place():
-                    # SQLite would take away the log of the ledger that lies there now, by its name.
+                    # SQLite would delete the log of the ledger that is now at this path, because the names match.
                     return
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()

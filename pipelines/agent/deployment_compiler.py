@@ -193,8 +193,7 @@ def mirror_group(deployment: Deployment) -> str:
 
 
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:
-    """Return the columns of the key, in lower case, if a peek must hide all other values; None if a peek shows all
-    values."""
+    """Return the lower-case key columns if a peek must hide all other values; None if it shows all values."""
     if "payload:" not in deployment.texts.yml:
         return None
     settings = _settings(deployment.texts, deployment.table)

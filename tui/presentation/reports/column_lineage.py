@@ -72,7 +72,7 @@ def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
     waiting: list[tuple[int, ColumnOrigin, LineageEdge | None]] = [(0, at, None) for at in reversed(_roots(found))]
     while waiting:
         depth, at, over = waiting.pop()
-        # Going up, rows are where the tree ends: what decides them is listed apart.
+        # Upstream, the tree ends at rows: the conditions on them are listed separately.
         following = edges.get(at, []) if at.column or not up else []
         again = at in expanded and bool(following)
         expanded.add(at)

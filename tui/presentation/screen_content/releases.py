@@ -245,7 +245,7 @@ def release_lines(releases: Iterable[Release], now: float) -> tuple[str, ...]:
         left = release_time_left_words(release)
         lines.append(f"{release.run}  {state_words(release, now)}{left}  {counted(len(release.pairs), 'table')}")
         said = verdict(release, now)
-        # What names the way back is not said twice.
+        # A verdict that contains the rollback command is omitted, because the command follows.
         lines += [f"  {said}"] if said and not (release.rollback and release.rollback in said) else []
         lines.append(f"  {rollback_words(release, now)}")
         lines += [f"  ticket: {ticket_words(one, now)}" for one in overdue_tickets(release.tickets, now)]
