@@ -4,7 +4,7 @@ A process is signalled only if both its pid and its start time match the recorde
 """
 
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -74,9 +74,12 @@ def output_lines(module: str, words: Sequence[str], environ: Mapping[str, str]) 
     )
     assert child.stdout is not None, "stdout is a pipe"
     pending = b""
+    # Unlike select(), a selector also waits for file descriptors from 1,024 on.
+    readable = selectors.DefaultSelector()
+    readable.register(child.stdout, selectors.EVENT_READ)
     try:
         while True:
-            if not select.select([child.stdout], [], [], 0.2)[0]:
+            if not readable.select(0.2):
                 yield ""
                 continue
             part = os.read(child.stdout.fileno(), 65536)
@@ -90,6 +93,7 @@ def output_lines(module: str, words: Sequence[str], environ: Mapping[str, str]) 
         if child.poll() is None:
             child.kill()
             child.wait()
+        readable.close()
         child.stdout.close()
 
 

@@ -141,7 +141,7 @@ def test_a_slot_for_failovers_is_created_or_its_database_is_too_old(
     assert server.run("SELECT failover, two_phase, temporary FROM pg_replication_slots") == [(True, False, False)]
     server.run("INSERT INTO orders VALUES (70)")
     assert ChangeSlots().lag(None, NAME, url(server, what)).rows == 1, "a copy of it can be read"
-    ChangeSlots().advance(NAME, url(server, what), [end(server)])
+    ChangeSlots().advance(NAME, url(server, what), [end(server)], in_use=True)
     assert position(server) > 0
     server.run("DELETE FROM orders")
     monkeypatch.setattr(change_slots, "FAILOVER_SINCE", 990_000)
