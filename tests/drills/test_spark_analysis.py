@@ -12,6 +12,9 @@ import pytest
 from tiny_project import DDL, DML, Tiny, tiny_that_runs, until
 
 from core.model.errors import HeadgateError
+from core.model.names import TableName
+from core.plan.codec import request_as_json
+from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
 from state.migrations import SCHEMA_VERSION
 from tui.agent_client.socket_client import AgentClient
@@ -124,7 +127,7 @@ def test_plan_and_diff_refuse_it_with_file_line_and_remedy(unreviewed: Tiny, tmp
 def test_submitting_the_texts_is_refused(unreviewed: Tiny, agent: AgentClient) -> None:
     texts = {str(path.relative_to(unreviewed.folder)): path.read_text() for path in unreviewed.folder.rglob("*.sql")}
     texts["headgate.yml"] = (unreviewed.folder / "headgate.yml").read_text()
-    request = {"tables": ["kept"]}
+    request = request_as_json(PlanRequest(tables=(TableName("kept"),)))
     args = {
         "texts": texts,
         "environment": "dev",

@@ -171,7 +171,7 @@ class CommandLog:
         )
 
     def record_repeated(self) -> None:
-        """Record commands that could not be recorded earlier, and the number of commands that were only counted."""
+        """Record commands whose recording failed earlier, and how many more were counted without being kept."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()

@@ -67,7 +67,11 @@ class SubmittedPlans:
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
         project = self._project(args)
-        request = request_from_json(args.get("request") or {})
+        try:
+            request = request_from_json(args.get("request") or {})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            why = f"this request for a plan cannot be read: {type(error).__name__} {error}"
+            raise UsageError(why, remedy="submit it with this version of Headgate") from error
         if request.continues:
             self._refuse_continuing(request)
         made_at = self._made_at(args, wanted) if saved else self._agent.clock()

@@ -40,6 +40,12 @@ def test_a_plan_of_any_scope_is_planned_the_same_here(desk: Desk, asked: PlanReq
     assert row is not None and plan_from_json(json.loads(row.body)).request == plan.request
 
 
+@pytest.mark.parametrize("request_", [{"tables": ["a"]}, {"verb": "deploy", "tables": 1}, ["a"]])
+def test_a_request_that_is_none_is_refused_in_one_sentence(desk: Desk, request_: object) -> None:
+    with pytest.raises(UsageError, match="this request for a plan cannot be read"):
+        desk.hand_over(desk.plan(), request=request_)
+
+
 def test_a_plan_is_applied_once(desk: Desk) -> None:
     plan = desk.plan()
     desk.hand_over(plan)
