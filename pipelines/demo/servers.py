@@ -31,7 +31,7 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home
 from pipelines.local_pool.process_locks import process_start, processes_with
 
 Say = Callable[[str], object]
-"""Receives a line about what is being waited for."""
+"""A function that is given a line saying what the start waits for."""
 
 Artifact = tuple[str, str, str]
 """Group, artifact and version in a Maven repository."""
@@ -47,6 +47,8 @@ EXTRA = "pip install 'headgate[demo]'"
 FETCH_S = 600.0
 READY_S = 120.0
 """Longest wait for a server, in seconds. Typical are 0.2 s for PostgreSQL, 3 s for Kafka and 8 s for Kafka Connect."""
+COLLECTED_S = 10.0
+"""Longest wait, in seconds, until a killed server has been collected by its parent."""
 END_S = 15.0
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MARKED = "HEADGATE_DEMO_SERVER"
@@ -370,6 +372,9 @@ class RunningServers:
         if self._alive(record, server.name):
             self._await(server, None, say)
             return False
+        if before := record["processes"].get(server.name):
+            # PostgreSQL does not start while its killed predecessor is a zombie.
+            _gone_within(lambda: not _is_zombie(before["pid"]), COLLECTED_S)
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -450,6 +455,10 @@ class RunningServers:
     def _write(self, record: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.folder / "servers.json", json.dumps(record, indent=1) + "\n")
+
+
+def _is_zombie(pid: int) -> bool:
+    return process_start(pid) is None and os.path.exists(f"/proc/{pid}")
 
 
 def _gone_within(is_gone: Callable[[], bool], seconds: float) -> bool:

@@ -3,12 +3,14 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from core.model.errors import HeadgateError, Refused, UsageError
+from pipelines.demo import servers as demo_servers
 from pipelines.demo.servers import DemoServer, RunningServers, free_port, require_packages, resolved_jars
 from pipelines.local_pool.process_locks import process_start
 
@@ -103,3 +105,11 @@ def test_a_missing_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("pipelines.local_pool.java_and_spark.bundled_java", lambda: "")
     with pytest.raises(HeadgateError, match="no java"):
         resolved_jars(("a", "b", "1"), tmp_path)
+
+
+def test_a_dead_process_is_a_zombie_until_its_parent_has_collected_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert demo_servers._is_zombie(child.pid)
+    child.wait()
+    assert not demo_servers._is_zombie(child.pid) and not demo_servers._is_zombie(os.getpid())
