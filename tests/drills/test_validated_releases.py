@@ -121,7 +121,8 @@ def test_a_join_that_doubles_rows_is_blocked_and_the_old_version_keeps_serving(t
     failed = step(run, "validate", "marked")
     assert failed["state"] == "failed" and step(run, "swap", "marked")["state"] == "blocked"
     assert "duplicate rows by all columns" in failed["note"] and "only in the new version, unexpected" in failed["note"]
-    assert f"headgate runs skip {run['id'][:12]} --step {failed['n']} goes on" in failed["note"]
+    said = tiny.run("runs", run["id"]).stderr
+    assert f"headgate runs skip {run['id']} --step {failed['n']} continues despite it" in said
     (example, *_) = results(tiny, run["id"], "marked")["differences"]["examples"]
     assert example["old"] is None and example["new"]["kind"] == "A"
     shown = tiny.run("release", "diff", run["id"], "marked")

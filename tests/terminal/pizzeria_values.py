@@ -80,9 +80,7 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
         ),
         restarts=2 if state == "failed" else 0,
         error_class="CAST_INVALID_INPUT" if state == "failed" else "",
-        error='[CAST_INVALID_INPUT] The value \'two\' of the type "STRING" cannot be cast to "INT"'
-        if state == "failed"
-        else "",
+        error='The value \'two\' of the type "STRING" cannot be cast to "INT"' if state == "failed" else "",
         started_at=NOW - 4320,
         created_at=NOW - 86_400,
         plan_hash="7f3a" * 16,

@@ -27,8 +27,8 @@ NOT_DRAWN = {
     StepKind.OPTIMIZE: "no table of a life is on Delta",
     StepKind.VACUUM: "no table of a life is on Delta",
 }
-POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", ". begins", ". done")
-"""Prefixes of points that only undrawn steps or slots of databases pass, with `.` for the filled-in part."""
+POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", "copy ", ". begins", ". done")
+"""Prefixes of points passed only by undrawn steps, slots and copies of databases; `.` is the filled-in part."""
 
 REQUESTS = {
     "run": ("start", "stop", "point", "unpoint", "create", "forget", "alter", "list"),
