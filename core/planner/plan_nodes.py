@@ -1,4 +1,4 @@
-"""The nodes of a plan, one per table, built from declarations, observations and decisions, and their levels."""
+"""The nodes of a plan (one per table) and their levels, built from declarations, observations and decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -369,7 +369,7 @@ def _as_written(node: Any) -> Any:
 
 
 def _faults(part: str, found: Sequence[Reading], *, framed: bool) -> list[str]:
-    """Return the branches that say why a part cannot be read, the first that applies first."""
+    """Return the branches of a CASE that names the reason why a part of a message cannot be read."""
     known = ", ".join(str(each.schema.id) for each in found)
     new = f"raise_error(concat('[{NEW_SCHEMA}] schema ', _{part}_schema, ' of the {part} at ', {PLACE}, "
     new += "' was not known when the statement was started'))"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 WARM_UP = 40
 """Transactions before those that are measured, so that Spark has compiled its classes."""
 SETTLED_S, GIVEN_UP_S = 10.0, 120.0
-"""Without a new row, a table has settled after so many seconds if it shows the newest state of all orders, and after
-so many if it does not."""
+"""Seconds without a new row after which a table has settled: SETTLED_S if it shows the newest state of all orders,
+GIVEN_UP_S if it does not."""
 
 _LOAD = (
     "SELECT xact_commit, blks_hit + blks_read, tup_returned FROM pg_stat_database WHERE datname = current_database()"

@@ -49,7 +49,7 @@ class OrderState:
     transaction: int
     """Number of the transaction that committed it, starting at 0."""
     contents: list[Content]
-    """What the database showed while this was the newest revision: at its commit, and after later changes elsewhere."""
+    """What the database showed while this was the newest revision: at its commit, and after changes of other rows."""
 
 
 @dataclass(slots=True)

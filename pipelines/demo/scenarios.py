@@ -36,7 +36,7 @@ ACCESS = """host all restaurant,reader 127.0.0.1/32 trust
 host replication reader 127.0.0.1/32 trust"""
 """Who may connect without a password: users who can only change the pizzas, or only read them."""
 EVERY_S = 10.0
-"""Seconds between two files of the scheduler."""
+"""Interval, in seconds, at which the scheduler writes a file."""
 PREFIX = "pg"
 """First part of the names of Debezium's topics."""
 

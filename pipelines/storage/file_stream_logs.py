@@ -160,9 +160,9 @@ def newest_batch(folder: str) -> int | None:
 
 
 def first_gap(folder: str) -> int | None:
-    """Return the first missing batch among those that Spark reads at a start; None if the log is complete.
+    """Return the first missing batch among those that Spark reads when a query starts; None if none is missing.
 
-    Spark reads the latest compact file and everything after it. A missing log is complete.
+    Spark reads the latest compact file and everything after it. A log that does not exist lacks none.
     """
     try:
         names = batch_files(folder)

@@ -168,9 +168,10 @@ class KafkaOffsets:
         return ",".join(found.values()) if found.keys() >= set(topic_place(location).topics) else ""
 
     def position(self, location: str, since: float | None = None) -> str:
-        """Return where the topics end, or where their messages since a time begin, as offsets of a checkpoint.
+        """Return the ends of the topics or, with `since`, the offsets of their first messages from that time on.
 
-        `since` is in epoch seconds. Raises Refused if a topic does not exist, and otherwise as `lag` does.
+        The offsets have the form of a checkpoint; `since` is in epoch seconds. Raises Refused if a topic does not
+        exist, and the errors of `lag`.
         """
         place = topic_place(location)
         with self._lock:
@@ -262,7 +263,7 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def parsed_offsets(line: str) -> dict[Partition, int] | None:
-    """Parse offsets as Spark writes them into checkpoints; None for the offsets of another source, or of none."""
+    """Parse offsets as Spark writes them into checkpoints; None if the line has none or those of another source."""
     if not line.startswith("{"):
         return None
     parts = json.loads(line)

@@ -158,7 +158,7 @@ class AvroText:
 
 
 class _Registry:
-    """A connection to a registry. Answers are those of Confluent's API reference."""
+    """A connection to a registry whose responses follow Confluent's API reference."""
 
     def __init__(self, place: RegistryPlace) -> None:
         url = urlsplit(place.url)

@@ -10,7 +10,7 @@ from core.project_reader.paths import TESTS_FOLDER, unreadable_content
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 FOLDER = "pipelines"
-"""Folder of a project with all declaring files except headgate.yml."""
+"""The folder within a project that contains every declaring file except headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
 """Suffixes of declaring files. Their case is ignored, so that a file in upper case is reported instead of skipped."""

@@ -90,7 +90,7 @@ def find_folder(given: str, cwd: str, project: str) -> str:
     """Return a folder's path relative to the project, `.` for the project itself.
 
     `given` is absolute, relative to `cwd` or, if no such folder exists, relative to the project. Raises UsageError if
-    it is no folder of the project.
+    it is not a folder in the project.
     """
     root = os.path.realpath(project)
     places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []

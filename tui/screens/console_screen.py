@@ -37,7 +37,7 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""For this many seconds, the message about a key press without effect is shown."""
+"""How long, in seconds, the message that a key has no effect is shown."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15

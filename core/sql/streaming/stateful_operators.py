@@ -1,6 +1,6 @@
 """Derives stateful operators and other streaming properties of a query, from the scans upwards.
 
-Spark 4.2.0 rejected in a test everything that is rejected here, with one exception: LATERAL (SELECT … FROM …), whose
+In a test, Spark 4.2.0 rejected everything that is rejected here, with one exception: LATERAL (SELECT … FROM …), whose
 state is not modelled.
 """
 
