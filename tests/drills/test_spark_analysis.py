@@ -135,7 +135,7 @@ def test_submitting_the_texts_is_refused(unreviewed: Tiny, agent: AgentClient) -
         "hash": "0" * 64,
         "folder": str(unreviewed.folder),
     }
-    with pytest.raises(HeadgateError, match="java_method calls a Java method"):
+    with pytest.raises(HeadgateError, match="this plan needs files of kept that have 1 problem"):
         agent.call("submit_plan", args)
     assert made(unreviewed) == []
 
