@@ -208,6 +208,7 @@ def test_init_declares_a_keyed_table_for_changes(
     until(same, ARRIVES_S, "the keyed table equals the table in the database")
 
 
+@pytest.mark.long
 def test_no_change_is_lost_or_stale_when_the_worker_is_killed_under_load(
     tiny: Tiny, connect: KafkaConnect, postgres: PostgresServer
 ) -> None:

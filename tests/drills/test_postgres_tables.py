@@ -172,6 +172,7 @@ def refreshed(tiny: Tiny, after: float) -> None:
     until(lambda: copied_at(tiny) > after, 60, "the rows are copied")
 
 
+@pytest.mark.long
 def test_a_copy_is_refreshed_for_readers_that_keep_running(tiny: Tiny, server: PostgresServer) -> None:
     server.run("UPDATE prices SET price = 1")
     done = tiny.apply(tiny.plan("priced"))
