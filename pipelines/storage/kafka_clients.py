@@ -62,6 +62,8 @@ class KafkaClients:
     """The cluster. The topics of this place are not used."""
     admin: Any = None
     consumer: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The settings of the client library that connect to the cluster, with secrets."""
     failure: tuple[int, str] | None = field(default=None)
     """Error code and message of the client library."""
 
@@ -114,33 +116,45 @@ class KafkaClients:
                 found[resource.name] = error
         return found
 
-    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> "Future[Any]":
-        """Request that a consumer group has these offsets, by topic and partition; `why_not_committed` awaits it."""
-        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Fact[GroupFault] | None:
+        """Commit offsets to a consumer group, by topic and partition; return why a broker did not accept them.
 
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*each, at) for each, at in offsets.items()])
-        answers: dict[str, Future[Any]] = self.admin.alter_consumer_group_offsets([asked], request_timeout=ANSWER_S)
-        return answers[group]
-
-    def why_not_committed(self, group: str, answer: "Future[Any]") -> Fact[GroupFault] | None:
-        """Return why a broker did not accept the offsets of a group; None if it did."""
-        from confluent_kafka import KafkaError
+        Takes at most about 6 s. A consumer that subscribes to nothing commits, because a request of
+        librdkafka's admin client aborts the process if the broker dies meanwhile (assertion in `rdkafka_queue.h`).
+        """
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         user = dict(self.place.settings).get("sasl.username", "anonymous users")
+        consumer = Consumer({**self.settings, "group.id": group, "error_cb": self.note}, logger=_library_log)
         try:
-            found = self.answer(answer)
-        except NotAllowed:
-            return GroupFault.NOT_ALLOWED.of(servers=self.place.servers, user=user, group=group)
-        except HeadgateError as error:
-            return GroupFault.NO_ANSWER.of(group=group, why=error.summary)
-        errors = {each.error.code(): str(each.error.str()) for each in found.topic_partitions if each.error}
+            asked = [TopicPartition(*each, at) for each, at in offsets.items()]
+            done = consumer.commit(offsets=asked, asynchronous=False)
+            errors = {each.error.code(): str(each.error.str()) for each in done if each.error}
+        except KafkaException as error:
+            errors = {error.args[0].code(): str(error.args[0].str())}
+            # The library hands over its errors only here, that of a forbidden group as a message.
+            found = consumer.poll(0)
+            if found is not None and found.error():
+                self.note(found.error())
+        finally:
+            consumer.close()
         if not errors:
             return None
         if KafkaError.UNKNOWN_MEMBER_ID in errors:
             return GroupFault.IN_USE.of(group=group)
-        if KafkaError.TOPIC_AUTHORIZATION_FAILED in errors:
+        denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+        if denied & {*errors, self.failure[0] if self.failure else None}:
             return GroupFault.NOT_ALLOWED.of(servers=self.place.servers, user=user, group=group)
-        return GroupFault.REFUSED.of(servers=self.place.servers, group=group, why=next(iter(errors.values())))
+        why = next(iter(errors.values()))
+        silence = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD}
+        if not silence & errors.keys():
+            return GroupFault.REFUSED.of(servers=self.place.servers, group=group, why=why)
+        try:
+            self._refuse_login(TimeoutError(why))
+        except Refused as refused:
+            return GroupFault.NO_ANSWER.of(group=group, why=refused.summary)
+        silent = self.silent(self.failure[1] if self.failure else why)
+        return GroupFault.NO_ANSWER.of(group=group, why=silent.summary)
 
     def silent(self, why: str) -> HeadgateError:
         """Return the error for a cluster whose brokers do not answer."""
@@ -217,6 +231,8 @@ def connect(place: TopicPlace) -> KafkaClients:
     settings = library_settings(dict(place.settings), resolved)
     isolation = settings.pop("isolation.level", "read_uncommitted")
     conf: dict[str, Any] = {"bootstrap.servers": place.servers, "socket.timeout.ms": int(ANSWER_S * 1000), **settings}
+    # A commit waits for the coordinator of its group as long as a session lasts; brokers allow 6 s or more.
+    clients.settings = {**conf, "enable.auto.commit": False, "session.timeout.ms": 6_000}
     reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
     # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
     reading |= {

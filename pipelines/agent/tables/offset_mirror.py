@@ -6,10 +6,8 @@ Spark commits no offsets. The committed offsets follow the checkpoint of the ser
 import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from core.model.errors import HeadgateError, TryAgain
 from core.model.events import EventKind
@@ -39,18 +37,6 @@ NOT_MIRRORED = "HEADGATE_OFFSETS_NOT_MIRRORED"
 _Statement = tuple[TableName, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    """A requested commit of a statement's offsets to its group in one cluster."""
-
-    statement: _Statement
-    group: str
-    cluster: TopicPlace
-    offsets: Mapping[Partition, int]
-    clients: KafkaClients
-    answer: "Future[Any]"
-
-
 @dataclass(slots=True)
 class OffsetMirror:
     """Commits the offsets of all statements with `mirror_offsets`, in a separate loop."""
@@ -64,29 +50,28 @@ class OffsetMirror:
     """The offsets last committed to a group in a cluster, and when (monotonic time)."""
 
     def round(self) -> None:
-        """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to all groups in parallel."""
+        """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to one group after another."""
         self.agent.identity.refuse_doubt()
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
         groups = {key: group for key, d in by_version.items() if d.active and (group := mirror_group(d))}
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] in groups}
-        asked: list[_Commit] = []
         for key, group in groups.items():
             for cluster, offsets in self._offsets(by_version[key], by_version).items():
+                # A cluster that did not answer for one group is not asked for the next.
                 if offsets and self._is_due(group, cluster, offsets):
-                    try:
-                        clients = self._clients_of(cluster)
-                    except HeadgateError as error:
-                        self._failed(key, cluster, GroupFault.NO_ANSWER.of(group=group, why=error.summary))
-                        continue
-                    answer = clients.commit(group, offsets)
-                    asked.append(_Commit(key, group, cluster, offsets, clients=clients, answer=answer))
-        for commit in asked:
-            if fault := commit.clients.why_not_committed(commit.group, commit.answer):
-                self._failed(commit.statement, commit.cluster, fault)
-            else:
-                self._committed[commit.group, commit.cluster] = (commit.offsets, time.monotonic())
-                if self._faults.pop((commit.statement, commit.cluster), None):
-                    log.info("the offsets of %s are committed again", query_name(*commit.statement))
+                    self._commit(key, group, cluster, offsets)
+
+    def _commit(self, about: _Statement, group: str, cluster: TopicPlace, offsets: Mapping[Partition, int]) -> None:
+        try:
+            fault = self._clients_of(cluster).commit(group, offsets)
+        except HeadgateError as error:
+            fault = GroupFault.NO_ANSWER.of(group=group, why=error.summary)
+        if fault:
+            self._failed(about, cluster, fault)
+            return
+        self._committed[group, cluster] = (offsets, time.monotonic())
+        if self._faults.pop((about, cluster), None):
+            log.info("the offsets of %s are committed again", query_name(*about))
 
     def fault_of(self, table: TableName, version: int) -> Fact[GroupFault] | None:
         """Return why the offsets of a version are not committed; None if they are, or if it has no group."""

@@ -38,10 +38,8 @@ class Brokers:
     def forget_failure(self) -> None:
         """Do nothing."""
 
-    def commit(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets) -> Fact[GroupFault] | None:
         self.committed.append((group, dict(offsets)))
-
-    def why_not_committed(self, group: str, answer: object) -> Fact[GroupFault] | None:
         return self.fault
 
 

@@ -1,5 +1,8 @@
 """Connections to a real broker with SASL and TLS: secrets by reference, and what is said when a broker refuses."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from pipelines.storage.kafka_offsets import KafkaOffsets
 
 pytestmark = pytest.mark.spark
 TABLE = TableName("orders")
+ROOT = Path(__file__).parents[3]
 BY_NAME = "${env:KAFKA_TEST_PASSWORD}"
 
 
@@ -143,7 +147,8 @@ def test_offsets_of_a_group_are_committed_and_refusals_are_facts(
     offsets = {("guarded", 0): 2, ("guarded", 1): 1}
 
     def fault(group: str, of: dict[tuple[str, int], int]) -> object:
-        found = clients.why_not_committed(group, clients.commit(group, of))
+        clients.forget_failure()
+        found = clients.commit(group, of)
         return found and found.kind
 
     # The coordinator of a new group is created at the first request.
@@ -155,3 +160,32 @@ def test_offsets_of_a_group_are_committed_and_refusals_are_facts(
     with broker.consuming("mirror", "guarded"):
         until(lambda: fault("mirror", offsets) is GroupFault.IN_USE, 30, "the consumer is a member")
     assert fault("mirror", {("absent", 0): 1}) is GroupFault.REFUSED
+
+
+@pytest.mark.drill
+def test_a_broker_that_dies_between_commits_is_silent_and_ends_no_process(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from kafka_broker import running_broker
+from core.sql.kafka_topics import TopicPlace
+from pipelines.storage.kafka_clients import connect
+
+with running_broker(Path(sys.argv[1])) as broker:
+    broker.create("t")
+    clients = connect(TopicPlace(broker.servers, ("t",)))
+    for act in (broker.kill, bool, bool, broker.start, bool):
+        print(clients.commit("g", {("t", 0): 0}))
+        act()
+"""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert [line == "None" for line in said] == [True, False, False, False, True], said
+    assert all("answer" in line for line in said if line != "None"), said
