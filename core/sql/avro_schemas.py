@@ -1,8 +1,8 @@
-"""Avro schemas of Kafka messages: how messages of each schema become values of a declared type, or why they do not.
+"""Avro schemas of Kafka messages: how the messages of each schema are read as a declared type, or why they cannot be.
 
-A message is read with the schema that wrote it. Fields are found by name, and types are only widened. A field that this
-schema lacks has the default from the newest version of the schema with such a field; without a default, the message is
-refused. So nothing becomes NULL because its schema differs.
+A message is read with the schema with which it was written. Fields are matched by name, and types are only widened. A
+field that this schema lacks gets its default from the newest version of the schema that has the field; without a
+default, the message is refused. A value therefore never becomes NULL only because schemas differ.
 """
 
 import json
@@ -24,7 +24,7 @@ POISON = "HEADGATE_POISON_MESSAGE"
 UNREADABLE = "HEADGATE_UNREADABLE_SCHEMA"
 """Error class of a batch that failed at a message whose schema does not fit the declared columns."""
 PLACE = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
-"""Arguments of `concat` that name a message of Spark's Kafka source."""
+"""Arguments of SQL's `concat` that give the offset, partition and topic of a message."""
 
 _PREFIX_BYTES = 5
 """Length of the prefix of a message: a zero byte and the id of its schema, as Confluent's serializers write it."""
@@ -34,7 +34,7 @@ _SQL_TYPES: Mapping[str, tuple[str, ...]] = {
     "date": ("date",), "timestamp-millis": ("timestamp",), "timestamp-micros": ("timestamp",),
     "local-timestamp-millis": ("timestamp_ntz",), "local-timestamp-micros": ("timestamp_ntz",),
 }  # fmt: skip
-"""Types of Avro, and its logical types, with the SQL types that hold all their values; the first is suggested."""
+"""Maps each Avro type or logical type to the SQL types that can hold all its values; the first one is suggested."""
 _LOGICAL = {"int": ("date",), "long": tuple(name for name in _SQL_TYPES if "timestamp" in name)}
 """Logical types that change how a value is read; all others are read as plain values."""
 
@@ -51,13 +51,13 @@ class AvroFault(FactKind):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema by whose id messages refer to it."""
+    """An Avro schema with the id by which messages refer to it."""
 
     id: int
     text: str = ""
-    """The schema as JSON; empty if the id is no version of the subjects."""
+    """The schema as JSON; empty if no version of the subjects has the id."""
     subject: str = ""
-    """The subject, or for an id that is no version, the subjects that were asked."""
+    """The subject of the schema; if `text` is empty, the subjects that were searched."""
     version: int = 0
     kind: str = "AVRO"
 
@@ -66,23 +66,23 @@ class RegisteredSchema:
 
 
 SchemasByPart = Mapping[str, tuple[RegisteredSchema, ...]]
-"""The schemas of a table's values and keys: versions of a subject in order, the newest last."""
+"""Maps the parts `value` and `key` to the schemas of a table's messages: the versions of each subject, newest last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How messages of a schema become values of a declared type."""
+    """How messages of one schema are read as values of a declared type."""
 
     schema: RegisteredSchema
     reader: str = ""
     """The reader's schema, as JSON; empty if there are faults."""
     faults: tuple[Fact[AvroFault], ...] = ()
-    """All differences for which messages of the schema are refused."""
+    """All reasons why messages of the schema are refused."""
 
 
 @dataclass(slots=True, eq=False)
 class _Type:
-    """A type of Avro. A recursive type contains itself."""
+    """A parsed Avro type. A recursive type contains itself."""
 
     kind: str
     name: str = ""
@@ -96,7 +96,7 @@ class _Type:
 
     @property
     def plain(self) -> "_Type":
-        """The type without NULL: the other branch of a union of two."""
+        """The other branch of a union of NULL and one type; for any other type, the type itself."""
         others = [each for each in self.branches if each.kind != "null"]
         return others[0] if len(others) == 1 else self
 
@@ -115,7 +115,7 @@ class _Field:
     type: _Type
     aliases: tuple[str, ...]
     default: tuple[Any, ...]
-    """The default, or nothing."""
+    """A tuple with the default value; empty if the field has no default."""
 
 
 def declared_type(columns: Sequence[Column]) -> str:
@@ -124,7 +124,7 @@ def declared_type(columns: Sequence[Column]) -> str:
 
 
 def readings(declared: str, schemas: Sequence[RegisteredSchema]) -> tuple[Reading, ...]:
-    """Return how messages of each schema become values of the `declared` type, in the same order."""
+    """Return, for each schema in order, how its messages are read as values of the type `declared`."""
     parsed: list[_Type | Reading] = [_parsed(schema) for schema in schemas]
     found = []
     for schema, writer in zip(schemas, parsed, strict=True):
@@ -141,9 +141,10 @@ def readings(declared: str, schemas: Sequence[RegisteredSchema]) -> tuple[Readin
 
 
 def suggested_columns(schema: RegisteredSchema) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a schema's record, each with the narrowest SQL type that holds all its values.
+    """Return the name and SQL type of each field in a record schema: the narrowest type that holds all its values.
 
-    The type is empty if no column can hold them. There are no fields if the schema cannot be parsed or is no record.
+    The type is empty if no SQL type can hold them. The result is empty if the schema cannot be parsed or is not a
+    record.
     """
     of = _parsed(schema)
     found = [each[0] for each in of.fields.values()] if isinstance(of, _Type) else []
@@ -178,7 +179,7 @@ def _parsed(schema: RegisteredSchema) -> _Type | Reading:
 
 
 def _type(node: Any, space: str, names: dict[str, _Type]) -> _Type:
-    """Parse a type. `space` is the namespace around it, and `names` holds the types that were named before."""
+    """Parse an Avro type from JSON. `space` is the enclosing namespace; named types are added to `names`."""
     if isinstance(node, list):
         return _Type("union", branches=tuple(_type(each, space, names) for each in node))
     if isinstance(node, str):
@@ -227,20 +228,20 @@ def _logical(kind: str, node: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Reader:
-    """Builds the reader's schema for messages of one schema: the declared fields, with the types that were written."""
+    """Builds Avro's reader schema for messages of one schema: the declared fields, with the types that were written."""
 
     faults: list[Fact[AvroFault]] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
     _made: int = 0
 
     def message(self, declared: str, writer: _Type, versions: Sequence[_Type]) -> dict[str, Any]:
-        """Return the schema of a message. `ok` is missing from each message, and so has its default if one is read."""
+        """Return the reader schema of a message. No message has its field `ok`, whose default marks it as read."""
         part = self._schema(declared, writer, versions, "")
         fields = [{"name": "part", "type": part}, {"name": "ok", "type": "boolean", "default": True}]
         return {"type": "record", "name": "HeadgateMessage", "fields": fields}
 
     def _schema(self, declared: str, of: _Type, versions: Sequence[_Type], at: str, *, absent: bool = False) -> Any:
-        """Return the schema of a value at a place; `absent` if messages lack it, so that it is a default."""
+        """Return the reader schema of the value at path `at`; `absent` if messages lack it and a default is used."""
         plain, newer = of.plain, [each.plain for each in versions]
         found = self._not_null(declared, plain, newer, at, absent=absent)
         return ["null" if each.kind == "null" else found for each in of.branches] if plain is not of else found
@@ -277,7 +278,7 @@ class _Reader:
         there = _find(of, (name, *aliases))
         types = [each.type for each in known]
         if there is not None:
-            # A field inside of a default may be left out there.
+            # Inside a default, a field may be missing.
             default = {"default": there.default[0]} if absent and there.default else {}
             return {
                 "name": there.name,
@@ -295,7 +296,7 @@ class _Reader:
 
 
 def _find(of: _Type, names: Sequence[str]) -> _Field | None:
-    """Return the field of a record with the first of these names that it has; case matters only between its fields."""
+    """Return the field with the first of `names` that a record has; case decides only between equal names."""
     for name in names:
         if found := of.fields.get(name.lower()):
             return next((each for each in found if each.name == name), found[0])
@@ -303,7 +304,7 @@ def _find(of: _Type, names: Sequence[str]) -> _Field | None:
 
 
 def _holds(declared: str, of: _Type) -> bool:
-    """True if a SQL type holds all values of a type without fields or elements."""
+    """True if the SQL type `declared` holds all values of an Avro type that has no fields or elements."""
     logical = of.attributes.get("logicalType", of.kind)
     if logical != "decimal":
         return declared in _SQL_TYPES.get(logical, ())
@@ -316,14 +317,14 @@ def _holds(declared: str, of: _Type) -> bool:
 
 
 def avro_steps(part: str, declared: str, schemas: Sequence[RegisteredSchema], *, framed: bool) -> tuple[str, ...]:
-    """Return the expressions that add `_{part}_avro`, `_fault` and `_error` to the columns of Spark's Kafka source.
+    """Return the expressions that add `_{part}_avro`, `_{part}_fault` and `_{part}_error` to a Kafka source's columns.
 
-    Each needs a projection of its own, because it refers to the previous ones. `_{part}_avro.part` is the value of the
-    declared type. `_{part}_fault` says why there is none, and is NULL for all others and where the part is NULL;
-    `_{part}_error` is the error class of such a fault.
+    Each expression needs a projection of its own, because it refers to the previous ones. `_{part}_avro.part` is the
+    value as the declared type. `_{part}_fault` states why the part cannot be read; it is NULL if the part was read or
+    is NULL. `_{part}_error` is the error class for the fault.
 
-    `framed` messages begin with the id of their schema; all others have the only schema given. A message whose id is
-    not among the schemas fails the batch with NEW_SCHEMA, which also holds the id.
+    A message begins with the id of its schema if `framed`; if not, `schemas` has only one schema, which applies to all
+    messages. A message whose id is not among the schemas fails the batch with the error NEW_SCHEMA and the id.
     """
     found = readings(declared, schemas)
     good = [each for each in found if not each.faults]
@@ -351,13 +352,13 @@ def _body(part: str, framed: bool) -> str:
 
 
 def _writer(schema: RegisteredSchema) -> str:
-    """Return the schema of a whole message, which needs a record around a type that may be none."""
+    """Return the writer schema of a whole message, an SQL literal; a record wraps the type, which may not be one."""
     part = {"name": "part", "type": _as_written(json.loads(schema.text))}
     return quoted_string_literal(json.dumps({"type": "record", "name": "HeadgateMessage", "fields": [part]}))
 
 
 def _as_written(node: Any) -> Any:
-    """Return a schema without what does not affect how it is written, such as defaults that Spark would refuse."""
+    """Return a schema without attributes that do not affect the encoding, such as defaults, which Spark may refuse."""
     if isinstance(node, list):
         return [*map(_as_written, node)]
     unused = ("default", "doc", "aliases")

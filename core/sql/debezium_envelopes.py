@@ -1,8 +1,8 @@
-"""Debezium's envelopes as rows: how the JSON of a captured change becomes the row after it, or a reason why not.
+"""Debezium's envelopes as rows: how the JSON of a captured change becomes the row after the change, or a fault.
 
-Debezium writes one value in several ways, according to its settings, and its JSON does not say which. A column is
-converted only where no other way could be mistaken for it; every other value is a fault, never another value. What
-Debezium writes was recorded from Debezium 3.5.0 on PostgreSQL 18.
+Depending on its settings, Debezium encodes the same value in different ways, and its JSON does not state which. A
+column is converted only if its encoding cannot be mistaken for another; any other value is a fault, never a wrong
+value. The encodings were recorded from Debezium 3.5.0 on PostgreSQL 18.
 """
 
 from collections.abc import Sequence
@@ -21,26 +21,25 @@ METADATA = {
 }
 """Columns for the metadata of a change, each with its type and its expression.
 
-`_sequence` orders the changes of one key. Rows of a snapshot are lower than all others: their LSN is that of the
-snapshot, and a transaction that was open then has changes with lower LSNs that the snapshot lacks.
+`_sequence` orders the changes of a key. Rows of a snapshot come before all others: they have the LSN of the snapshot,
+but a transaction that was open at that time has changes with lower LSNs that the snapshot lacks.
 """
 
 _PLAIN = frozenset({"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"})
-"""Types whose values JSON itself distinguishes."""
+"""Types whose values JSON represents unambiguously."""
 _UNCHANGED = "__debezium_unavailable_value"
 _UNCHANGED_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _UNCHANGED_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 _UNCHANGED_NUMBERS = ",".join(str(ord(letter)) for letter in _UNCHANGED)
 """What Debezium writes for a large value that PostgreSQL did not log because it is unchanged: for text, for bytes, for
-an element of uuid[], and for int[] or bigint[]. Other arrays are NULL then.
-"""
+an element of uuid[], and for int[] or bigint[]. For arrays of other types, it writes NULL."""
 _FULL = "set REPLICA IDENTITY FULL for its table"
 _DAYS = (-719162, 2932896)
-"""The first and last day that a DATE of Spark can be, as days since 1970."""
+"""First and last day of Spark's type DATE, in days since 1970-01-01."""
 
 
 def is_readable(kind: str) -> bool:
-    """True if values of a type can be read from Debezium's JSON without mistaking one for another."""
+    """True if values of a type can be read from Debezium's JSON without mistaking one value for another."""
     element = kind.removeprefix("array<").removesuffix(">")
     return element in _PLAIN or kind in ("date", "timestamp", "timestamp_ntz") or kind.startswith("decimal")
 
@@ -49,9 +48,9 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the expressions that add `_row` and `_fault` to the columns of Spark's Kafka source.
 
     Each expression needs a projection of its own, because it refers to the previous ones. `_row` is a struct of the
-    given columns: those of the captured table, and metadata. `_fault` says why the message is no change of a row; it is
-    NULL for all others. Tombstones must have been removed, but are no faults either: Spark may evaluate the expressions
-    of a row before the condition that removes it (seen with 4.2.0).
+    given columns: those of the captured table, and metadata. `_fault` states why a message is not a change of a row; it
+    is NULL if the message is such a change. Tombstones must have been removed, but have no fault either, because Spark
+    may evaluate a row's expressions before the condition that removes the row (seen with 4.2.0).
     """
     captured = [column for column in columns if column.name.lower() not in METADATA]
     fields = ", ".join([f"{quoted_name(c.name)} {_read_as(c.type)}" for c in captured] + ["_corrupt STRING"])
@@ -78,7 +77,7 @@ def _parsed(text: str, schema: str) -> str:
 
 
 def _read_as(kind: str) -> str:
-    """Return the type with which a column is parsed; VARIANT keeps numbers and strings apart."""
+    """Return the type as which a column is parsed; VARIANT distinguishes numbers from strings."""
     if kind.startswith("decimal"):
         return "variant"
     return "string" if kind in ("date", "timestamp", "timestamp_ntz") else kind
@@ -105,7 +104,7 @@ def _value(column: Column) -> str:
 
 
 def _faults(columns: Sequence[Column]) -> list[tuple[str, str]]:
-    """Return conditions with what they mean, the first that applies first."""
+    """Return pairs of an SQL condition on a message and the fault that it implies; the first true condition applies."""
     delete = "_change.op = 'd' AND"
     found = [
         ("_json._corrupt IS NOT NULL", "is not JSON of the declared columns"),
@@ -131,7 +130,11 @@ def _faults(columns: Sequence[Column]) -> list[tuple[str, str]]:
 
 
 def _unchanged(value: str, kind: str) -> str:
-    """Return the condition that a value may be unknown; `before` is there only if PostgreSQL logs all values."""
+    """Return the SQL condition that a value may be unknown, because PostgreSQL did not log a large unchanged value.
+
+    The value is then a placeholder of Debezium, or NULL in an update without `before`. An update has `before` only if
+    the table logs all values (REPLICA IDENTITY FULL).
+    """
     if kind == "string":
         texts = (_UNCHANGED, _UNCHANGED_BYTES, f'["{_UNCHANGED}"]', f"[{_UNCHANGED_NUMBERS}]", f'["{_UNCHANGED_UUID}"]')
         return f"{value} IN ({', '.join(map(quoted_string_literal, texts))})"

@@ -17,12 +17,12 @@ from core.text.sentence import Fact, FactKind
 DRIVER = "org.postgresql.Driver"
 _URL, _USER, _TABLE, _REFRESH = "url", "user", "dbtable", "refresh"
 _COPY = "copy"
-"""The option with the folder of the copy, which the agent adds to the compiled DDL."""
+"""Option for the folder of the copy; the agent adds it to the compiled DDL."""
 _INTERVAL = re.compile(r"([1-9]\d{0,3}) (second|minute|hour|day)s?\Z", re.ASCII)
 _UNIT_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 SHORTEST_REFRESH_S = 10
 _TLS = frozenset({"sslmode", "sslrootcert"})
-"""Parameters of a url that Spark's driver and PostgreSQL's own client library share."""
+"""URL parameters that Spark's driver and PostgreSQL's own client library have in common."""
 
 _OPTIONS = {
     name.lower(): name
@@ -31,8 +31,8 @@ _OPTIONS = {
         "numPartitions", "pushDownPredicate", "preferTimestampNTZ", _REFRESH,
     )
 }  # fmt: skip
-"""`refresh`, and the options of Spark's JDBC source that concern reading, by lower-case name (Spark 4.2 guide, "JDBC
-To Other Databases")."""
+"""Allowed options by lower-case name: `refresh`, and the options of Spark's JDBC source that concern reading (Spark 4.2
+guide, "JDBC To Other Databases")."""
 _PORT = "5432"
 _SECRET = re.compile(r"password|keytab|secret|token", re.I)
 _ADDRESS = re.compile(
@@ -72,7 +72,7 @@ class JdbcFault(FactKind):
 def jdbc_location(options: Mapping[str, str]) -> str:
     """Return the location of a table from its options, `jdbc:postgresql://host:port/database#schema.table`.
 
-    Empty if the url or the table is missing or malformed. Parameters of the connection are no part of it.
+    Empty if the url or the table is missing or malformed. The location does not contain the connection parameters.
     """
     given = {key.lower(): value for key, value in options.items()}
     address, name = _ADDRESS.match(given.get(_URL, "")), _NAME.match(given.get(_TABLE, ""))
@@ -83,7 +83,7 @@ def jdbc_location(options: Mapping[str, str]) -> str:
 
 
 def connection_parameters(ddl: TableDdl) -> dict[str, str]:
-    """Return the connection parameters of a valid declaration, by libpq's names; none of them is a password."""
+    """Return the connection parameters of a valid declaration, by their names in libpq and without a password."""
     given = {key.lower(): value for key, value in ddl.options}
     address = _ADDRESS.match(given[_URL])
     assert address is not None
@@ -98,7 +98,7 @@ def connection_parameters(ddl: TableDdl) -> dict[str, str]:
 
 
 def qualified_table(ddl: TableDdl) -> str:
-    """Return the name `schema.table` in the database of a valid declaration."""
+    """Return the name `schema.table` that a valid declaration has in the database."""
     return _qualified(next(value for key, value in ddl.options if key.lower() == _TABLE))
 
 

@@ -74,7 +74,10 @@ def reference(value: str) -> Reference | None:
 
 
 def security_fault(options: Mapping[str, str]) -> Fact[SecurityFault] | None:
-    """Return the first fault in the options that secure connections; None if there is none. Names are in lower case."""
+    """Return the first fault in the options that secure connections; None if there is none.
+
+    The keys of `options` are in lower case.
+    """
     for option, value in options.items():
         name = option.removeprefix(PREFIX)
         is_shared = option.startswith(PREFIX) and name in _SHARED
@@ -105,7 +108,7 @@ def shared_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_of_client(option: str) -> bool:
-    """Return whether an option of a table is one of Kafka's own client."""
+    """True if an option of a table belongs to Kafka's own client."""
     return option.lower().startswith(PREFIX)
 
 

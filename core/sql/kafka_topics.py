@@ -134,13 +134,13 @@ class TopicFault(FactKind):
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """Topics and how to connect to their cluster, as the location of a table says it."""
+    """Topics and the connection to their cluster, as parsed from a table's location."""
 
     servers: str
     """The brokers, separated by commas."""
     topics: tuple[str, ...]
     settings: tuple[tuple[str, str], ...] = ()
-    """`kafka_security.shared_settings`."""
+    """The result of `kafka_security.shared_settings`."""
     skips_lost: bool = False
     """Whether statements continue after messages that retention has deleted unread (`failOnDataLoss` = false)."""
 
@@ -153,11 +153,11 @@ class RegistryPlace:
     user: str = ""
     password: str = ""
     trusted: str = ""
-    """Path of a PEM file with the authorities to trust; empty for those of the system."""
+    """Path of a PEM file with the trusted certificate authorities; empty to trust those of the system."""
 
 
 def kafka_location(options: Mapping[str, str]) -> str:
-    """Return the location of a table, `kafka://host:port,…/topic,…?setting=value`; empty if brokers or topics lack.
+    """Return a table's location, `kafka://host:port,…/topic,…?setting=value`; empty without brokers or topics.
 
     The order of brokers and topics does not matter.
     """
@@ -215,14 +215,14 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
 
 
 def servers_fault(given: Mapping[str, str]) -> Fact[TopicFault] | None:
-    """Return why the brokers in the options, with names in lower case, are not addresses; None if they are."""
+    """Return the fault in the broker addresses of the options (names in lower case); None if they are valid."""
     servers = _listed(given.get(SERVERS, ""))
     bad = next((server for server in servers if not _SERVER.match(server)), "")
     return TopicFault.BAD_SERVER.of(server=bad) if bad else None if servers else TopicFault.NO_SERVERS.of()
 
 
 def registry_of(ddl: TableDdl) -> RegistryPlace | None:
-    """Return the registry with the schemas of a table's messages; None if its messages need none."""
+    """Return the schema registry for a table's messages; None if they need none."""
     given = {key.lower(): value for key, value in ddl.options}
     names = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_TRUST)
     return RegistryPlace(*(given.get(name, "") for name in names)) if given.get(REGISTRY) else None
@@ -231,7 +231,7 @@ def registry_of(ddl: TableDdl) -> RegistryPlace | None:
 def avro_parts(ddl: TableDdl) -> dict[str, tuple[str, ...]]:
     """Return the parts of a table's messages that are Avro, each with the subjects of its schemas.
 
-    By default, a subject is called `<topic>-value` or `<topic>-key`, as Confluent's serializers do.
+    By default, a subject is called `<topic>-value` or `<topic>-key`, as Confluent's serializers call it.
     """
     given = {key.lower(): value for key, value in ddl.options}
     topics, found = topic_place(ddl.location).topics, {}
@@ -258,15 +258,15 @@ def declared_fields(ddl: TableDdl) -> tuple[str, ...]:
 
 
 def start_option(ddl: TableDdl) -> tuple[str, str] | None:
-    """Return the option, with its value, by which new versions start after the earliest message; None if none does."""
+    """Return the option and value that make new versions start after the earliest message; None if there is none."""
     found = next(((name, value) for name, value in ddl.options if name.lower() in STARTS), None)
     return None if found and found[1].lower() == "earliest" else found
 
 
 def has_same_messages(old: TableDdl, new: TableDdl) -> bool:
-    """Return whether an edited table has the topics and rows of the old one, apart from columns added at its end.
+    """True if an edited table has the same topics and rows as the old one, apart from columns added at the end.
 
-    Only the registration can compare the clusters, by the ids of their topics.
+    Brokers are not compared here: the registration compares the clusters by the ids of their topics.
     """
     before, after = (topic_place(ddl.location) for ddl in (old, new))
     isolations = {dict(place.settings).get("isolation.level", "read_uncommitted") for place in (before, after)}
@@ -280,7 +280,7 @@ def _parsing(ddl: TableDdl) -> tuple[object, ...]:
 
 
 def skips_lost_messages(ddl: TableDdl) -> bool:
-    """Return whether the table lets its readers continue after messages that were deleted before they were read."""
+    """True if the table lets its readers continue after messages were deleted before they were read."""
     return ddl.location.startswith(_SCHEME) and topic_place(ddl.location).skips_lost
 
 
@@ -311,14 +311,14 @@ def _avro_fault(ddl: TableDdl, given: Mapping[str, str]) -> Fact[TopicFault] | F
 
 
 def _schema_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
-    """Return how the columns differ from a schema in the OPTIONS; None if they fit it, or if there is none."""
+    """Return how the columns contradict the schema in the OPTIONS; None if they fit, or if there is no schema."""
     found = readings(avro_types(ddl).get(VALUE, "struct<>"), own_schemas(ddl))
     faults = tuple(fault for each in found for fault in each.faults)
     return TopicFault.UNLIKE_SCHEMA.of(faults=faults) if faults else None
 
 
 def own_schemas(ddl: TableDdl) -> tuple[RegisteredSchema, ...]:
-    """Return the schema in the OPTIONS of a table; none if it has a registry, or if its values are not Avro."""
+    """Return the schema in a table's OPTIONS; empty if the table has a registry, or if its values are not Avro."""
     text = next((value for key, value in ddl.options if key.lower() == SCHEMA), None)
     return () if text is None else (RegisteredSchema(0, text, SCHEMA),)
 
@@ -343,7 +343,7 @@ def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[Topi
 
 
 def _positions(text: str) -> dict[str, list[int]] | None:
-    """Parse positions by topic and partition; -2 is the earliest, -1 the latest. None for any other text."""
+    """Parse `startingOffsets` to offsets by topic; -2 is the earliest offset, -1 the latest. Return None if invalid."""
     try:
         found = json.loads(text)
         listed = {topic: [(int(partition), at) for partition, at in of.items()] for topic, of in found.items()}
@@ -392,7 +392,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def row_condition(ddl: TableDdl) -> str:
-    """Return the SQL condition for messages that are rows: a tombstone of Debezium is none."""
+    """Return the SQL condition that a message is a row, which a tombstone of Debezium is not."""
     return "value IS NOT NULL" if value_format(ddl) is ValueFormat.DEBEZIUM else "true"
 
 
@@ -405,7 +405,7 @@ def row_expressions(ddl: TableDdl, schemas: SchemasByPart | None = None) -> tupl
 
     A value that cannot be parsed fails the batch with `POISON` and the offset of the message, unless the table declares
     `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
-    (`from_json`, `from_avro`, Spark 4.2.0). A key that cannot be parsed always fails it.
+    (`from_json`, `from_avro`, Spark 4.2.0). A key that cannot be parsed always fails the batch.
     """
     keys, format = _key_steps(ddl, schemas or {}), value_format(ddl)
     kept = any(column.name.lower() == _CORRUPT for column in ddl.columns)
@@ -426,7 +426,11 @@ def _key_steps(ddl: TableDdl, schemas: SchemasByPart) -> tuple[str, ...]:
 
 
 def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[tuple[str, ...], str]:
-    """Return the expressions that add `_parsed`, and the one for `_corrupt`; the latter is empty for a field of it."""
+    """Return the expressions that add `_parsed`, and the expression for `_corrupt`.
+
+    The latter is empty if values are not parsed, or if `_corrupt` is a field of `_parsed`. `kept` means that the table
+    declares `_corrupt`, so that values that cannot be parsed do not fail the batch.
+    """
     fields = [column for column in ddl.columns if is_field(column)]
     match value_format(ddl):
         case ValueFormat.RAW:
@@ -454,12 +458,15 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
 
 
 def _failure(reason: str, error: str = POISON) -> str:
-    """Return the expression that fails the batch at a message; `error` is its class, or closes and reopens the text."""
+    """Return the expression that fails the batch at a message, for a `reason` given as an SQL expression.
+
+    `error` is the error class, or SQL that closes the string literal, adds an expression for the class and reopens it.
+    """
     return f"raise_error(concat('[{error}] the message at ', {PLACE}, ' ', {reason}))"
 
 
 def _expression(column: Column, *, is_avro: bool) -> str:
-    """Return the expression of a column; `is_avro` if keys are parsed."""
+    """Return the SQL expression of a column; `is_avro` if keys are parsed as Avro."""
     name = column.name.lower()
     if name == "_key" and is_avro:
         return f"_parsed_key AS {quoted_name(column.name)}"
@@ -474,7 +481,7 @@ def is_field(column: Column) -> bool:
 
 
 def value_format(ddl: TableDdl) -> ValueFormat:
-    """Return how the values of a table's messages are made from its columns, or parsed into them."""
+    """Return the format in which the values of a table's messages are read or written."""
     said = next((value for key, value in ddl.options if key.lower() == VALUE_FORMAT), ValueFormat.JSON)
     return ValueFormat(said.lower())
 

@@ -1,6 +1,7 @@
 """Changes of a PostgreSQL table, or its logical messages, as external tables: options, address and rows.
 
-They are read from a logical replication slot of the external table, whose name the agent adds to the compiled DDL.
+Each external table has a logical replication slot, from which its changes are read; the agent adds the slot's name to
+the compiled DDL.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ _LONGEST_SLOT = 63
 _COPIED = {"_op": "string", "_commit_lsn": "bigint", "_lsn": "bigint", "_xid": "bigint"}
 _OF_TABLE = {**_COPIED, "_committed_at": "timestamp"}
 _OF_MESSAGES = {**{name: kind for name, kind in _OF_TABLE.items() if name != "_op"}, "_prefix": "string"}
-"""Columns for the parts of a change or a message, with their types; `_content` has either of two."""
+"""Columns for the parts of a message, with their types; `_content` is missing, because it may have two types."""
 _CONTENT = ("binary", "string")
 _AS_TEXT = re.compile(r"(?:array|map|struct|variant|interval)\b", re.I)
 
@@ -60,14 +61,14 @@ class ChangeAddress:
     """Where the changes of an external table are read: the connection, the slot, and what is read from it."""
 
     dsn: str
-    """Connection string for PostgreSQL's client library; it never contains a password."""
+    """Connection string for PostgreSQL's client library; the string never contains a password."""
     slot: str
     publication: str
     table: str = ""
     """Schema and table, separated by a dot; empty for messages."""
     prefix: str = ""
     snapshot: bool = False
-    """Whether a new reader begins with the rows that the table has then."""
+    """Whether a new reader begins with the rows that the table has when the reader starts."""
     failover: bool = False
     """Whether standbys get a copy of the slot."""
 
@@ -134,12 +135,12 @@ def _column_fault(ddl: TableDdl, *, of_messages: bool) -> Fact[ChangesFault] | N
 
 
 def begins_with_rows(ddl: TableDdl) -> bool:
-    """Return whether a new reader of a declaration begins with the rows that the table has then."""
+    """True if a new reader begins with the rows that the table has when the reader starts."""
     return any(key.lower() == _SNAPSHOT for key, _ in ddl.options)
 
 
 def slot_name(environment: str, table: str) -> str:
-    """Return the name of an external table's slot, from the id of its environment; valid for PostgreSQL."""
+    """Return a valid PostgreSQL name for an external table's replication slot, given the environment's id."""
     name = re.sub(r"[^a-z0-9_]", "_", f"headgate_{environment[:8]}_{table}".lower())
     if len(name) <= _LONGEST_SLOT:
         return name
@@ -153,7 +154,7 @@ def with_slot(ddl: TableDdl, slot: str) -> TableDdl:
 
 
 def change_address(ddl: TableDdl) -> str:
-    """Return the address of a declaration with a slot: a URL that `read_address` reads."""
+    """Return a declaration's address, including its slot, as a URL for `read_address`."""
     given = {key.lower(): value for key, value in ddl.options}
     connection = connection_parameters(_for_jdbc(ddl))
     host = f"[{connection['host']}]" if ":" in connection["host"] else connection["host"]
@@ -196,7 +197,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def source_schema(ddl: TableDdl) -> str:
-    """Return the columns of the data source: values are PostgreSQL's text, and parts of a change have their types."""
+    """Return the data source's column list: values are PostgreSQL's text, parts of a change have their own types."""
     return ", ".join(dict.fromkeys(f"{quoted_name(name)} {kind}" for name, kind in map(_source_column, ddl.columns)))
 
 

@@ -1,7 +1,8 @@
 """Columns of Kafka topics, inferred from a sample of their messages.
 
-A sample does not prove what other messages contain. So a type holds all sampled values, and Spark reads each of them
-with it (`from_json`, Spark 4.2.0); whatever the sample leaves open is a remark, which becomes a comment in the DDL.
+A sample does not prove what other messages contain. An inferred type therefore holds every sampled value, and Spark can
+read each value as this type (`from_json`, Spark 4.2.0). Anything that the sample leaves open becomes a remark, which is
+written as a comment in the DDL.
 """
 
 import json
@@ -23,35 +24,36 @@ from core.text.wording import counted
 _ENVELOPE = frozenset({"op", "source"})
 _CHANGES = ("c", "u", "d", "r")
 _BINARY = "0x"
-"""How values that are not UTF-8 begin in a sample."""
+"""Prefix of sampled values that are not UTF-8."""
 _FRAMED = ("0x00", "\0")
-"""How values begin that refer to a schema in a registry."""
+"""Prefixes of values that refer to a schema in a registry."""
 _WIDEST = 2**63
 _DIGITS = 38
-"""Most digits of a DECIMAL."""
+"""Maximum number of digits of a DECIMAL."""
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?"
 _TIMES = (
     ("TIMESTAMP", re.compile(rf"{_TIME}(?:Z|[+-]\d\d:\d\d)\Z")),
     ("TIMESTAMP_NTZ", re.compile(rf"{_TIME}\Z")),
     ("DATE", re.compile(r"\d{4}-\d\d-\d\d\Z")),
 )
-"""Types of text, each with the form that all sampled values must have."""
+"""SQL types of text, each with the pattern that all sampled values must match."""
 _CAPTURED_TIMES = (
     ("TIMESTAMP", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z\Z")),
     ("DATE", re.compile(r"\d{4}-\d\d-\d\dZ?\Z")),
 )
-"""The same for text that Debezium writes with time.precision.mode=isostring."""
+"""As `_TIMES`, for text that Debezium writes with time.precision.mode=isostring."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _OF_TIME = re.compile(r"(?:\A|_)(?:at|ts|time|timestamp|date)\Z|(?:At|Ts|Time|Timestamp|Date)\Z")
 _SINCE_1970 = (("seconds", 9, 10), ("millis", 12, 13), ("micros", 15, 16))
-"""Units of times in numbers, with their least and most digits between 2001 and 2286."""
+"""Units of numeric times, each with its minimum and maximum number of digits for times between 2001 and 2286."""
 _MOST_FIELDS = 200
-"""Most fields of a struct. An object with more is read as text, because its keys are values."""
+"""Maximum number of fields of a struct. An object with more fields is read as text, because its keys are likely to be
+data."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
-    """A message; bytes that are not UTF-8 are written as `0x…`, and None stands for no key or no value."""
+    """A sampled message; bytes that are not UTF-8 are written as `0x…`, and a missing key or value is None."""
 
     partition: int
     offset: int
@@ -61,7 +63,7 @@ class SampledMessage:
 
 @dataclass(frozen=True, slots=True)
 class SampledColumn:
-    """A column, its type in SQL, and what the sample leaves open; the remark may be empty."""
+    """An inferred column with its SQL type, and a remark on what the sample leaves open, which may be empty."""
 
     name: str
     type: str
@@ -75,9 +77,9 @@ class SampledTopic:
     format: ValueFormat
     columns: tuple[SampledColumn, ...]
     key: tuple[str, ...] = ()
-    """For changes of a database: the columns that identify a row; empty if the keys of the messages do not say."""
+    """For database changes, the columns that identify a row; empty if the keys of the messages do not show this."""
     left_out: tuple[str, ...] = ()
-    """Fields without a column: names that differ from another only in case or begin with an underscore, and unions."""
+    """Fields without a column: unions, and names that begin with an underscore or differ from another only in case."""
 
 
 class SampleFault(FactKind):
@@ -128,7 +130,7 @@ def columns_of_sample(messages: Sequence[SampledMessage]) -> SampledTopic | Fact
 
 
 def columns_of_schema(messages: Sequence[SampledMessage], schema: RegisteredSchema) -> SampledTopic | Fact[SampleFault]:
-    """Return how Avro values can be read, given the newest schema, or why that cannot be inferred."""
+    """Return how Avro values can be read, given their newest schema, or why that cannot be inferred."""
     valued = [message for message in messages if message.value is not None]
     if odd := [message for message in valued if not _is_framed(message)]:
         return _mixed(odd, len(valued), "Avro with the id of a schema")
@@ -145,9 +147,9 @@ def _is_framed(message: SampledMessage) -> bool:
 
 
 def sampled_fields(messages: Sequence[SampledMessage], format: ValueFormat) -> tuple[str, ...]:
-    """Return the names of the fields that sampled messages have, in order of appearance; empty if none can be read.
+    """Return the names of the fields in sampled messages, in order of appearance; empty if no message can be read.
 
-    For changes of a database, those of the rows after a change.
+    For database changes, the fields are those of the row after the change.
     """
     found = [value for message in messages if isinstance(value := _parsed(message.value), dict)]
     if format is ValueFormat.DEBEZIUM:
@@ -160,7 +162,7 @@ _TIMESTAMP = SampledColumn("_timestamp", "TIMESTAMP")
 
 @dataclass(slots=True)
 class _Seen:
-    """The values of one field."""
+    """The sampled values of one field."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     """How often a value was null, boolean, integer, decimal, string, object or array."""
@@ -187,7 +189,7 @@ _KINDS = {
     type(None): "null", bool: "boolean", int: "integer", Decimal: "decimal", float: "decimal", str: "string",
     dict: "object", list: "array",
 }  # fmt: skip
-"""Kinds of JSON values by their Python types; bool precedes int, of which it is a subclass."""
+"""Kinds of JSON values by their Python types; bool precedes int because it is a subclass of int."""
 
 
 def _mixed(odd: Sequence[SampledMessage], looked_at: int, expected: str) -> Fact[SampleFault]:
@@ -198,7 +200,7 @@ def _mixed(odd: Sequence[SampledMessage], looked_at: int, expected: str) -> Fact
 
 
 def _parsed(text: str | None) -> Any:
-    """Return a JSON value, with numbers that have a fraction as Decimal; the text itself if it is no JSON."""
+    """Parse JSON, with fractions as Decimal; return the text itself if it is not JSON."""
     try:
         return None if text is None else json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError):
@@ -206,7 +208,7 @@ def _parsed(text: str | None) -> Any:
 
 
 def _change(value: Any) -> dict[str, Any] | None:
-    """Return the envelope of a change of a row; None for any other value."""
+    """Return the Debezium envelope of a row change; None for any other value."""
     for envelope in (value, value.get("payload")) if isinstance(value, dict) else ():
         if isinstance(envelope, dict) and envelope.keys() >= _ENVELOPE and envelope["op"] in _CHANGES:
             return envelope
@@ -246,7 +248,7 @@ def _key_column(messages: Sequence[SampledMessage]) -> tuple[SampledColumn, ...]
 
 
 def _columns(seen: _Seen, *, captured: bool) -> tuple[tuple[SampledColumn, ...], tuple[str, ...]]:
-    """Return the columns for the fields of all sampled objects, and the fields that can be none."""
+    """Return the columns for the fields of all sampled objects, and the names of the fields that cannot be columns."""
     total, columns = seen.kinds["object"], []
     names = _distinct(seen, underscores=False)
     for name in names:
@@ -257,7 +259,7 @@ def _columns(seen: _Seen, *, captured: bool) -> tuple[tuple[SampledColumn, ...],
 
 
 def _distinct(seen: _Seen, *, underscores: bool) -> list[str]:
-    """Return the names of fields, in order, without those that SQL could not tell apart or that it cannot have."""
+    """Return field names in order, without names that SQL cannot distinguish from another or does not allow."""
     chosen: dict[str, str] = {}
     for name, each in seen.fields.items():
         if not name or has_control_characters(name) or (name.startswith("_") and not underscores):
@@ -273,7 +275,7 @@ def _share(number: int, total: int) -> str:
 
 
 def _type(name: str, seen: _Seen, *, captured: bool) -> tuple[str, str]:
-    """Return the type of a field and a remark; STRING holds every JSON value as its text."""
+    """Return the SQL type of a field and a remark; the type STRING holds any JSON value as text."""
     kinds = {kind: count for kind, count in seen.kinds.items() if kind != "null" and count}
     if not kinds:
         return "STRING", "always NULL in the sample"
@@ -293,7 +295,7 @@ def _type(name: str, seen: _Seen, *, captured: bool) -> tuple[str, str]:
 
 
 def _struct(seen: _Seen) -> str:
-    """Return the type of an object; empty if it has no fields, or so many that they must be values."""
+    """Return the STRUCT type of an object; empty if it has no fields, or so many that its keys must be data."""
     names = _distinct(seen, underscores=True)
     if not 0 < len(names) <= _MOST_FIELDS:
         return ""
@@ -336,7 +338,7 @@ def _text(values: Sequence[str], *, captured: bool) -> tuple[str, str]:
 
 
 def _is_real(text: str) -> bool:
-    """Return whether there is such a date."""
+    """True if the date or timestamp at the start of a text exists in the calendar."""
     try:
         return bool(date.fromisoformat(text[:10])) and (len(text) <= 11 or bool(datetime.fromisoformat(text[:19])))
     except ValueError:

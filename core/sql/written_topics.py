@@ -1,7 +1,7 @@
-"""Kafka topics that statements write: the options in their DDL, and how a row becomes a message.
+"""Kafka topics to which statements write: the options in their DDL, and how a row becomes a message.
 
-A statement writes one `topic`, and all versions of the statement write the same one. Delivery is at least once, because
-Spark's sink keeps no record of batches (Spark 4.2.0).
+A statement writes to one `topic`, which is the same for all its versions. Delivery is at least once, because Spark's
+sink keeps no record of batches (Spark 4.2.0).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _EVERY_REPLICA = ("all", "-1")
 
 
 class SinkFault(FactKind):
-    """Why a statement cannot write a topic as declared."""
+    """A reason why a statement cannot write to a topic as declared."""
 
     SUBSCRIBES = "is written by a statement, and subscribes to topics in {option}", "name its topic: topic='orders'"
     NO_TOPIC = "names no topic to write", "add topic='orders' to its OPTIONS; a statement writes one topic"
@@ -51,7 +51,7 @@ class SinkFault(FactKind):
 
 
 class Delivery(FactKind):
-    """What readers of a topic must know about the messages that a statement writes."""
+    """What readers of a topic must know about the messages that a statement writes to it."""
 
     BY_KEY = (
         "writes topic {topic} at least once: messages of a batch that is repeated after a failure are there twice, and "
@@ -64,7 +64,7 @@ class Delivery(FactKind):
 
 
 def sink_fault(ddl: TableDdl) -> Fact[SinkFault] | Fact[TopicFault] | Fact[SecurityFault] | None:
-    """Return the first fault in the DDL of a table whose statement writes a topic; None if it can be written."""
+    """Return the first fault in the DDL of a table whose statement writes to a topic; None if the DDL is valid."""
     given = {key.lower(): value for key, value in ddl.options}
     for name, value in ddl.options:
         option = name.lower()
@@ -103,14 +103,14 @@ def _written_column_fault(ddl: TableDdl) -> Fact[SinkFault] | Fact[TopicFault] |
 
 
 def delivery(topic: str, key: Sequence[str]) -> Fact[Delivery]:
-    """Return how a statement's messages arrive in a topic; `key` are the columns that its yml names."""
+    """Return the delivery guarantee of a statement's messages in a topic; `key` has the key columns from its yml."""
     return Delivery.BY_KEY.of(topic=topic, key=tuple(key)) if key else Delivery.WITHOUT_KEY.of(topic=topic)
 
 
 def with_topic_prefix(ddl: TableDdl, prefix: str) -> TableDdl:
-    """Return the DDL of a written topic with the prefix of an environment before the name of the topic.
+    """Return the DDL of a topic that a statement writes, with an environment's prefix before the topic's name.
 
-    Environments with a prefix share a server, and would otherwise write their rows into one topic.
+    Environments with a prefix share a server, and without the prefix would write to the same topic.
     """
     options = tuple((name, prefix + value if name.lower() == TOPIC else value) for name, value in ddl.options)
     return replace(ddl, options=options, location=kafka_location(dict(options)))
@@ -127,7 +127,7 @@ def message_expressions(ddl: TableDdl) -> tuple[str, ...]:
     """Return the SQL expressions that turn rows with the table's columns into messages for Spark's Kafka sink.
 
     Values are cast to the declared types. A JSON value has a field for each column that is not a part of the message,
-    also if it is NULL.
+    even if its value is NULL.
     """
     parts = [column for column in ddl.columns if not is_field(column)]
     found = [f"{_cast(column)} AS {column.name.lower().removeprefix('_')}" for column in parts]

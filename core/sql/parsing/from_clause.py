@@ -171,7 +171,7 @@ def _chain(first: Any, joins: list[Any]) -> tuple[Any, list[Any]]:
 
 def _opened(node: Any) -> tuple[Any, list[Any]]:
     if not isinstance(node, _SOURCES):
-        # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
+        # sqlglot parses FROM FROM (SELECT …) as a query without brackets, and loses the tables that the query reads.
         raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
     _check(node)
     if isinstance(node, exp.Lateral):

@@ -21,7 +21,7 @@ from core.text.wording import did_you_mean
 class _WithAnyType(Spark):
     """sqlglot's Spark dialect, extended to accept any name as a type.
 
-    A name that is no type is a placeholder for a type that sqlglot cannot parse.
+    A name that is not a type is a placeholder for a type that sqlglot cannot parse.
     """
 
     SUPPORTS_USER_DEFINED_TYPES = True
@@ -167,7 +167,7 @@ def _type_text(tokens: Sequence[Token]) -> str:
 
 
 def _show_types(query: Any, types: Sequence[str]) -> None:
-    """Replace placeholders with the types for which they stand; raise SqlDiagnostic for a name that is no type."""
+    """Replace placeholders with the types for which they stand; raise SqlDiagnostic for a name that is not a type."""
     for node in query.find_all(exp.DataType):
         if node.this is exp.DataType.Type.USERDEFINED:
             name = str(node.args.get("kind") or "")

@@ -360,7 +360,7 @@ def _can_be_alias(token: Token) -> bool:
 
 
 # Collected from the documentation of Spark, Delta, Kafka and Iceberg; deliberately generous and not verified one by
-# one. Each applies to one kind of table, which a statement does not reveal.
+# one. Each option applies to one kind of table, and a statement does not show which kind a table is.
 _FILES = (
     "maxFilesPerTrigger maxBytesPerTrigger maxCachedFiles latestFirst maxFileAge fileNameOnly cleanSource "
     "sourceArchiveDir discardCachedInputRatio allowOverwrites pathGlobFilter recursiveFileLookup basePath "

@@ -384,7 +384,7 @@ def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedCla
     The check is independent of the resolution: it compares the tables in the parsed tree with those in the tokens.
     """
     named = {*marks.named, *marks.by_start}
-    # Tables that the tokens do not show are SQL of another engine: sqlglot joins c in `WHERE a = b, c`.
+    # A table that is not among the tokens stems from another engine's syntax: sqlglot joins c in `WHERE a = b, c`.
     lost = named ^ names.placed
     for source in sources:
         if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not _is_read(source):

@@ -259,7 +259,7 @@ def needed_at(join: Any, query: Any) -> Names:
     """
     if "needed" not in join.meta:
         _query(query, frozenset((ALL,)), {})
-    return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # What meta holds has no type.
+    return join.meta.get("needed", frozenset())  # type: ignore[no-any-return]  # The values in `meta` have no type.
 
 
 def event_times_needed(flow: RelationProperties, needed: Names) -> set[str]:

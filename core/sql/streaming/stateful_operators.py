@@ -252,7 +252,7 @@ def _watermarked(
     if mark is None or mark.watermark is None:
         return flow
     if not flow.streaming:
-        # Spark drops a watermark over what does not stream (4.2.0, EliminateEventTimeWatermark).
+        # Spark drops a watermark on a relation that does not stream (4.2.0, EliminateEventTimeWatermark).
         source.meta.pop("mark", None)
         return flow
     if flow.watermarked:

@@ -121,7 +121,7 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
     if is_word(tokens[index - 1], "ALL", "DISTINCT"):
         return index > 1 and is_word(tokens[index - 2], *_COMBINING)
     if is_word(tokens[index], "FROM"):
-        # TRIM (FROM …) is the one function with the word first.
+        # TRIM is the only function whose arguments may begin with FROM: TRIM (FROM …).
         trims = index > 1 and is_word(tokens[index - 2], "TRIM")
         return tokens[index - 1].token_type is TokenType.L_PAREN and not trims
     return tokens[index - 1].token_type is TokenType.L_PAREN and not _is_argument(tokens, index)
