@@ -110,7 +110,7 @@ def _break_before(entry: AuditRow, before: int, wanted: int | None, start: Audit
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
-        # No entry has the previous hash any more: the preceding entry was changed, or this one if it is the first.
+        # No entry has the previous hash any more: the preceding entry was changed or, if there is none, this entry.
         changed = before if before > start.entry else entry.id
         return AuditBreak(changed, changed, "changed")
     first, last = (wanted + 1, before) if wanted < before else (entry.id, entry.id)

@@ -67,7 +67,7 @@ class AuditReads(LedgerReads):
     def check_audit(self) -> AuditCheck:
         """Verify the whole audit log, in archives and ledger. Raises LedgerUnavailable if a file cannot be read."""
         columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
-        # One statement reads one snapshot, so an entry that is being archived is always found in one place.
+        # One statement reads one snapshot, in which an entry is either in the ledger or in an archive, never in both.
         found = self._values(
             f"SELECT head.entry, head.hash, archives.rows, {', '.join(f'audit.{name}' for name in columns)} "
             f"FROM (SELECT json_group_array(json_array({', '.join(archive)})) AS rows "

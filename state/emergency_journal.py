@@ -80,7 +80,7 @@ class EmergencyJournal:
             on_disk = bool(repeats and before and before.on_disk)
             if not on_disk:
                 try:
-                    # The line break comes first too: the line before may be torn.
+                    # A line break also precedes the line, because the previous line may be torn.
                     self._write(b"\n" + stop.as_line() + b"\n")
                     on_disk = True
                 except OSError:
@@ -147,7 +147,7 @@ class EmergencyJournal:
         except OSError:
             return PendingEntries(tuple(map(self._repeated, self._kept)), ()), self._done
         if len(content) < self._done:
-            # Another process has truncated it.
+            # Another process has truncated the file.
             self._done = 0
         lines = [line for line in content[self._done :].split(b"\n") if line.strip()]
         found = [(line, _stop(line)) for line in lines]
@@ -174,7 +174,7 @@ class EmergencyJournal:
         except FileNotFoundError:
             self._done = 0
         except OSError:
-            # A disk that has become read-only: the consumed requests must not be applied again.
+            # The disk has become read-only: the consumed requests must not be applied again.
             self._done = size
 
 

@@ -64,12 +64,13 @@ class Ledger(
             self._reading.close()
             try:
                 if not self.is_in_place():
-                    # SQLite would delete the log of the ledger that is now at this path, because the names match.
+                    # At this path, there is now another ledger, whose log has a matching name: SQLite would delete that
+                    # log.
                     return
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()
             except sqlite3.OperationalError:
-                # Nothing is lost: what was committed is in the database or in its log.
+                # Nothing is lost: everything committed is in the database or in its log.
                 pass
             finally:
                 self._connection.close()
@@ -140,7 +141,8 @@ class LedgerReader(
             sqlite_errors_translated(path),
             closing(sqlite3.connect(path, isolation_level=None)) as copy,
         ):
-            # All pages in one step, which is one read transaction: a write in between would begin the copy again.
+            # All pages are copied in one step, which is one read transaction: a write between two steps would restart
+            # the copy.
             connection.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE").fetchall()
 
@@ -173,7 +175,7 @@ class LedgerReader(
             try:
                 yield self._current()
             except sqlite3.OperationalError:
-                # The next read opens again, and copies where opening has become impossible.
+                # The next read opens the ledger again, and copies it if it can no longer be opened.
                 self.close()
                 raise
 
@@ -193,7 +195,8 @@ class LedgerReader(
         except sqlite3.OperationalError as error:
             if not _readable_by_owner_only(error):
                 raise
-            # Left by an agent that was killed, and we may not write what SQLite would need to recover it.
+            # A killed agent left the ledger in WAL mode, and we may not write the files with which SQLite would recover
+            # it.
             self._snapshot = LedgerCopy(self.path)
             return _opened(self._snapshot.path, self.path)
 
@@ -299,7 +302,7 @@ def _make(path: Path, facts: EnvironmentRow) -> None:
         os.close(descriptor)
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
-        # Before the first table, or it needs a VACUUM to take effect.
+        # This must precede the first table, or it would take effect only after a VACUUM.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         migrate(connection)
         _identify(path, connection, facts)
@@ -312,10 +315,11 @@ def _prepare(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
     except sqlite3.OperationalError as error:
-        # A full disk has no room for the log. The file is read as it is, and written once there is, by its journal.
+        # A full disk has no room for the write-ahead log. The file can still be read, and once there is space, it can
+        # be written with its rollback journal.
         if str(error.sqlite_errorname) != "SQLITE_FULL":
             raise
-    # The intent must survive a power cut before the effect is made.
+    # An intent must survive a power cut before its effect is made.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
@@ -331,8 +335,8 @@ def _identify(path: Path, connection: sqlite3.Connection, facts: EnvironmentRow)
             f"not to project {facts.project_id}, environment {facts.environment}",
             remedy="give the project its own home, or restore the id in headgate.yml",
         )
-    # A file adds protection and never takes it away: only a recorded policy does. On a full disk nothing is written
-    # that stands there already.
+    # Files can add protection but never remove it: only a recorded policy can. On a full disk, an unchanged row must
+    # not be written again.
     connection.execute(
         "UPDATE facts SET project = ?1, protected = max(protected, ?2) WHERE project <> ?1 OR protected < ?2",
         (facts.project, facts.protected),

@@ -153,7 +153,7 @@ class SnapshotCache:
         reader = self._reader
         with reader.frame():
             if reader.opened != self._opened:
-                # A different file with its own change counter may now be at this path.
+                # The path may now lead to a different file, with a change counter of its own.
                 self._opened, self._change, self._lines, self._statements = reader.opened, 0, {}, ()
             facts = reader.facts()
             before = self._change
@@ -185,13 +185,13 @@ class SnapshotCache:
     def _releases(self, open_runs: Sequence[RunRow]) -> "tuple[Release, ...]":
         if not open_runs and not self._reader.runs_with_scheduled_stops():
             return ()
-        # Importing it loads the planner, which readers of a quiet environment do not need.
+        # This import loads the planner, which readers of a quiet environment do not need.
         from state.releases import open_releases
 
         return open_releases(self._reader, self._clock(), self._plans)
 
     def _take(self, changed: Iterable[StatementLine]) -> None:
-        # Created at the second read, because a command that reads once does not need it.
+        # The mapping is created at the second read, because a command that reads once does not need it.
         self._lines = self._lines or {(line.table, line.version): line for line in self._statements}
         for line in changed:
             if line.deleted:

@@ -182,7 +182,7 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRAT
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == FIRST_VERSION + len(migrations) - 1:
         return
-    # 0.1 s, which only a ledger that is new or older pays for.
+    # The import takes 0.1 s, so it happens only if the ledger is new or older.
     from sqlite_utils import Database, Migrations
 
     known = Migrations("ledger")

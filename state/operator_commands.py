@@ -141,13 +141,14 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
             wanted = connection.execute(f"SELECT wanted FROM deployment {where}", (table, version)).fetchone()
             runs = wanted == (WantedState.RUNNING,)
             said = connection.execute("SELECT wish FROM word WHERE subject = ?", (name,)).fetchone()
-            # What an operator wants running already is not called off with a run.
+            # If an operator has already requested a start, the end of a run must not withdraw it.
             by_operator = act is not None or (runs and said == (CommandKind.START,))
             _put(connection, name, CommandKind.START if by_operator else CommandKind.RUN, stamp)
             if act is not None and not runs:
                 move_serials(connection, (table,), act)
             if act is None and not runs:
-                # `call_off_start` goes by this where the start is not carried out: a query of before tells nothing.
+                # `call_off_start` relies on these columns to find a start that was not carried out: an earlier query
+                # shows nothing.
                 connection.execute(
                     f"UPDATE deployment SET state = 'stopped', query_id = '', run_id = '' {where} "
                     "AND state IN ('stopped', 'failed')",

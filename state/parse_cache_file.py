@@ -106,7 +106,7 @@ class ParseCacheFile:
         database = _open(self._path, "rwc")
         try:
             os.chmod(self._path, 0o600)
-            # Losing the last facts at a power cut is no loss; a damaged file is found by its checksums.
+            # A power cut may lose the latest results without harm; checksums reveal a damaged file.
             database.execute("PRAGMA synchronous = OFF")
             database.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA:

@@ -86,7 +86,7 @@ class RegistryReads(LedgerReads):
 
     def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
         """Return the latest change number, and the versions changed after number `change`, including deleted ones."""
-        # The number first, as in `changed_since`.
+        # The number is read first, as in `changed_since`.
         return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
 
     def deployment(self, table: TableName, version: int) -> Deployment | None:
@@ -128,7 +128,8 @@ class RegistryReads(LedgerReads):
         The cost depends only on the number of changes. If `change` is 0, the lines are those of `statements`.
         """
         with self._connected() as connection:
-            # The number first: a change that is written between the two statements is then read twice, never missed.
+            # The number is read first: a change that is written between the two statements is then read twice, never
+            # missed.
             (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
             if not change:
                 return newest, self.statements()
@@ -319,7 +320,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             with self._transaction() as connection:
                 yield connection
         finally:
-            # After the commit: a list that was read before it carries the older number and is not used again.
+            # The number increases after the commit, so that a list read before the commit is not used again.
             self._generation += 1
 
     def _serve(self, connection: sqlite3.Connection, table: TableName, version: int | None) -> None:

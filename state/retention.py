@@ -159,7 +159,7 @@ class RetentionWrites(RegistryWrites):
                 if removed < part:
                     break
         with self._writing, sqlite_errors_translated(self.path):
-            # As a script, which is run to its end: `execute` stops after the first page (Python 3.11).
+            # As a script, the pragma runs to its end; `execute` would stop after the first page (Python 3.11).
             self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
 
     def archive_audit(self, now: float) -> None:

@@ -38,7 +38,7 @@ def draw_run_id(plan_hash: str) -> str:
 
 
 class RunIdTaken(Exception):
-    """Raised if the ledger already has a run with this id. The caller then draws another id."""
+    """Raised if the ledger already has a run with this id; the caller then draws another id."""
 
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"

@@ -66,5 +66,5 @@ def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str
     """Return the subjects under which logs mention a table: its name, its runs' ids and its plans' short hashes."""
     runs = reader.runs_of(table, limit)
     hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
-    # Commands name plans by their first twelve letters, and runs by their whole ids.
+    # Commands refer to plans by the first twelve characters of the hash, and to runs by the whole id.
     return (table, *sorted({run.id for run in runs} | {plan_hash[:12] for plan_hash in hashes}))

@@ -216,7 +216,7 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
 
 
 def _message_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield the differences of a written topic, which stores messages of any columns, cast to their declared types."""
+    """Yield the differences of a written topic, whose messages may have any columns, cast to their declared types."""
     stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
     content = ChangeKind.CHANGE_AFTER_STATE if stateful else ChangeKind.FILTER_OR_PROJECTION
     for _, edit in _column_findings(old, new):
@@ -233,7 +233,7 @@ def _message_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferen
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
     if old.trigger != new.trigger:
-        # External tables have no trigger, so that a new default of the project does not change them.
+        # External tables have no trigger, so a new default of the project does not change them.
         kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
         yield kind, Edit(EditKind.SETTING, str(old.trigger), str(new.trigger), "trigger")
     if old.schema_tracking != new.schema_tracking:

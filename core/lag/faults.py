@@ -59,7 +59,7 @@ class ObjectiveWatch:
 
     missed: bool = False
     since: float = 0.0
-    """When the objective was first missed, or first met again, according to the current report, in epoch seconds."""
+    """Since when, in epoch seconds, the objective has been missed or met again, whichever is reported."""
     contrary_since: float | None = None
 
     def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
@@ -76,18 +76,15 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return a table's lag objective in seconds: the declared one, or else one minute or six trigger intervals.
-
-    Of these two defaults, the longer applies.
-    """
+    """Return a table's lag objective in seconds: as declared, else the longer of a minute and six trigger intervals."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
     """Return the fault that a measurement suggests; for a statement that should be stopped, only a failure counts.
 
-    A start clears any fault at once: until the first batch, the age of unread input is not meaningful. So does a pool
-    that does not answer: that is one fault of the pool, and whether its statements are at fault is unknown.
+    A start clears any fault at once, because the age of unread input is not meaningful until the first batch. A pool
+    that does not answer also clears it: the pool is at fault, and whether its statements are is unknown.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)

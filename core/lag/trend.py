@@ -110,7 +110,7 @@ def lag_trend(
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
-    # A statement that does not run lacks no input: it waits to be started.
+    # A statement that does not run cannot be starved: it waits to be started, not for input.
     needed = parents if working else ()
     if gone := [parent.table for parent in needed if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
@@ -131,7 +131,8 @@ def lag_trend(
     keeps_up = working and behind_s is not None and behind_s <= bound_s
     if (keeps_up or movement.trend is Trend.STEADY) and (why := _unproven(series, state, proven=proven)):
         return LagTrend(Trend.UNKNOWN, reason=why)
-    # Input that arrived while it was stopped or runs its first batch does not show how fast it processes.
+    # Input that arrived while the statement was stopped, or arrives during its first batch, does not show how fast the
+    # statement processes input.
     if working and not proven and series.lag[-1] > 0 and not _has_processed(series, commit_age_s):
         return LagTrend(Trend.UNKNOWN, reason=_UNCOMMITTED)
     if keeps_up:
@@ -196,17 +197,17 @@ def _stalling(
         (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0
     )
     age_s = series.at[-1] - series.at[processed_at] if commit_age_s is None else commit_age_s
-    # Something must have been pending all that time: an old commit of an idle statement proves nothing.
+    # Input must have been pending all that time: an old commit of an idle statement proves nothing.
     since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
     pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
-    # A batch may take longer than the trigger, and a first one much longer; while the pool does not answer, nothing
+    # A batch may take longer than the trigger, and a first batch much longer. While the pool does not answer, nothing
     # suggests that a batch is running.
     bound_s = max(30.0, 3 * trigger_s, 3 * max(series.batches_s), PATIENT_S if state == State.STARTING else 0.0)
     if min(age_s, pending_s) > (max(20.0, trigger_s + 10.0) if state == State.UNKNOWN else bound_s):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""
-    # Counted from the first rows read since it advanced, because it does not advance while nothing arrives either.
+    # The time counts from the first rows read since the watermark advanced, because it cannot advance without input.
     read_at = [
         series.at[n]
         for n in range(1, len(series.at))
@@ -232,7 +233,8 @@ def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working:
     recent = [point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])]
     slope = _slope(recent)
     change = leg[-1][1] - leg[0][1]
-    # One burst is no trend: a rise that is mostly one step waits for the next, unless that would take too long.
+    # A single burst is not a trend: a rise that is mostly one step is judged again after the next, unless that takes
+    # too long.
     burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
     lag = leg[-1][1]
     kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
@@ -265,7 +267,7 @@ def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple
     noise = max(1.0, arrival_rate * blur_s)
     if not working:
         return noise, noise
-    # The newest batch counts up to three triggers: a longer one may be the first of an overload.
+    # The newest batch counts for at most three triggers: a longer batch may be the first of an overload.
     batch_s = max(median(series.batches_s), min(series.batches_s[-1], 3 * trigger_s))
     return noise, max(1.0, arrival_rate * (batch_s + blur_s) * 1.4)
 

@@ -60,7 +60,7 @@ class TableFaultKind(StrEnum):
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
     """The pool's catalog did not accept the table."""
     NOT_REFRESHED = "HEADGATE_NOT_REFRESHED"
-    """The rows of a table of a database could not be copied again; readers use the last copy."""
+    """The rows of a database table could not be copied again; readers use the last copy."""
 
 
 class WantedState(StrEnum):

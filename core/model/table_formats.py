@@ -52,10 +52,12 @@ class TableFormat:
     columns_are_fixed: bool = False
     """Whether a write fails if its batch has a column that the table lacks."""
     repeated_by_new_checkpoint: bool = False
-    """Whether a new checkpoint on a table with rows writes those rows again (True) or loses new rows (False)."""
+    """What happens if a statement with rows in its table gets a new checkpoint: it writes the rows again (True), or new
+    rows are lost (False)."""
 
     read_before_first_batch: bool = True
-    """Whether existing rows can be marked as read before the first batch, not only by a first batch without state."""
+    """Whether even a stateful reader can mark existing rows as read before its first batch, and so read only new rows.
+    """
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False

@@ -134,7 +134,7 @@ class TimeLeft:
 
     @property
     def by_message_age(self) -> bool:
-        """True if Kafka deletes messages `full_s` after their time, and nothing bounds the position more."""
+        """True if the age of messages is the limit: Kafka deletes a message `full_s` seconds after its timestamp."""
         return self.bound.kind is Bound.MESSAGE_AGE
 
     @property
@@ -205,7 +205,7 @@ def time_left_from_json(value: object) -> TimeLeft | None:
             held_version=int(value.get("held_version", 0)),
             at=float(value["at"]),
         )
-        # This fails if a sentence lacks a value.
+        # This raises an error if the sentence lacks a value.
         _ = found.words, found.bound.remedy
         return found
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
@@ -233,7 +233,8 @@ def _urgency(left: TimeLeft) -> tuple[int, float]:
 
 
 def _of_source(found: Iterable[TimeLeft], otherwise: Fact[Bound]) -> TimeLeft:
-    """Return the time left by all limits of a source; NEVER, with the fact `otherwise`, if it has none.
+    """Return the shortest time that the limits of a source leave; NEVER, with the fact `otherwise`, if it has no
+    limits.
 
     If a limit is not known yet, the result is UNKNOWN unless another limit leaves only a short time.
     """
@@ -254,7 +255,7 @@ class Growth:
     def add(self, at: float, value: int) -> float | None:
         """Add the value at a time in seconds; return the growth per second, or None if it is not known yet.
 
-        A decrease of either begins a new series.
+        If the time or the value decreases, a new series begins.
         """
         if self._seen and (at < self._seen[-1][0] or value < self._seen[-1][1]):
             self._seen.clear()
@@ -272,11 +273,11 @@ class TopicSettings:
     topic: str
     servers: str
     deletes: bool = True
-    """Whether its cleanup.policy contains `delete`."""
+    """Whether the topic's cleanup.policy contains `delete`."""
     kept_s: float | None = None
-    """Its retention.ms in seconds; None without limit."""
+    """The topic's retention.ms in seconds; None without limit."""
     kept: int | None = None
-    """Its retention.bytes for each partition; None without limit."""
+    """The topic's retention.bytes, which applies to each partition; None without limit."""
 
     @property
     def command(self) -> str:
@@ -335,7 +336,7 @@ def _by_size(settings: TopicSettings, each: PartitionPosition, kept: int, messag
     if message is None or not each.per_s:
         kind = Bound.NO_GROWTH if message is not None and each.per_s is not None else Bound.GROWTH_UNKNOWN
         return TimeLeft(Left.UNKNOWN, kind.of(free=free, what=settings.topic, kept=kept))
-    # A message takes less space if it is compressed. Then the log still begins well before the position.
+    # Compressed messages take less space, so the log may begin well before the position.
     left_s = max(free / (each.per_s * message), each.before / each.per_s)
     bound = Bound.TOPIC_SIZE.of(topic=settings.topic, kept=kept, set=settings.command, raised=2 * kept)
     return TimeLeft(Left.LIMITED, bound, left_s, max(left_s, kept / (each.per_s * message)))
@@ -376,11 +377,11 @@ class SlotState:
 
     slot: str
     now: float
-    """The time of the database, in epoch seconds."""
+    """Time of the database's clock, in epoch seconds."""
     end: int
-    """The end of the database's log."""
+    """End of the database's log, as a position in bytes."""
     begins: int
-    """Where the log that is kept for the slot begins."""
+    """Start of the log that the database keeps for the slot, as a position in bytes."""
     kept: int | None = None
     """max_slot_wal_keep_size in bytes; None without limit."""
     free: int | None = None

@@ -230,7 +230,7 @@ class StatementLine(NamedTuple):
     batch_ms: int | None = None
     committed_at: float | None = None
     started_at: float | None = None
-    """When the query was last started; None if it never was. `copied_at` for a table of a database."""
+    """When the query was last started, or the last copy of a database table was begun; None if neither happened."""
     exact: bool = True
     active: bool = False
     external: bool = False
@@ -250,7 +250,7 @@ class StatementLine(NamedTuple):
 
     @property
     def copied_at(self) -> float | None:
-        """When the last copy of the rows of a table of a database was begun; None if its rows are not copied."""
+        """When the last copy of a database table's rows was begun; None if the rows are not copied."""
         return self.started_at if table_format(self.format).database else None
 
     @property

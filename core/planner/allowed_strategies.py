@@ -84,7 +84,7 @@ def why_not(
 
 
 def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
-    """Return a refusal if a new version would not know each key's latest sequence, and so would accept outdated rows.
+    """Return a refusal if a new version would accept outdated rows, because it lacks each key's latest sequence.
 
     None if the table does not upsert by sequence or is not deployed.
     """
@@ -206,9 +206,7 @@ class StrategyCase:
         return recreated_parents(self.table, self.decisions)
 
     def why_not_seeded(self, strategy: str) -> Fact[StrategyRefusal] | None:
-        """Return why a SEEDED start (new rows only) is not allowed; None if allowed, or if `strategy` is another
-        one.
-        """
+        """Return why a SEEDED start (new rows only) is not allowed; None if it is, or for any other `strategy`."""
         if strategy != Strategy.SEEDED or self.table.parsed is None:
             return None
         tables = self.context.declared.tables

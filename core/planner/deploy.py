@@ -116,7 +116,7 @@ def _unresolved(
     columns: tuple[Column, ...],
     names: Set[str],
 ) -> tuple[str, ...]:
-    """Return those of `names` that a statement cannot resolve if `parent` has only `columns`; stars are ignored."""
+    """Return the elements of `names` that a statement cannot resolve if `parent` has only `columns`, ignoring stars."""
     from core.sql.lineage.statement_lineage import lineage_of
 
     tables = context.declared.tables
@@ -256,7 +256,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Split orphans into those that no serving version reads and those that one reads, even indirectly."""
+    """Split orphans into those not read by any serving version and those read by one, directly or indirectly."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside

@@ -251,7 +251,11 @@ def _history(case: GuardInput) -> Guard:
 
 
 def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
-    """Return the sources whose earlier changes a rebuild lacks; a keyed table needs only the rows that they led to."""
+    """Return the streamed sources whose earlier changes a rebuild cannot read.
+
+    A keyed table needs only the rows that result from the changes, so a source whose readers begin with them is left
+    out.
+    """
     tables, found = case.declared.tables, case.declared.streamed_changes(node.bindings)
     if found and node.table in tables and tables[node.table].settings.upserts:
         from core.sql.postgres_changes import begins_with_rows

@@ -47,7 +47,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_with_static_parent(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    # Static sides are bound again at each start.
+    # Static sides are bound to the latest version at each start.
     streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 

@@ -47,10 +47,10 @@ def make_plan(
     """Return the plan for a request; a plan with `refusals` has no steps.
 
     Raises UsageError if the project does not declare the environment, and InvalidProject if the plan would need the
-    declaration of a table whose files have errors. `answers` maps question keys to Spark's answers
-    as JSON; an answer can only make a change more severe. `policy` is the recorded policy; without it, the declared
-    policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured durations of steps
-    in earlier runs. `parse_cache` only saves time. Time is linear in tables and reads.
+    declaration of a table whose files have errors. `answers` maps question keys to Spark's answers as JSON; an answer
+    can only make a change more severe. `policy` is the recorded policy; without it, the declared policy applies.
+    `headroom` contains measurements of disk and pool, and `durations` the measured durations of steps in earlier runs.
+    `parse_cache` only saves time. Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(

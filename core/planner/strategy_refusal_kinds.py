@@ -29,7 +29,7 @@ class StrategyRefusal(FactKind):
     SEVERAL_STREAMS = "it streams more than one table, or names its source"
     OWN_CHANGE = "its own statement changes"
 
-    # About its inputs.
+    # About the statement's inputs.
     REBUILD_ASKED = "a rebuild was requested"
     PARENT_RECREATED = "its offsets are meaningless in an upstream table that is re-created"
     PARENT_AT_OTHER_VERSION = "its offsets are meaningless in another version of an upstream table"
@@ -42,7 +42,7 @@ class StrategyRefusal(FactKind):
     FORMAT_CHANGES = "its format changes from {before} to {after}"
     NO_PARENT_RECREATED = "none of its upstream tables is re-created"
 
-    # About its start position.
+    # About the start position.
     STATE_BEFORE_FIRST_BATCH = "it keeps state, and a batch that only marks {sources} as read would leave no state"
     SEQUENCE_FORGOTTEN = (
         "a late row could replace a newer one of its key: the new version does not know the {sequence} of earlier rows"

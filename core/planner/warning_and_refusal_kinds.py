@@ -6,7 +6,7 @@ from core.text.sentence import FactKind
 class PlanWarningKind(FactKind):
     """A warning for the reviewer of a plan; its text follows `table: ` and may contain the table as `{table}`."""
 
-    # About its change and its state.
+    # About the table's change and its state.
     NOT_CONFIRMED = "{evidence}"
     """The placeholder is filled with the difference between Spark's analysis and Headgate's."""
     CHANGE_UNKNOWN = "{evidence}"
@@ -35,9 +35,9 @@ class PlanWarningKind(FactKind):
     ADDS_ROWS = "adds rows: {edit}; {cause}"
     MAY_MULTIPLY_ROWS = "may multiply rows: {edit}; {cause}"
 
-    # About the topic that it writes.
+    # About the topic that the statement writes.
     DELIVERS = "{delivery}"
-    """The placeholder is filled with how its messages arrive, a `Delivery`."""
+    """The placeholder is filled with a `Delivery`, the guarantee for the messages of the statement."""
     WRITTEN_AGAIN = (
         "writes all messages to topic {topic} again: those of v{version} stay there, v{version} also writes until the "
         "swap, no rows are compared, and a rollback is not possible"
@@ -49,7 +49,7 @@ class PlanWarningKind(FactKind):
     TOPIC_STAYS = "topic {topic} and its messages stay: Headgate deletes no topics"
     TOPIC_NOT_HELD = "cannot be held: readers of its topic see each message at once"
 
-    # About what it reads.
+    # About what the statement reads.
     READS_OLD = "keeps reading the old {version}"
     LACKS_EARLIER_ROWS = (
         "gets only rows of the newest version of {parent}: earlier rows are served by its pointer alone; "
@@ -79,7 +79,7 @@ class PlanWarningKind(FactKind):
     )
     MORE_OLD_INPUTS = "gets old rows of {parents:more table} in the same way"
 
-    # About its readers.
+    # About the table's readers.
     AGGREGATES_ACROSS = "keeps its state, so its aggregates mix rows from before and after {parent} takes its new text"
     STAR_WRITES = "selects * and will write the new column of {parent} after its next restart"
     STOPS_FOR_CHANGE = (
@@ -100,7 +100,7 @@ class PlanWarningKind(FactKind):
     EXCLUDED_STAYS = "is excluded and stays on the old version of {parent}"
     UNDECLARED_STAYS = "is no longer declared and stays on the old version of {parent}"
 
-    # About older versions of it.
+    # About the table's older versions.
     OLD_VERSION_RUNS = "v{version} keeps running: {readers} {readers:reads/read} it"
     OLD_VERSION_RESTS = "v{version} stays {state} and gets no new rows: {readers} {readers:reads/read} it"
     OUTSIDE_READERS_KEEP = "v{version} keeps running: tables outside of this release read it"
@@ -267,7 +267,7 @@ class PlanRefusalKind(FactKind):
     )
     FORMER_INPUTS_STOPPED = "{name} reads {versions:and}, which no longer {versions:gets/get} rows", "{way}"
 
-    # About its readers.
+    # About the table's readers.
     COLUMN_IS_READ = (
         "{table} loses column {column}, which {reader} reads at {place}",
         "change these lines of {reader} in the same plan, or keep {column}",

@@ -171,7 +171,7 @@ class Tables(Protocol):
         """
 
     def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
-        """Register a table over topics whose messages have these schemas of a registry, in place of an older entry."""
+        """Register a table over topics, given the registry's schemas of its messages; replace any older entry."""
 
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         """Create the missing tables among `tables` in one request, and return the names of those created.
@@ -184,7 +184,7 @@ class Tables(Protocol):
         """True if the catalog currently has a table or view of the given name."""
 
     def copy_rows(self, ddl: str, note: str) -> None:
-        """Replace the copy of a table of a database by its present rows, in one commit; create it if there is none.
+        """Replace the copy of a database table with its current rows, in one commit; create the copy if missing.
 
         `ddl` is compiled and names the folder of the copy. The commit contains `note`. Readers see the new rows from
         their next batch on.

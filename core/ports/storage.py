@@ -337,9 +337,9 @@ class Checkpoints(Protocol):
     ) -> Mapping[tuple[str, int], int] | None:
         """Return a checkpoint's offsets for a Kafka source, by topic and partition; None if the source is not Kafka.
 
-        The offsets are those of the latest committed batch or, with `planned`, of the latest batch. Before such a batch
-        they are those from which the first one will start; empty if these are not decided. Raises TryAgain if the
-        checkpoint cannot be read.
+        The offsets are those of the latest committed batch or, with `planned`, of the latest batch. Before that batch,
+        they are the offsets from which the first batch will start, and empty if those are undecided. Raises TryAgain if
+        the checkpoint cannot be read.
         """
 
     def position(self, checkpoint: str, ordinal: int) -> int | None:

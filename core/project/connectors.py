@@ -42,7 +42,7 @@ DELTA = Connector(
 
 KAFKA = Connector(
     name="kafka",
-    # The reader of Avro is 0.1 MB.
+    # Spark's reader of Avro takes 0.1 MB.
     coordinates=tuple(f"org.apache.spark:spark-{name}_{_SCALA}:4.2.0" for name in ("sql-kafka-0-10", "avro")),
     # Spark 4.2.0 ships a version of each, which leaves 10 MB.
     exclude=(
@@ -96,7 +96,7 @@ def is_exclusion(text: str) -> bool:
 
 
 def fetched_folder(home: str, connectors: tuple[Connector, ...]) -> str:
-    """Return the folder in an environment's home for the jars fetched for `connectors`; a hash of them is its name."""
+    """Return the folder in an environment's home for the jars fetched for `connectors`; its name is a hash of them."""
     what = json.dumps([[connector.coordinates, connector.exclude] for connector in connectors])
     return f"{home}/connectors/{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 

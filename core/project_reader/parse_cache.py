@@ -279,7 +279,7 @@ class _DeclaredNames:
         self._names: dict[TableName, frozenset[str]] = {}
 
     def include(self, required: RequiredColumns | None) -> bool:
-        """True if every column that a statement requires is declared; False if it is unknown which are required."""
+        """True if every column that a statement requires is declared; False if the required columns are unknown."""
         if required is None:
             return False
         for tables, columns in required:

@@ -27,7 +27,7 @@ def read_revision(
     problems: list[Problem] = []
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:
-        # `settings_as_text` wrote this yml: the trigger is always there, the others only if not the default.
+        # This yml was written by `settings_as_text`, which omits these settings if they have Headgate's own defaults.
         defaults = replace(defaults, reads=Settings().reads, payload=Settings().payload)
     settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
     _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")

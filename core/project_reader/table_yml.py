@@ -50,7 +50,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
     if mode not in (APPEND, UPSERT):
         near = did_you_mean(mode.lower(), (APPEND, UPSERT))
         section.wrong("mode", f"{APPEND} or {UPSERT}, not {mode}", near or f"write mode: {UPSERT}, or leave it out")
-        # Further mistakes are reported for what was most likely meant.
+        # Further mistakes are reported for the value that was most likely meant.
         mode = UPSERT if UPSERT in near else APPEND
     if mode == UPSERT and not key:
         place = "key" if "key" in section.nodes else "mode"
@@ -68,7 +68,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
     payload = section.text("payload", defaults.payload)
     if payload not in (SHOWN, HIDDEN):
         section.wrong("payload", f"{HIDDEN} or {SHOWN}", f"write payload: {HIDDEN}, or leave it out")
-        # Otherwise, a spelling mistake would show what was meant to be hidden.
+        # Without this, a misspelt value would reveal the payload that the author meant to hide.
         payload = HIDDEN
     return Settings(
         trigger=trigger,

@@ -232,7 +232,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
     begun = dict.fromkeys(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        # A version that was created but not started is wanted running too, and would count as a reader of its inputs.
+        # A created version also has the desired state `running`, and would count as a reader of its inputs.
         if p.step.do in READABLE_ONCE_STARTED | {StepKind.CREATE}
         # A waiting step may have been started by an agent that was killed, or before a retry.
         and (p.state is not StepState.WAITS or p.tries)
@@ -275,7 +275,7 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """True if a step may begin after `before`; a reader may start as soon as its upstream query has started."""
+    """True if a step may begin, given its prerequisite `before`; a reader may once its upstream query has started."""
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 

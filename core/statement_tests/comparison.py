@@ -122,7 +122,7 @@ def _split(row: Row) -> tuple[object, tuple[float, ...]]:
         if isinstance(value, float):
             floats.append(value)
             return float
-        # Otherwise True would be 1, and a decimal 1.0 the integer 1.
+        # Without the type, True would equal 1, and the decimal 1.0 would equal the integer 1.
         return type(value), value
 
     return shape(row), tuple(floats)
