@@ -24,7 +24,7 @@ are adjacent, so that a round of 10,000 touches few pages and thinning frees who
 version costs one seek per round (`sample_round`)."""
 
 _AGES = (("sample", "sample_minute", 3600, 60), ("sample_minute", "sample_quarter", 24 * 3600, 900))
-"""Source table, target table, minimum age in seconds, seconds per kept sample."""
+"""Rules for thinning out samples: source table, target table, minimum age in seconds, seconds per kept sample."""
 SAMPLES_S = 7 * 24 * 3600
 
 _AGED_COLUMNS = "place, lag_rows, lag_files, in_rows_s, out_rows_s, batch_ms"

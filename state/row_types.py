@@ -217,10 +217,8 @@ class EnvironmentRow:
     It increases with each adoption and each restore, and is also recorded in owner files.
     """
     mark: int = 0
-    """A counter that advances together with the one in the data folder while an agent runs.
-
-    If they differ, the ledger or the data folder is an older copy.
-    """
+    """Counter that advances together with a counter in the data folder while an agent runs. If the two differ, the
+    ledger or the data folder is an older copy."""
     doubt: str = ""
     """Why the environment may not be the one in the ledger.
 

@@ -94,9 +94,7 @@ MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, St
 
 
 def while_it_may_run(figure: str) -> str:
-    """Return SQL for a column of `measurement` that is NULL if no query can be running, so that no outdated value is
-    shown.
-    """
+    """Return SQL for a column of `measurement`; NULL if no query can be running, because the value is outdated then."""
     return f"CASE WHEN d.state IN ({MAY_RUN}) THEN m.{figure} END AS {figure}"
 
 

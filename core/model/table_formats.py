@@ -56,8 +56,7 @@ class TableFormat:
     rows are lost (False)."""
 
     read_before_first_batch: bool = True
-    """Whether even a stateful reader can mark existing rows as read before its first batch, and so read only new rows.
-    """
+    """Whether even a stateful reader can mark existing rows as read before its first batch, to read only new rows."""
     starts_at_versions: bool = False
     """Whether a stream can start at a table version or at a commit time."""
     clones: bool = False

@@ -111,7 +111,8 @@ class TimeLeft:
     held_bytes: int | None = None
     """Bytes of a database's log that are kept for the slot; None for other sources."""
     held_by: str = ""
-    """The table of the version for which the log is kept although no query runs; empty if a running one needs it."""
+    """Table of the version for which the log is kept although its query does not run; empty if a running query needs
+    it."""
     held_version: int = 0
     at: float = 0.0
     """When the time left was measured, in epoch seconds by the agent's clock."""
@@ -233,8 +234,7 @@ def _urgency(left: TimeLeft) -> tuple[int, float]:
 
 
 def _of_source(found: Iterable[TimeLeft], otherwise: Fact[Bound]) -> TimeLeft:
-    """Return the shortest time that the limits of a source leave; NEVER, with the fact `otherwise`, if it has no
-    limits.
+    """Return the shortest time that a source's limits leave; NEVER, with the fact `otherwise`, if it has no limit.
 
     If a limit is not known yet, the result is UNKNOWN unless another limit leaves only a short time.
     """

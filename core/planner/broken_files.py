@@ -27,7 +27,7 @@ from core.text.wording import counted
 def with_deployed_revisions(
     project: Project, observed: Mapping[TableName, ObservedDeployment], parse_cache: ParseCache
 ) -> Project:
-    """Return the project, with each broken table that is deployed declared by its deployed revision."""
+    """Return the project, with deployed revisions in place of the declarations of broken tables."""
     found = {
         name: _as_deployed(project, broken, observed.get(name), parse_cache) for name, broken in project.broken.items()
     }

@@ -144,7 +144,7 @@ def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: 
 
 
 def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn how the messages that a statement writes arrive in its topic; refuse to replace a topic by a table."""
+    """Warn about the delivery guarantee of a statement that writes to a topic; refuse a table in place of a topic."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.external:
         return
@@ -178,7 +178,7 @@ def _warn_of_position(walk: DeployWalk, table: TableName) -> None:
 
 
 def _warn_of_deleted_start(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn if messages of topics that a version should begin with are older than what Kafka keeps.
+    """Warn if a version should start at messages of a topic that Kafka has probably deleted.
 
     The retention is known from other statements that read the same topics.
     """
@@ -332,8 +332,7 @@ def _versions_seen(
 ) -> Fact[PlanWarningKind]:
     """Return the warning about the versions of `parent` that a table reads, directly or indirectly.
 
-    The table reads the new version through those of its parents that are in `by`; the readers in `between` still read
-    old versions.
+    The table reads the new version through the parents in `by`; the readers in `between` still read old versions.
     """
     old = tuple(dict.fromkeys(versions[reader] for reader in between))
     if not by:

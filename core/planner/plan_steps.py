@@ -28,12 +28,12 @@ class StepBuilder:
         self._validated: dict[tuple[TableName, int], int] = {}
         self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._seams: list[tuple[PlanNode, bool]] = []
-        """Nodes that move to another version of a streamed parent, each with whether it needs a pointer."""
+        """Nodes that move to another version of a streamed parent, each with True if it needs a pointer."""
         self._stopped: dict[TableName, list[int]] = {}
         self._altered: dict[tuple[TableName, int], int] = {}
         """Number of the ALTER step that pauses readers, by version."""
         self._to_topics: set[TableName] = set()
-        """Tables whose statements write a topic, which has no pointer and whose rows are not compared."""
+        """Tables whose statements write to a topic; a topic has no pointer, and its messages are not compared."""
         self._restarted: dict[TableName, int] = {}
         """For each table that keeps its version, the number of the step after which it reads its new inputs."""
 

@@ -53,7 +53,7 @@ class _ProjectDraft:
     """Paths of files that could not be read, whose contents are empty here."""
     all_folders: tuple[ScriptFolder, ...] = ()
     elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
-    """Problems that also concern a folder other than that of their file, each after the path of that other folder."""
+    """Pairs of a folder and a Problem that concerns it, although the file of the Problem is in another folder."""
 
     def report(self, problem: Problem, *folders: str) -> None:
         """Report a problem, which also concerns the script folders at the paths `folders`."""

@@ -41,7 +41,7 @@ def compile_select(
         if read.streaming and read.table in where:
             edits += [(begin, begin, 0, "(SELECT * FROM "), (end, end, 1, f" WHERE {where[read.table]})")]
     text = parsed.select
-    # At one offset the alias follows the condition, and both follow the name, which starts before them.
+    # Edits are applied from the end of the text. At the same offset, the alias follows the condition in the result.
     for start, end, _, replacement in sorted(edits, reverse=True):
         text = text[:start] + replacement + text[end:]
     return text

@@ -1,9 +1,10 @@
 """Tables and views of a PostgreSQL database as external tables: the options of their DDL, their location, their rows.
 
-Every batch of a statement that joins such a table reads it again (one SELECT for each mention; Spark 4.2.0). With
-`refresh`, the agent copies the rows into a Delta table on that schedule, and batches read the copy: a running query
-reads a Delta table as it is at each batch, but keeps to the Parquet files that it has listed at its start. SQL cannot
-declare the columns of a table `USING jdbc`, so the declared columns are cast from those of the same name.
+Every batch of a statement that joins such a table reads it again (one SELECT for each reference in the SQL; Spark
+4.2.0). With `refresh`, the agent copies the rows into a Delta table on that schedule, and batches read the copy: in
+each batch, a running query reads the current version of a Delta table, whereas it would read only the Parquet files
+that existed when the query started. SQL cannot declare the columns of a table `USING jdbc`, so the declared columns are
+cast from those of the same name.
 """
 
 import re

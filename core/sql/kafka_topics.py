@@ -40,7 +40,7 @@ from core.text.sentence import Fact, FactKind
 SERVERS = "kafka.bootstrap.servers"
 TOPICS = "subscribe"
 TOPIC = "topic"
-"""Option with the topic that a statement writes (`core.sql.written_topics`)."""
+"""Option with the topic to which a statement writes (`core.sql.written_topics`)."""
 VALUE_FORMAT = "value.format"
 """Option that selects how values are parsed, as a `ValueFormat`; Spark has no such option."""
 KEY_FORMAT, SCHEMA, REGISTRY, SUBJECTS = "key.format", "avro.schema", "schema.registry", "schema.subject"

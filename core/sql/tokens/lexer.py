@@ -20,12 +20,12 @@ MOST_TOKENS = 150_000
 Parsing a file with this many tokens takes seconds, and no person or generator writes a larger file.
 """
 DEEPEST = 80
-"""Maximum number of open brackets; with more, sqlglot's recursion fails, and 10,000 brackets end the process."""
+"""Maximum number of open brackets; with more, sqlglot's recursion fails, and 10,000 brackets crash the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
 """Maximum number of consecutive joins without ON; each further join doubles the parse time (sqlglot 30.30)."""
 MOST_INDEXES = 10_000
-"""Maximum number of indexes in `a[0][0]…`: sqlglot recurses for each index, and 70,000 ended the process."""
+"""Maximum number of indexes in `a[0][0]…`: sqlglot recurses for each index, and 70,000 indexes crashed the process."""
 _AROUND = 30
 PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
