@@ -3,7 +3,7 @@
 The names of columns and fields keep their case, because JSON readers match fields by case. Types are in lower case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType
@@ -201,7 +201,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
         case "OPTIONS" | "TBLPROPERTIES" if value.token_type is TokenType.L_PAREN:
             end = closing_bracket(tokens, index + length)
             listed = key_values(tokens[index + length + 1 : end], "key")
-            pairs = tuple((key, str(value.text)) for _, key, value in listed)
+            pairs = tuple(_each_once(listed, any_case=word == "OPTIONS"))
             setattr(clauses, "options" if word == "OPTIONS" else "properties", pairs)
             return end + 1
         case "PARTITIONED BY" if value.token_type is TokenType.L_PAREN:
@@ -216,6 +216,20 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
             remedy = "allowed: USING, OPTIONS, PARTITIONED BY, LOCATION, COMMENT, TBLPROPERTIES"
             raise SqlDiagnostic(f"{word[:30]} cannot be read here", remedy, token.start, subject=word[:30])
     return index + length + 1
+
+
+def _each_once(listed: Iterable[tuple[Token, str, Token]], *, any_case: bool) -> Iterator[tuple[str, str]]:
+    """Yield each key with its value; raise SqlDiagnostic for a key that is there twice.
+
+    Spark ignores the case of keys in OPTIONS, and refuses only keys that are equal (4.2.0).
+    """
+    seen = set()
+    for token, key, value in listed:
+        name = key.lower() if any_case else key
+        if name in seen:
+            raise SqlDiagnostic(f"{key} appears twice", "write it once", token.start, subject=key)
+        seen.add(name)
+        yield key, str(value.text)
 
 
 def _take_path(clauses: _Clauses, first: Token) -> None:

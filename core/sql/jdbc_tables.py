@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from core.sql.statement import TableDdl
 from core.text.escaping import quoted_name
+from core.text.secret_masking import masked_address
 from core.text.sentence import Fact, FactKind
 
 DRIVER = "org.postgresql.Driver"
@@ -132,7 +133,7 @@ def jdbc_fault(ddl: TableDdl) -> Fact[JdbcFault] | None:
         return JdbcFault.NO_URL.of()
     address = _ADDRESS.match(given[_URL])
     if address is None:
-        return JdbcFault.BAD_URL.of(url=re.sub(r"//[^/]*@", "//…@", given[_URL]).partition("?")[0])
+        return JdbcFault.BAD_URL.of(url=masked_address(given[_URL]))
     if secret := next((part for part in (address["rest"] or "").split("&") if _SECRET.search(part)), ""):
         return JdbcFault.SECRET.of(option=secret.partition("=")[0])
     if not given.get(_USER):

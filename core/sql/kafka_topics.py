@@ -7,6 +7,7 @@ values are not parsed. Columns whose names begin with an underscore are parts of
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -35,6 +36,7 @@ from core.sql.kafka_security import (
 )
 from core.sql.statement import Column, TableDdl
 from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.secret_masking import masked_address
 from core.text.sentence import Fact, FactKind
 
 SERVERS = "kafka.bootstrap.servers"
@@ -78,6 +80,8 @@ _EXPECTED_STARTS = {
     "startingoffsetsbytimestamp": """'{"topic": {"0": milliseconds since 1970}}'""",
     "startingoffsets": """'earliest', 'latest', or '{"topic": {"0": offset}}'""",
 }
+_WHOLE = ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "maxrecordsperpartition")
+"""Options, in lower case, that are whole numbers of at least 1. Spark would accept 0, and read nothing (4.2.0)."""
 _SERVER = re.compile(r"[\w.-]+:\d{1,5}\Z|\[[\da-fA-F:]+\]:\d{1,5}\Z", re.ASCII)
 TOPIC_NAME = re.compile(r"[\w.-]{1,249}\Z", re.ASCII)
 
@@ -112,7 +116,10 @@ class TopicFault(FactKind):
     )
     TWO_SCHEMAS = "has schemas both in avro.schema and in a registry", "keep one of them"
     UNUSED = "has the option {option}, which only Avro and its registry need", "remove it, or add {needed}"
-    REGISTRY = "names the schema registry {url}, which is no URL without a user", "write http://host:8081, or https://…"
+    REGISTRY = (
+        "names the schema registry {url}, which is no URL without a user and parameters",
+        "write http://host:8081, or https://…",
+    )
     CAPTURED_AVRO = (
         "reads changes of Debezium, which Headgate reads as JSON only",
         "remove {option}, and have Debezium write them with org.apache.kafka.connect.json.JsonConverter",
@@ -127,7 +134,7 @@ class TopicFault(FactKind):
     )
     NO_COLUMNS = "declares no column of the value", "declare the fields of the value, or value.format='raw'"
     TWO_STARTS = "says in {options} where a new version starts", "keep one of them"
-    START = "has {option} {value}", "write {expected}"
+    VALUE = "has {option} {value}", "write {expected}"
     START_TOPICS = "gives a start in {option} for {found}, and subscribes to {topics}", "give one for each topic"
     PARTITIONED = "is partitioned", "remove PARTITIONED BY: Kafka partitions are in the column _partition"
 
@@ -211,14 +218,22 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
         return TopicFault.VALUE_FORMAT.of(format=given[VALUE_FORMAT])
     if ddl.partitioning:
         return TopicFault.PARTITIONED.of()
-    return _start_fault(given, topics) or _avro_fault(ddl, given) or _column_fault(ddl) or _schema_fault(ddl)
+    return (
+        _value_fault(given)
+        or _start_fault(given, topics)
+        or _avro_fault(ddl, given)
+        or _column_fault(ddl)
+        or _schema_fault(ddl)
+    )
 
 
 def servers_fault(given: Mapping[str, str]) -> Fact[TopicFault] | None:
     """Return the fault in the broker addresses of the options (names in lower case); None if they are valid."""
     servers = _listed(given.get(SERVERS, ""))
     bad = next((server for server in servers if not _SERVER.match(server)), "")
-    return TopicFault.BAD_SERVER.of(server=bad) if bad else None if servers else TopicFault.NO_SERVERS.of()
+    return (
+        TopicFault.BAD_SERVER.of(server=masked_address(bad)) if bad else None if servers else TopicFault.NO_SERVERS.of()
+    )
 
 
 def registry_of(ddl: TableDdl) -> RegistryPlace | None:
@@ -300,14 +315,21 @@ def _avro_fault(ddl: TableDdl, given: Mapping[str, str]) -> Fact[TopicFault] | F
         return TopicFault.UNUSED.of(option=option, needed=f"'{REGISTRY}'='http://host:8081'")
     if (keys or SCHEMA not in given) and REGISTRY not in given:
         return TopicFault.NO_SCHEMA.of() if format is ValueFormat.AVRO or keys else None
-    url = urlsplit(given.get(REGISTRY, "http://a"))
-    if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc:
-        return TopicFault.REGISTRY.of(url=f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}")
+    if not _is_registry(given.get(REGISTRY, "http://a")):
+        return TopicFault.REGISTRY.of(url=masked_address(given[REGISTRY]))
     if REGISTRY_PASSWORD in given and reference(given[REGISTRY_PASSWORD]) is None:
         return SecurityFault.SECRET.of(option=REGISTRY_PASSWORD)
     if not given.get(REGISTRY_TRUST, "/").startswith("/"):
         return SecurityFault.PATH.of(option=REGISTRY_TRUST, path=given[REGISTRY_TRUST])
     return None
+
+
+def _is_registry(text: str) -> bool:
+    with suppress(ValueError):
+        url = urlsplit(text)
+        is_whole = bool(url.hostname) and (url.port is None or url.port > 0)
+        return is_whole and url.scheme in ("http", "https") and not ("@" in url.netloc or url.query or url.fragment)
+    return False
 
 
 def _schema_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
@@ -323,6 +345,15 @@ def own_schemas(ddl: TableDdl) -> tuple[RegisteredSchema, ...]:
     return () if text is None else (RegisteredSchema(0, text, SCHEMA),)
 
 
+def _value_fault(given: Mapping[str, str]) -> Fact[TopicFault] | None:
+    for option in _WHOLE:
+        if option in given and not whole_number(given[option]):
+            return TopicFault.VALUE.of(option=option, value=given[option], expected="a whole number of at least 1")
+    if (loss := given.get(_LOSS, "true")).lower() not in ("true", "false"):
+        return TopicFault.VALUE.of(option=_LOSS, value=loss, expected="'true' or 'false'")
+    return None
+
+
 def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[TopicFault] | None:
     starts = [name for name in STARTS if name in given]
     if len(starts) > 1:
@@ -331,7 +362,7 @@ def _start_fault(given: Mapping[str, str], topics: tuple[str, ...]) -> Fact[Topi
         value = given[option]
         if option == "startingoffsets" and value.lower() in ("earliest", "latest"):
             continue
-        wrong = TopicFault.START.of(option=option, value=value, expected=_EXPECTED_STARTS[option])
+        wrong = TopicFault.VALUE.of(option=option, value=value, expected=_EXPECTED_STARTS[option])
         if option == "startingtimestamp":
             return None if whole_number(value) is not None else wrong
         found = _positions(value)
@@ -347,7 +378,7 @@ def _positions(text: str) -> dict[str, list[int]] | None:
     try:
         found = json.loads(text)
         listed = {topic: [(int(partition), at) for partition, at in of.items()] for topic, of in found.items()}
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     positions = {topic: [at for _, at in of] for topic, of in listed.items()}
     is_valid = all(of and all(type(at) is int and at >= -2 for at in of) for of in positions.values())
@@ -487,4 +518,5 @@ def value_format(ddl: TableDdl) -> ValueFormat:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (part.strip() for part in text.split(","))))
+    """Return the parts of a list, each once."""
+    return tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))

@@ -25,6 +25,13 @@ _PORT = re.compile(r"\d+(?:/.*)?")
 MASK = "*****"
 
 
+def masked_address(address: str) -> str:
+    """Return a malformed address for a message: without parameters, and without a user and password before `@`."""
+    before, at, host = address.partition("?")[0].rpartition("@")
+    scheme = before.partition("//") if "//" in before else ("", "", "")
+    return f"{scheme[0]}{scheme[1]}{'…@' if at else ''}{host}"
+
+
 def mask_secrets(text: str) -> str:
     """Replace values that look like secrets with asterisks."""
     return _SECRET.sub(_masked, text)

@@ -90,6 +90,8 @@ def test_types_have_one_form(written: str, normal: str) -> None:
         ("CREATE TABLE t (a INT,) USING parquet", ", is not allowed here", (1, 22)),
         ("CREATE TABLE t (a INT) USING parquet PARTITIONED BY (b)", "b is not a column of the table", (1, 22)),
         ("CREATE TABLE t (a INT) USING parquet USING json", "USING appears twice", (1, 38)),
+        ("CREATE TABLE t (a INT) USING json OPTIONS (x 'a', X 'b')", "X appears twice", (1, 51)),
+        ("CREATE TABLE t (a INT) USING json TBLPROPERTIES (x 'a', x 'b')", "x appears twice", (1, 57)),
         ("CREATE TABLE t (a INT) USING parquet CLUSTER BY (a)", "CLUSTER BY cannot be read here", (1, 38)),
         ("CREATE TABLE t (values INT, `select` INT, from INT, A INT, a INT) USING parquet", "column a is", (1, 62)),
         ("CREATE TABLE t (a INT) USING x; CREATE TABLE u", "a ddl file contains one CREATE TABLE", (1, 33)),

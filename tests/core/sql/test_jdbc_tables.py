@@ -37,6 +37,7 @@ def declared(options: str = WHOLE, more: str = "") -> TableDdl:
         ("url 'jdbc:mysql://db/shop', user 'reader', dbtable 'products'", JdbcFault.BAD_URL),
         ("url 'jdbc:postgresql://a,b/shop', user 'reader', dbtable 'products'", JdbcFault.BAD_URL),
         ("url 'jdbc:postgresql://u:geheim@db/shop', user 'reader', dbtable 'products'", JdbcFault.BAD_URL),
+        ("url 'u:geheim@db/shop', user 'reader', dbtable 'products'", JdbcFault.BAD_URL),
         ("url 'jdbc:postgresql://db/shop?password=geheim', user 'r', dbtable 't'", JdbcFault.SECRET),
         (f"{WHOLE}, password 'geheim'", JdbcFault.SECRET),
         (f"{URL}, dbtable 'products'", JdbcFault.NO_USER),

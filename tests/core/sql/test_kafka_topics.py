@@ -46,12 +46,12 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":{{\"0\":7,\"1\":-2}}}}'", None),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingTimestamp='1767225600000'", None),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsetsByTimestamp='{{\"t\":{{\"0\":7}}}}'", None),
-        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='newest'", TopicFault.START),
-        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":7}}'", TopicFault.START),
-        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":{{\"x\":7}}}}'", TopicFault.START),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='newest'", TopicFault.VALUE),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":7}}'", TopicFault.VALUE),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":{{\"x\":7}}}}'", TopicFault.VALUE),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsetsByTimestamp='{{\"t\":{{\"0\":-1}}}}'",
-         TopicFault.START),
-        ("id BIGINT", f"{SERVERS}, subscribe='t', startingTimestamp='2026-01-01'", TopicFault.START),
+         TopicFault.VALUE),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', startingTimestamp='2026-01-01'", TopicFault.VALUE),
         ("id BIGINT", f"{SERVERS}, subscribe='t,u', startingOffsets='{{\"t\":{{\"0\":7}}}}'",
          TopicFault.START_TOPICS),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='latest', startingTimestamp='1'",
@@ -80,6 +80,12 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT", f"{AVRO}, {REGISTRY}, 'schema.registry.ssl.truststore.location'='ca'", SecurityFault.PATH),
         ("id BIGINT", f"{AVRO}, 'schema.registry'='http://me:secret@r'", TopicFault.REGISTRY),
         ("id BIGINT", f"{AVRO}, 'schema.registry'='r:8081'", TopicFault.REGISTRY),
+        *(("id BIGINT", f"{AVRO}, 'schema.registry'='{url}'", TopicFault.REGISTRY)
+          for url in ("http://[::1", "http://r:99999", "http://r?password=x", "me:secret@r:8081")),
+        *(("id BIGINT", f"{SERVERS}, subscribe='t', {option}", TopicFault.VALUE)
+          for option in ("maxOffsetsPerTrigger='0'", "minPartitions='-1'", "maxRecordsPerPartition='x'",
+                         "failOnDataLoss='no'", f"startingOffsets='{'[' * 5000}'")),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', failOnDataLoss='FALSE', maxOffsetsPerTrigger='1'", None),
         ("id BIGINT", AVRO, TopicFault.NO_SCHEMA),
         ("id BIGINT", f"{AVRO}, 'schema.subject'='s'", TopicFault.UNUSED),
         ("id BIGINT", f"{AVRO}, {REGISTRY}, 'key.format'='json'", TopicFault.KEY_FORMAT),
@@ -99,6 +105,20 @@ def test_a_declaration_that_spark_could_not_read_is_refused(
     found = topic_fault(declared(columns, options))
     assert (found.kind if found else None) is fault
     assert found is None or found.remedy
+
+
+def test_no_fault_shows_a_password_before_the_host() -> None:
+    brokers = "'kafka.bootstrap.servers'='a:9092,me:hunter2@b:9092', subscribe='t'"
+    for options in (
+        brokers,
+        f"{AVRO}, 'schema.registry'='me:hunter2@r'",
+        f"{AVRO}, 'schema.registry'='x://me:hunter2@r'",
+    ):
+        assert "hunter2" not in str(topic_fault(declared(options=options)))
+
+
+def test_a_topic_that_is_listed_twice_is_read_once() -> None:
+    assert topic_place(declared(options=f"{SERVERS}, subscribe='t, t'").location).topics == ("t",)
 
 
 def test_partitions_are_not_declared() -> None:
