@@ -375,7 +375,7 @@ KIND_EXAMPLES: Mapping[ChangeKind, tuple[str, str]] = {
 """A short example edit for each kind that SQL and YAML can express: the old and the new side of one table.
 
 A side is a DDL up to its semicolon, then the clauses of the statement; lines that start with `yml:`, `pool:` and
-`engine:` add what is not SQL. CHECKPOINT_LOST has no example, because it is not an edit.
+`engine:` give everything that is not SQL. CHECKPOINT_LOST has no example, because it is not an edit.
 """
 
 

@@ -71,7 +71,7 @@ class AnalysedOperator:
     kind: str
     """aggregate, session_window, deduplicate, stream_join or limit; for other operators, the operator's own name."""
     keys: tuple[str, ...] = ()
-    """Keys as far as the plan shows them; for a join, those of one side, then those of the other."""
+    """Keys that the physical plan shows; for a join, the keys of one side, then the keys of the other side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class AnalysisAnswer:
     """Spark's answer to an analysis request."""
 
     engine: str
-    """Version of the Spark that gave the answer."""
+    """Version of Spark that gave the answer."""
     new: AnalysedStatement
     old: AnalysedStatement | None = None
     same: bool | None = None

@@ -65,7 +65,7 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
     """Return the path of a project's parse cache, below HEADGATE_HOME or, if that is not set, the user's cache folder.
 
-    The path is empty if neither folder is known; there is no cache then.
+    The path is empty if neither folder is known; no cache is used then.
     """
     root = _cache_root(environ)
     return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""

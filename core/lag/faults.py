@@ -59,7 +59,7 @@ class ObjectiveWatch:
 
     missed: bool = False
     since: float = 0.0
-    """Since when, in epoch seconds, the objective has been missed or met again, whichever is reported."""
+    """When the state in `missed` began, in epoch seconds."""
     contrary_since: float | None = None
 
     def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
@@ -84,7 +84,7 @@ def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective
     """Return the fault that a measurement suggests; for a statement that should be stopped, only a failure counts.
 
     A start clears any fault at once, because the age of unread input is not meaningful until the first batch. A pool
-    that does not answer also clears it: the pool is at fault, and whether its statements are is unknown.
+    that does not answer also clears it: the fault is then the pool's, and the condition of its statements is unknown.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)

@@ -88,9 +88,9 @@ class SampleSeries:
     """Pending files; shorter than the other tuples if unknown for some samples."""
     in_rows: bool
     arrived: tuple[float, ...]
-    """Input since the first sample, cumulative."""
+    """Cumulative input since the first sample, in the unit of `lag`."""
     processed: tuple[float, ...]
-    """Processed input since the first sample, cumulative."""
+    """Cumulative processed input since the first sample, in the unit of `lag`."""
     batch_rows_s: float
     """Median rows per second of the latest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool

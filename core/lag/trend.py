@@ -14,7 +14,7 @@ starved   The statement runs, and a parent is missing (dropped, replaced); or a 
 stalled   The statement runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3
           batches (10 min while it starts, since a first batch may take that long; the longer of 20 s and a trigger plus
           10 s while the pool does not answer, since no batch is known then). Or it has processed input for the longer
-          of 60 s and 6 triggers while its watermark has not advanced, and no input starves it.
+          of 60 s and 6 triggers while its watermark has not advanced, and it is not starved.
 idle      Nothing is pending, and nothing has arrived for the longer of 20 s and 2.5 typical intervals. Readers of an
           external source that becomes silent are idle, not starved: it may have nothing more to deliver.
 steady    The statement runs, has committed since its start if input is pending, and no input has waited for longer than
@@ -25,9 +25,9 @@ draining  There is a backlog, and since its last turn it has fallen by more than
           gone.
 steady    None of the above: input is processed batch by batch, or a backlog stays the same.
 
-Lag is a sawtooth: it rises while a batch runs and falls when the batch commits. So lag is compared only right after
-commits (for a stopped statement, at every sample). *Noise* is the input that arrives between a commit and the next
-sample. A *backlog* is more than the input that arrives during a typical batch plus that time. A *turn* is a change of
+Lag rises while a batch runs and falls when the batch commits. It is therefore compared only right after commits (for a
+stopped statement, at every sample). *Noise* is the input that arrives between a commit and the next sample. A *backlog*
+is a lag above the input that arrives during a typical batch and until the next sample. A *turn* is a change of
 direction by more than the noise. The input rate is the median of the last three arrivals, because a parent that starts
 again delivers one burst.
 """
@@ -252,7 +252,7 @@ def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working:
 
 
 def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
-    """Return the seconds until a falling lag is processed, computed from files if batches are limited by files."""
+    """Return the seconds until the pending input is processed, computed from files if files limit the batches."""
     files = dict(zip(series.at, series.files, strict=False)) if len(series.files) == len(series.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
     if by_files and (slope := _slope(of_files)) < 0:

@@ -33,9 +33,8 @@ class StepKind(StrEnum):
     `_headgate.json`.
     """
     FORK = "fork"
-    """Copy the offsets, state and rows of the old version, so that the new version continues after the old one's newest
-    batch.
-    """
+    """Copy the offsets, state and rows of the old version, so that the new version continues after the newest batch of
+    the old version."""
     SEED = "seed"
     """Mark everything that the sources now contain as already read by a new version."""
     START = "start"
@@ -45,9 +44,8 @@ class StepKind(StrEnum):
     CATCH_UP = "catch_up"
     """Wait until the lag of a version is within the limit of its gate."""
     VALIDATE = "validate"
-    """Compare a new version with the serving one at batches where both have read the same input, and run the project's
-    checks.
-    """
+    """Compare a new version with the serving version at batches where both have read the same input, and run the
+    project's checks."""
     HOLD = "hold"
     """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
@@ -59,7 +57,7 @@ class StepKind(StrEnum):
     REWRITE = "rewrite"
     """Stop the query, then upsert every row again into the same table with the new revision, on a new checkpoint."""
     SEAM = "seam"
-    """Stop the query, then let it continue the same table from another upstream version, at the aligned position."""
+    """Stop the query, then continue the same table from another upstream version, starting at the aligned position."""
     ALTER = "alter"
     """Run ALTER TABLE on the physical table, and change the registration DDL in the ledger accordingly."""
     STOP = "stop"
@@ -138,7 +136,7 @@ EXECUTABLE = frozenset(
 """Strategies that an agent can execute; plans with other strategies cannot be applied."""
 
 UNDO_D = 90.0
-"""Number of days after its run for which the ledger keeps a plan, with the SQL and YAML that it replaced."""
+"""Days for which the ledger keeps a plan after its run, with the SQL and YAML that the plan replaced."""
 
 
 def typed_strategy(strategy: str) -> str:

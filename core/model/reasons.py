@@ -93,7 +93,7 @@ class Reason(StrEnum):
 
 
 STOPPED_MEANWHILE = frozenset({Reason.COLUMNS_STOP_READERS, Reason.TYPES_STOP_READERS})
-"""Reasons of statements that do not change, but are paused while an upstream table is altered."""
+"""Reasons for statements that stay unchanged but are paused while an upstream table is altered."""
 
 LOST_CHECKPOINT = "its checkpoint, its table or an input is missing or belongs to another query"
 """Explanation of why a statement cannot continue, used if the agent recorded no precise cause."""

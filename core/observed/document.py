@@ -30,7 +30,7 @@ from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
-"""Keys of a document. Only the first is documented; the others let an export reproduce the ledger exactly."""
+"""Keys of a document. Only the first key is documented; the others let an export reproduce the ledger exactly."""
 
 _MOST_LEVELS = 100
 """Nesting limit; valid documents have 7 levels, and libyaml crashes at about 100,000."""

@@ -55,7 +55,7 @@ class EntryReader:
         self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
 
     def word(self, key: str, known: tuple[str, ...], default: str) -> str:
-        """Read one of the `known` strings under a key; return the default if it is missing or any other value."""
+        """Read one of the `known` strings under a key; return the default if the value is missing or not in `known`."""
         value = self.values.get(key, default)
         if isinstance(value, str) and value in known:
             return str(value)

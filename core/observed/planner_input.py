@@ -13,7 +13,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Sentence
 
 OWN_LEAST = 2
-"""Minimum number of steps measured for a kind and table; with fewer, the steps of all tables are used."""
+"""Minimum number of measured steps per kind and table; with fewer, the steps of all tables are used."""
 
 ROOM, ROOM_S = 1.5, 1.0
 """Factor and seconds by which a predicted range exceeds the measurements, since other work may run concurrently."""

@@ -15,19 +15,19 @@ from core.text.sentence import Fact, FactKind, Sentence
 DAY_S = 86400.0
 
 SHORT_S = DAY_S
-"""Seconds left below which a position is in danger; half of the source's retention instead, if that is shorter."""
+"""A position is at risk below this number of seconds left, or below half of the source's retention if that is less."""
 
 LEAST_GROWTH_S = 10.0
 """Seconds for which a source must have been observed before its growth is known."""
 
 HELD_B = 64 << 20
-"""Minimum bytes of a database's log that are reported as kept for a version; some are kept for every slot."""
+"""Minimum number of log bytes kept for a version that is reported; every slot makes the database keep some."""
 
 _OBSERVED_S, _EVERY_S = 3600.0, 60.0
 
 
 class Left(StrEnum):
-    """The kinds of time left."""
+    """What is known about how long a position stays readable."""
 
     LIMITED = "limited"
     """The position stays readable for `TimeLeft.seconds`."""
@@ -140,7 +140,7 @@ class TimeLeft:
 
     @property
     def is_held(self) -> bool:
-        """True if a database keeps much of its log for a version without a query."""
+        """True if a database keeps much of its log for a version whose query does not run."""
         return bool(self.held_by) and (self.held_bytes or 0) >= HELD_B
 
     @property
@@ -281,7 +281,7 @@ class TopicSettings:
 
     @property
     def command(self) -> str:
-        """The command that changes a setting of the topic, up to where the setting has to be appended."""
+        """The start of the command that changes a setting of the topic; the caller appends the setting."""
         where = f"kafka-configs.sh --bootstrap-server {self.servers} --alter --entity-type topics"
         return f"{where} --entity-name {self.topic} --add-config"
 

@@ -85,7 +85,7 @@ class Deployment:
     made_by: str = ""
     """The run that created the table and the checkpoint; empty if unknown."""
     recorded: int = 0
-    """How often this version was recorded in the data folder; a higher number there comes from a newer ledger."""
+    """How often this version was recorded in the data folder; a higher number in the folder is from a newer ledger."""
     served_at: float | None = None
     """When the pointer last moved to this version; None if it never served."""
     served_by: str = ""
@@ -115,7 +115,7 @@ class Deployment:
     deleted_keys_id: str = ""
     """The id of the table of deleted keys when it was first seen; empty until then."""
     deleted_keys_version: int | None = None
-    """The latest version of the table of deleted keys when last seen."""
+    """The latest version of the table of deleted keys when that table was last seen."""
     deleted_keys_commit: str = ""
     """Digest of the commit of the version in `deleted_keys_version`."""
     deleted_keys_batch: int | None = None
@@ -323,7 +323,7 @@ def serving_version(versions: Iterable[V]) -> V | None:
 
 
 def bindings_of(lines: Iterable[StatementLine]) -> list[tuple[Binding, ...]]:
-    """Decode the bindings of many lines, in their order; faster than reading `bindings` of each."""
+    """Decode the bindings of many lines, in their order; faster than reading the `bindings` of every line."""
     decoded = json.loads(f"[{','.join([line.bound for line in lines])}]")
     return [tuple([Binding(*item) for item in items]) for items in decoded]
 

@@ -114,7 +114,7 @@ def plan_hash(plan: Plan) -> str:
         table: {name: is_there(value) if name == "state" else value for name, value in sorted(values.items())}
         for table, values in sorted(plan.preconditions.items())
     }
-    # Names are already sorted: the encoder requests each object, so that none is built and sorted in advance.
+    # Names are already sorted. The encoder asks `_hashed` for each object, so none is built and sorted in advance.
     text = json.dumps(
         dict(sorted(body.items())), separators=(",", ":"), allow_nan=False, check_circular=False, default=_hashed
     )

@@ -140,7 +140,7 @@ def undo_words(node: PlanNode) -> str:
 
 
 def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo; empty if there is none. It names RUN instead of a plan that no agent has."""
+    """Return the command of an undo, with the placeholder RUN if no agent has the plan; empty if there is none."""
     if way.act == "rollback":
         return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":

@@ -116,7 +116,7 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
     confirm = f" --confirm '{text}'" if text else ""
     commands = [_shown_by(plan)]
     if not plan.request.nonce:
-        # It was planned offline; an agent needs a plan with a nonce.
+        # The plan was made offline; an agent needs a plan with a nonce.
         return (
             "**To apply**: plan again against the live environment and review that plan",
             "",

@@ -61,7 +61,7 @@ class DeclaredTables:
         return () if declared is None or declared.external else self._statement_sets[declared.folder]
 
     def streamed_changes(self, bindings: Iterable[Binding]) -> tuple[TableName, ...]:
-        """Return the external tables over the changes of a database that a version with these bindings streams."""
+        """Return the external tables of database changes that a version with these bindings streams."""
         parents = [
             self.tables[each.parent].parsed_ddl for each in bindings if each.streamed and each.parent in self.tables
         ]

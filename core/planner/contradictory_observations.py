@@ -14,7 +14,7 @@ from core.project.model import Environment, Project
 from core.project_reader.parse_cache import ParseCache
 
 _RUNS = frozenset({State.RUNNING, State.DEGRADED})
-"""States in which a query runs. Its inputs must exist then, because a table with readers is never deleted."""
+"""States in which a query runs. The inputs of the query must exist, because a table with readers is never deleted."""
 
 _OF_A_VERSION = ("version", "pointer", "bindings", "retained", "kept", "spare")
 """Document keys that are valid only for a table with a version."""

@@ -41,9 +41,9 @@ class DownstreamOutcome(IntEnum):
     REWRITTEN = 2
     """The table stays the same, with all rows upserted again."""
     CHAINED = 3
-    """A new version that contains only new rows."""
+    """The table gets a new version that contains only new rows."""
     CREATED = 4
-    """A new version to which the readers' offsets in the old version no longer apply."""
+    """The table gets a new version, to which the readers' offsets in the old version do not apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """Reuse an orphan of the failed run for each rebuild from the earliest row that would create the same version.
+    """For each rebuild from the earliest row, reuse an orphan of the failed run if it equals the version to create.
 
     Updates `decisions` and `versions`, and returns the reused orphans by table.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from core.observed.time_left import TimeLeft
 
 _CONTINUES = FORKS | {Strategy.SEAM}
-"""Strategies by which a new version continues from the position of the old one."""
+"""Strategies by which a new version continues from the position of the old version."""
 
 _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED})
 
@@ -111,7 +111,8 @@ def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDeci
 def _warn_of_changes(walk: DeployWalk, table: TableName) -> None:
     """Warn that a stream of an upserted table reads either all changes or only the first row of each key.
 
-    The SQL alone may not show which it reads. Also warn that changes of a database begin at its replication slot.
+    The SQL alone may not show which of the two the stream reads. Also warn that changes of a database begin at its
+    replication slot.
     """
     tables = walk.context.declared.tables
     declared = tables.get(table)

@@ -212,7 +212,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _report_unheld(walk: DeployWalk, table: TableName, refusal: PlanRefusalKind, warning: PlanWarningKind) -> None:
-    """Refuse `--hold` for rows that readers see before a swap; if only the policy sets the hold, warn instead."""
+    """Refuse `--hold` if readers see new rows before the swap; if only the policy sets the hold, warn instead."""
     if walk.scope.request.hold:
         walk.found.refuse(table, refusal.of())
     else:
@@ -245,7 +245,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
 def _wrong_position(
     walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice
 ) -> Refusal | None:
-    """Return why a strategy cannot start at the chosen position, or why it needs one; None if the choice is valid."""
+    """Return why a strategy cannot start at the chosen position or needs a position; None if the choice is valid."""
     declared, at = walk.context.declared.tables.get(table), choice.at
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = why_not_partial(walk.context.declared.tables, declared, at)

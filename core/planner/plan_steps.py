@@ -68,7 +68,7 @@ class StepBuilder:
 
         `existing` is the version to continue with: an orphan of a failed run, or a former version. With
         `pauses_readers`, queries that read the table are stopped while it is altered. With `to_topic`, the statement
-        writes a topic.
+        writes to a topic.
         """
         if to_topic:
             self._to_topics.add(node.table)

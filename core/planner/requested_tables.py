@@ -233,9 +233,10 @@ def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
 
 
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
-    """True if a changed declaration of an external table still refers to the same log, topics or table of a database.
+    """True if a changed declaration of an external table still refers to the same log, topics or database table.
 
-    The REGISTER step then compares the columns with the log or publication, and the ids of topics at other brokers.
+    The REGISTER step then compares the columns with the log or publication and, if the brokers differ, the ids of the
+    topics.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

@@ -1,7 +1,7 @@
 """Start positions of a statement: an event time, a partition, or a version or commit time of a transaction log.
 
-A start at a version or commit time skips all earlier commits, whatever event times their rows have. It needs neither a
-filter nor a window.
+A start at a version or commit time skips all earlier commits, whatever event times their rows have. Such a start needs
+neither a filter nor a window.
 """
 
 import re
@@ -23,7 +23,7 @@ from core.text.sentence import Fact
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour|day|week)s?")
 _METADATA = re.compile(r"\b_metadata\b", re.I)
-"""Hidden column of file sources; not available in a query that is filtered by a start position."""
+"""Matches the hidden column of file sources, which is not available in a query filtered by a start position."""
 _PARTITION = re.compile(r"([A-Za-z_]\w*)=([^']+)\Z")
 
 
@@ -43,7 +43,7 @@ class EventTime:
     """Parents whose event-time column has no time zone; Spark would compare it in the session's time zone."""
 
     def aligned(self, at: str) -> str:
-        """Return the first window start at or after a time, because the window before that would lack some rows."""
+        """Return the first window start at or after a time, because an earlier window would lack some rows."""
         moment = _moment(at)
         if moment is None or not self.slide:
             return at
@@ -164,7 +164,7 @@ def is_log_start(at: str) -> bool:
 
 
 def has_topic_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """True if every stream of a statement reads topics, so that the version can start at the messages of a time."""
+    """True if every stream of a statement reads topics, so that a version can start at a message time."""
     streamed = _streamed(table)
     return bool(streamed) and all(n in tables and table_format(tables[n].parsed_ddl.format).topics for n in streamed)
 

@@ -27,7 +27,7 @@ from core.text.sentence import Fact
 
 _COSTED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED, Strategy.PARTIAL})
-"""Strategies that read all rows; PARTIAL applies a filter."""
+"""Strategies that scan the whole input; PARTIAL then filters the rows."""
 _COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
 """Rebuild strategies that leave the table with all of its rows."""
 _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
@@ -107,7 +107,7 @@ class StrategyCosts:
         self._decisions = decisions
         self._eta: dict[TableName, float | None] = {}
         self._other: set[TableName] = set()
-        """Tables whose rows will differ from the current ones."""
+        """Tables whose rows will differ from the current rows."""
         self._cut: set[TableName] = set()
         """Tables that lose their earliest rows, including tables rebuilt from such tables."""
 

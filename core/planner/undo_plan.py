@@ -46,7 +46,7 @@ def undo_request(
 ) -> PlanRequest:
     """Return the request to deploy the old SQL and YAML of edited tables.
 
-    It has the same `children` and `exclude` as `request`.
+    The new request has the same `children` and `exclude` as `request`.
     """
     return normal_request(
         PlanRequest(

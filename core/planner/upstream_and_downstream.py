@@ -198,7 +198,7 @@ def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fa
 
 
 def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
-    """Extend a rebuild to the table's whole statement set, which swaps together; return the added tables."""
+    """Extend a rebuild to the table's whole statement set, whose tables swap together; return the added tables."""
     decision = walk.found.by_table[table]
     if decision.action is not Action.REBUILD:
         return []

@@ -81,7 +81,7 @@ class ReportedQuery:
     failure: SparkFailure | None = None
     """The kind of `error` if decisions depend on it; None for any other error, and while the query is healthy."""
     schema: int | None = None
-    """The id of the unknown schema of a message, if that has ended the query."""
+    """Id of a message's schema, if the query ended because this schema was unknown; else None."""
     silent_s: float | None = None
     """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 
@@ -140,7 +140,7 @@ class FileView:
 
     name: str
     folder: str
-    """Folder of the table; partition values are read from the rest of each path."""
+    """Folder of the table; partition values are read from each file's path below this folder."""
     files: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     """Declared columns as (name, type); the view has NULL for a column that a file lacks."""

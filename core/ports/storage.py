@@ -28,7 +28,7 @@ class TableFault:
 
     kind: TableFaultKind
     why: str
-    """The fault as a clause for people."""
+    """The fault as a human-readable clause."""
     remedy: str = ""
 
     @property
@@ -293,9 +293,7 @@ class Checkpoints(Protocol):
         """
 
     def checkpoints_of_version(self, checkpoint: str) -> tuple[str, ...]:
-        """Return a version's existing checkpoints, sorted: the first one, and those created when its inputs were
-        rebuilt.
-        """
+        """Return a version's existing checkpoints, sorted: the first, and those created for rebuilt inputs."""
 
     def source_fault(
         self,
@@ -324,7 +322,7 @@ class Checkpoints(Protocol):
         """
 
     def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
-        """Return how many of a statement's read files no longer exist; None if not all of them are known."""
+        """Return how many of the files that a statement has read no longer exist; None if some are unknown."""
 
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
         """Request, all at once, the topic offsets that `lag` will need for these checkpoints and sources."""
@@ -343,7 +341,7 @@ class Checkpoints(Protocol):
         """
 
     def position(self, checkpoint: str, ordinal: int) -> int | None:
-        """Return the position that a statement has committed in a log of changes; None before its first batch.
+        """Return the position that a statement has committed in a log of changes; None before the first batch.
 
         Raises TryAgain if the checkpoint cannot be read.
         """
@@ -352,7 +350,7 @@ class Checkpoints(Protocol):
         """Return the cached positions and totals for measuring lag, as JSON by key; `restore_lag` restores them."""
 
     def restore_lag(self, encoded: Mapping[str, str]) -> None:
-        """Restore what `encoded_lag` returned; to be called before the first measurement."""
+        """Restore the output of `encoded_lag`; call this before the first measurement."""
 
     def batch_history(self, checkpoint: str, sources: int, folder: str) -> BatchHistory:
         """Return what a version had read by the end of each recorded batch, and which rows its table then contained.
@@ -370,9 +368,7 @@ class Checkpoints(Protocol):
         """
 
     def rows(self, folder: str, format: str) -> int | None:
-        """Return the number of rows of a table; None if not all have been counted yet, or if the format has no row
-        counts.
-        """
+        """Return a table's number of rows; None if some are not counted yet or the format has no row counts."""
 
     def rows_since(self, folder: str, format: str, moment: float) -> int | None:
         """Return the number of rows written to a table since `moment`, in epoch seconds.
@@ -399,8 +395,8 @@ class Checkpoints(Protocol):
 
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
-        does not separate that batch from later batches. With `since`, in epoch seconds, only the messages of topics
-        before the first message of that time are returned.
+        does not separate that batch from later batches. With `since`, in epoch seconds, a source of topics returns only
+        the messages before the first message of that time.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.
@@ -415,8 +411,7 @@ class Checkpoints(Protocol):
         """Return the properties of a table; empty if the table does not exist."""
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
-        """Return the latest table version in which rows were changed manually, with its operation; None if there is
-        none.
+        """Return the latest version in which rows were changed manually, and its operation; None if there is none.
 
         A change is manual if no statement made it.
         """
@@ -425,9 +420,7 @@ class Checkpoints(Protocol):
         """Return the versions of a table that are still in its log; None if there is no log."""
 
     def log_mark(self, place: str, version: int | None = None) -> LogMark | None:
-        """Return the LogMark of a folder's transaction log at `version`, by default the latest; None if there is no
-        log.
-        """
+        """Return the LogMark of a folder's transaction log at `version` (default: latest); None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
         """Return for how many hours a table keeps the files of older versions; None if its retention cannot be read."""

@@ -60,7 +60,7 @@ class Settings:
     trigger: str = "10 seconds"
     """Processing-time interval of the trigger, as Spark writes it."""
     mode: str = "append"
-    """`append`, or `upsert`, with which the last row of a key replaces the earlier rows of that key."""
+    """`append`, or `upsert` if the last row of a key replaces earlier rows of that key."""
     key: tuple[str, ...] = ()
     sequence: str = ""
     """For upserts, the column that decides which of two rows with the same key is newer."""
@@ -84,7 +84,7 @@ class Settings:
     mirror_offsets: str = ""
     """Consumer group to which the agent commits the Kafka offsets that the statement has committed; empty for none."""
     payload: str = "shown"
-    """`hidden` if a peek shows no values of the table's messages or, in a database, only the columns of `key`."""
+    """`hidden` if a peek must show no values of messages or, for a database table, only the columns of `key`."""
     protect: bool = False
     """Whether deletes and rebuilds of the table need an approval, and changes in place are denied."""
     readers: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Table:
         return self.parsed is None
 
     def written_topic(self, prefix: str) -> str:
-        """Return the topic that the statement writes in an environment with this prefix; empty if it writes none."""
+        """Return the topic to which the statement writes in an environment with this prefix; empty if there is none."""
         if self.external or not table_format(self.parsed_ddl.format).topics:
             return ""
         from core.sql.kafka_topics import topic_place
@@ -173,7 +173,7 @@ class Environment:
     plan_expires_h: float = 24.0
     drop_after_d: float = 7.0
     gate_ends_h: float = 24.0
-    """Number of hours after which a step whose gate has not opened fails, and the run asks an operator."""
+    """Number of hours after which a step fails if its gate has not opened; the run then asks an operator."""
     soak_min: float = 0.0
     """Number of minutes for which a replaced version keeps running, so that a rollback takes only seconds."""
     validate: bool = True

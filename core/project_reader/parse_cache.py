@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
-"""Maximum number of cached values; beyond it, all are dropped. It bounds the memory of an agent over many edits."""
+"""Maximum number of cached values; if there are more, all are dropped. This bounds the memory of an agent."""
 
 _BROKEN = (ValueError, TypeError, LookupError)
 """Errors that decoding an invalid entry may raise."""

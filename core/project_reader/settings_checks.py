@@ -384,7 +384,7 @@ def _line_of_check(text: str, name: str) -> int:
 def check_topics_written(
     tables: Mapping[TableName, Table], yml: Mapping[TableName, str], problems: list[Problem]
 ) -> None:
-    """Report settings that a written topic cannot have, and warn of a topic whose readers know no key."""
+    """Report settings that a written topic cannot have, and warn of a topic without a declared key."""
     for table in tables.values():
         if not table.written_topic(""):
             continue
@@ -414,7 +414,7 @@ def check_outside_settings(
 ) -> None:
     """Report settings about topics and databases that have no effect, and statements that share a consumer group.
 
-    `yml` contains the path of each table's yml file, which may be that of several tables of one folder.
+    `yml` contains the path of each table's yml file, which several tables of a folder may share.
     """
     keys = ("payload", "mirror_offsets")
     lines = {

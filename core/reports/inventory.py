@@ -48,7 +48,7 @@ class InventoryEntry:
     children: tuple[InventoryReading, ...]
     """Direct downstream tables, sorted by name."""
     products: tuple[str, ...]
-    """Products of the tables that read this table, other than its own, sorted."""
+    """Other products whose tables read this table, sorted."""
     declared: bool
     serving: StatementLine | None
     """The serving version; None if the table is not deployed or there is no ledger."""
@@ -181,7 +181,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """A row of a hierarchy; below it follow the table's parents or its children, depending on the direction."""
+    """A row of a hierarchy, followed by the rows of the table's parents or children, depending on the direction."""
 
     table: TableName
     entry: InventoryEntry | None

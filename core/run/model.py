@@ -19,7 +19,7 @@ class StepState(StrEnum):
     """The step's effect is in progress, and the step's gate is polled until its condition holds."""
     DONE = "done"
     KEPT = "kept"
-    """Deliberately not done, because another statement still needs what the step would have stopped."""
+    """The step was deliberately not performed, because another statement still needs the version to be stopped."""
     FAILED = "failed"
     BLOCKED = "blocked"
     SKIPPED = "skipped"

@@ -75,7 +75,7 @@ class Reading:
 
     schema: RegisteredSchema
     reader: str = ""
-    """The reader's schema, as JSON; empty if there are faults."""
+    """The reader schema as JSON; empty if there are faults."""
     faults: tuple[Fact[AvroFault], ...] = ()
     """All reasons why messages of the schema are refused."""
 
@@ -235,7 +235,9 @@ class _Reader:
     _made: int = 0
 
     def message(self, declared: str, writer: _Type, versions: Sequence[_Type]) -> dict[str, Any]:
-        """Return the reader schema of a message. No message has its field `ok`, whose default marks it as read."""
+        """Return the reader schema of a message. Messages lack its field `ok`, whose default shows that a message was
+        read.
+        """
         part = self._schema(declared, writer, versions, "")
         fields = [{"name": "part", "type": part}, {"name": "ok", "type": "boolean", "default": True}]
         return {"type": "record", "name": "HeadgateMessage", "fields": fields}
@@ -296,7 +298,7 @@ class _Reader:
 
 
 def _find(of: _Type, names: Sequence[str]) -> _Field | None:
-    """Return the field with the first of `names` that a record has; case decides only between equal names."""
+    """Return the field with the first of `names` that a record has; case matters only among fields of equal name."""
     for name in names:
         if found := of.fields.get(name.lower()):
             return next((each for each in found if each.name == name), found[0])

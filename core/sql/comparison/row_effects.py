@@ -36,7 +36,7 @@ from core.text.wording import clipped
 _MAKES_NULLS = re.compile(r"\b(nullif|try_\w+|null|lag|lead|nth_value)\b", re.I)
 _TRIES = re.compile(r"\btry_\w+\(", re.I)
 _CLIPPED = 80
-"""Maximum length of the SQL in a cause."""
+"""Maximum number of characters of SQL that a cause quotes."""
 _OVER_GROUPS = {
     "sum": "sum", "count": "sum", "count_if": "sum", "min": "min", "max": "max",
     "bool_and": "bool_and", "every": "bool_and", "bool_or": "bool_or", "some": "bool_or", "any": "bool_or",
