@@ -17,7 +17,7 @@ _one_at_a_time = Lock()
 """Serializes clock checks: steps and housekeeping both check the clock, and a jump must be handled only once."""
 
 JUMP_S = 3600.0
-"""Seconds by which the wall clock must deviate from the uptime between two checks to count as a jump."""
+"""Smallest deviation of the wall clock from the uptime between two checks, in seconds, that counts as a jump."""
 
 OFF_S = 30 * 86400.0
 """Longest time, in seconds, that a machine is assumed to have been off.

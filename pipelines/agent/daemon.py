@@ -129,13 +129,14 @@ class Agent:
             "pid": os.getpid(),
         }
         server = SocketServer(self._places.socket, hello, self._commands.handle)
-        # On a full disk this fails, and a stop does not need it.
+        # Writing to the ledger fails on a full disk, but a stop does not need the ledger.
         with suppress(LedgerUnavailable):
-            # Whatever a killed agent recorded about the pool may no longer be true.
+            # What a killed agent recorded about the pool may no longer be true.
             self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
             self._announce_agent()
         with suppress(HeadgateError):
-            # Before attaching to a pool. If the data folder is out of reach, the loop tries again.
+            # The identity is checked before attaching to a pool. If the data folder is unreachable, the loop checks it
+            # again.
             self._identity.keep()
         server.open()
         loops = self._loops()
@@ -152,7 +153,8 @@ class Agent:
         try:
             if self._end_pool:
                 self._keeper.end()
-                # All queries ended with the pool; statements that are wanted running stay wanted, for the next agent.
+                # All queries ended with the pool. Desired states do not change, so the next agent restarts the
+                # statements.
                 self._set_state(self._ledger.deployments(), (*ALIVE, State.UNKNOWN), State.STOPPED)
             self._ledger.put_agent(None, None)
         except LedgerUnavailable as error:
@@ -173,7 +175,7 @@ class Agent:
                 # Separate from the reconciler, which waits for starts: a gap in the samples makes every lag unknown.
                 ("measure", self._every_s, lambda: self._measurer.round(self._deployments(), self._seen)),
                 ("table statistics", TICK_S, lambda: self._table_statistics.round(self._deployments())),
-                # Separate for the same reason as the identity.
+                # A separate loop, for the same reason as the identity.
                 ("records", ROUND_S, self._records.round),
                 ("slots", slot_every_s, SlotUpkeep(self._context).round),
                 ("mirrored offsets", offset_mirror.EVERY_S, self._measurer.mirror.round),
@@ -206,7 +208,7 @@ class Agent:
         said = [""] * len(acts)
         while not self._context.stopping.is_set():
             if not self._ledger.is_in_place():
-                # The session id is lost with the ledger, so the next agent could not find what runs.
+                # The session id is lost with the ledger, so the next agent could not find the running queries.
                 log.error("the ledger %s was deleted or replaced: this agent and its pool stop", self._ledger.path)
                 self.end(pool=True)
                 return
@@ -216,7 +218,7 @@ class Agent:
     def _attempt(self, name: str, act: Callable[[], None], said: str) -> str:
         """Run `act`; return its error message without numbers, or an empty string on success.
 
-        If that equals `said`, the message of the previous failure, the error is not logged again.
+        An error whose message equals `said`, the message of the previous failure, is not logged again.
         """
         try:
             act()
@@ -259,7 +261,7 @@ class Agent:
             self._keeper.record_answer(None)
             self._answered = time.monotonic()
             self._seen = queries
-            # An older ledger would stop what runs, and start what was stopped.
+            # An outdated ledger would make the reconciler stop running statements and start stopped ones.
             self._context.identity.refuse_doubt()
             ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._reconciler.round(before, queries, ended)

@@ -223,7 +223,8 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
         place=table_format(deployment.format).place_in(deployment.folder),
         deleted=f"{deployment.folder}/{DELETED_KEYS}",
         checkpoint=deployment.checkpoint,
-        # The columns of its text; a column that was added to the table is written from the next version on.
+        # The declared columns of this deployment; a column added to the table later is written from the next version
+        # on.
         columns=tuple(name for name, _ in column_types(deployment.texts, deployment.table)),
         key=settings.key,
         sequence=settings.sequence,

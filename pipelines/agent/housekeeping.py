@@ -49,7 +49,7 @@ def purge_trash(agent: AgentContext) -> None:
             if agent.ledger.deployment(deployment.table, deployment.version) != deployment:
                 continue
             if agent.ledger.clones(deployment.table, deployment.version):
-                # The clones' rows are in its files, so the clones are purged first.
+                # The version's files contain rows of its clones, so the clones are purged first.
                 continue
             is_whole = _take_back(agent, deployment)
             if _removed(agent, deployment, Path(folder), shared=shared) and is_whole:
@@ -60,7 +60,7 @@ def purge_trash(agent: AgentContext) -> None:
 
 
 def _trash_folder(agent: AgentContext) -> Path:
-    # It may be a symbolic link to another disk.
+    # The trash may be a symbolic link to another disk.
     return Path(os.path.realpath(f"{agent.layout.data}/trash"))
 
 
@@ -129,7 +129,7 @@ def stop_soaked(agent: AgentContext) -> None:
     for version in (d for d in before if _is_due(d, now) and not _is_read(d, before)):
         key = (version.table, version.version)
         with suppress(Busy), agent.locks.holding(key, by="the end of a soak", wait_s=0):
-            # Since the first check, a run may have started to read it or let it serve again.
+            # Since the first check, a run may have started to read this version or put it into service again.
             every = agent.ledger.deployments()
             found = next((d for d in every if (d.table, d.version) == key), None)
             if found is not None and _is_due(found, now) and not _is_read(found, every) and not _in_a_run(agent, found):

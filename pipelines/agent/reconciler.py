@@ -254,7 +254,7 @@ class Reconciler:
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except (TryAgain, NotAdopted):
-            # The recorded error says more, and it will be tried again.
+            # The error that is already recorded says more, and the next round tries again.
             return False
         self._transient_failures.count(key, now)
         return True
@@ -281,7 +281,7 @@ class Reconciler:
         """
         self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
-            # The wanted state in the ledger is older than that stop.
+            # The desired state in the ledger is older than that stop request.
             return
         told = late in self.agent.unrecorded_run_ids
         try:
@@ -332,7 +332,7 @@ class Reconciler:
             if fault and fault.kind != TableFaultKind.STREAM_COLUMNS_CHANGED:
                 kind = fault.kind
                 raise fault.refused()
-            # A text that tracks schemas continues over changed columns, but not on a different checkpoint.
+            # A statement that tracks schemas continues after a change of columns, but not on another checkpoint.
             refuse_other_checkpoint(self.agent, deployment)
             keep_deleted_keys(self.agent, deployment)
             if fault:
@@ -345,7 +345,7 @@ class Reconciler:
                 self.agent.event(EventKind.STATE, "it could not be started now", about=about, detail=error.sentence)
         except TryAgain:
             if deployment.state == State.FAILED:
-                # The recorded error says more.
+                # The error that is already recorded says more.
                 return
             raise
         found: dict[str, object] = {"checkpoint_ok": not lost, "lost": lost, "lost_kind": kind}

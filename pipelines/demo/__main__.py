@@ -119,7 +119,7 @@ def _project(given: argparse.Namespace) -> Path:
     return Path(given.project).expanduser().absolute()
 
 
-# The generator of events of the sample without a database does not load the scenarios.
+# The imports below are local, so that the event generator of the sample without a database does not load the scenarios.
 
 
 def _copy_scenario(given: argparse.Namespace) -> SampleCopy:

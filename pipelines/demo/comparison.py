@@ -1,8 +1,8 @@
-"""The comparison of the scenarios: what the table of pizzas to bake shows of the same changes, when, and at what cost.
+"""Comparison of the scenarios: how correctly, how soon and at what cost each fills the table of pizzas to bake.
 
-The truth is the order book: what each order showed when a transaction was committed. Times are those of the database's
-clock. A row is right if it shows its revision as it was committed, later if it shows what the database showed for that
-revision afterwards, and wrong if the database never showed it.
+The reference is the order book, which records what each order showed after every transaction. Times are those of the
+database's clock. A row is right if it shows its revision as committed, later if it shows the revision as the database
+showed it at a later time, and wrong if the database never showed it.
 """
 
 import json
@@ -52,7 +52,7 @@ class Ticket:
 
 @dataclass(slots=True)
 class _Tickets:
-    """The rows of the table, read again and again."""
+    """The rows of the table, read repeatedly."""
 
     table: Path
     rows: list[Ticket] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Tickets:
 
 @dataclass(slots=True)
 class _Recorder:
-    """Records what the application commits, and how much log the slots hold."""
+    """Records the application's transactions, and the size of the log that replication slots retain."""
 
     connection: "Connection[Any]"
     book: OrderBook = field(default_factory=OrderBook)
@@ -101,9 +101,9 @@ class _Recorder:
 def measure(
     folder: Path, data: DemoDataFolder, clock: GeneratorClock, say: Say, *, transactions: int, rate: float, seed: int
 ) -> dict[str, Any]:
-    """Let the application of a scenario commit `transactions`, and return what its table shows of them, as JSON.
+    """Let a scenario's application commit `transactions`; return correctness, latency and load of its table as JSON.
 
-    Raises HeadgateError if the table shows nothing, or if the database is not what the transactions should have made.
+    Raises HeadgateError if no row arrives in the table, or if another program has changed the database.
     """
     import psycopg
 
@@ -199,7 +199,7 @@ def _settle(tickets: _Tickets, book: OrderBook, say: Say) -> None:
 
 
 def _check(connection: "Connection[Any]", book: OrderBook) -> None:
-    """Raise HeadgateError unless the database shows what the book says."""
+    """Raise HeadgateError unless the database shows the same orders as the order book."""
     text = "SELECT order_id, revision, client_name, table_name, pizzas FROM order_enriched"
     names = ("order_id", "revision", "client_name", "table_name", "pizzas")
     rows = [dict(zip(names, row, strict=True)) for row in connection.execute(text.encode()).fetchall()]
@@ -211,7 +211,7 @@ def _check(connection: "Connection[Any]", book: OrderBook) -> None:
 
 
 def _load(connection: "Connection[Any]") -> tuple[Any, ...]:
-    """Return transactions, blocks and rows read so far, once the sessions have reported theirs."""
+    """Return the database's counts of transactions, blocks and rows, after a wait for sessions to report theirs."""
     time.sleep(2.0)
     return _row(connection, _LOAD)
 
@@ -229,7 +229,7 @@ def _load_without_pipeline(
     import psycopg
 
     def ignore(transaction: Transaction, identity: str, restaurant: Restaurant) -> None:
-        """Nothing is recorded."""
+        """Record nothing."""
 
     def alone(shift: Shift) -> Shift:
         dsn = shift.dsn.removesuffix("/postgres") + "/alone"
@@ -249,7 +249,7 @@ def _load_without_pipeline(
 
 
 def _clock_difference(connection: "Connection[Any]") -> float:
-    """Return by how many seconds the database's clock is ahead of ours, by the fastest of ten answers."""
+    """Return how many seconds the database's clock is ahead of ours, according to the fastest of ten answers."""
     found = []
     for _ in range(10):
         asked = time.time()

@@ -1,7 +1,7 @@
-"""The restaurant of the scenarios: its application, which changes the database, and the orders that are true at a time.
+"""The restaurant of the scenarios: an application that changes the database, and the orders that are true at each time.
 
-What happens depends only on the seed and on the rows that the database had at the start. Scenes are transactions that
-follow each other without a pause: a client who changes their mind, who is moved to another table, whose name is
+Transactions depend only on the seed and on the rows in the database at the start. A scene is a series of transactions
+that follow each other without a pause: a client changes their mind, is moved to another table, or has their name
 corrected.
 """
 
@@ -28,7 +28,7 @@ Content = tuple[str, str, tuple[tuple[str, str], ...]]
 """What an order shows: the client, the table, and name and price of each pizza, in the order of the list."""
 
 Statement = tuple[str, tuple[Any, ...]]
-"""A text with `%s` for its values."""
+"""SQL with a `%s` placeholder for each value, and the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,40 +37,40 @@ class Transaction:
 
     statements: tuple[Statement, ...]
     orders: tuple[int, ...] = ()
-    """The orders that it inserts or updates, each once."""
+    """Ids of the orders that the transaction inserts or updates, without duplicates."""
 
 
 @dataclass(slots=True)
 class OrderState:
-    """An order as committed by one transaction: one revision, and what it showed from then on."""
+    """An order as committed by one transaction: a revision, and what the order has shown since then."""
 
     order_id: int
     revision: int
     transaction: int
-    """Number of the transaction that committed it, starting at 0."""
+    """Number of the transaction that committed the revision, starting at 0."""
     contents: list[Content]
     """What the database showed while this was the newest revision: at its commit, and after changes of other rows."""
 
 
 @dataclass(slots=True)
 class Restaurant:
-    """The rows of the database, and what happens next."""
+    """The rows in the database, and the random choice of the transactions that change them."""
 
     chance: random.Random
     clients: dict[int, str]
     tables: dict[int, str]
     pizzas: dict[int, tuple[str, Decimal]]
     assignments: dict[int, tuple[int, int]]
-    """Client and table of each assignment."""
+    """Ids of client and table, by assignment id."""
     orders: dict[int, tuple[int, tuple[int, ...], int]]
-    """Assignment, pizzas and revision of each order."""
+    """Assignment id, pizza ids and revision, by order id."""
     seated: list[int] = field(default_factory=list)
-    """Assignments whose clients are there."""
+    """Ids of the assignments whose clients are still at their table."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """The highest number that each table has used."""
+    """The highest id used so far, by table name."""
 
     def scene(self) -> Iterator[Transaction]:
-        """Yield the transactions that happen next. The rows are changed when a transaction is asked for."""
+        """Choose a scene and yield its transactions. Requesting a transaction also changes the rows in this object."""
         if len(self.seated) < 3:
             return iter((self._seat(),))
         busy = [order for order, (assignment, _, _) in self.orders.items() if assignment in self.seated]
@@ -123,7 +123,7 @@ class Restaurant:
         yield self._update(self.chance.choice(busy))
 
     def _changed_twice(self, busy: Sequence[int]) -> Iterator[Transaction]:
-        """Two updates in one transaction; the first one is never committed by itself."""
+        """Yield one transaction that updates an order twice, so that the first update is never committed by itself."""
         order = self.chance.choice(busy)
         yield Transaction((*self._update(order).statements, *self._update(order).statements), (order,))
 
@@ -141,7 +141,7 @@ class Restaurant:
         yield Transaction((("UPDATE clients SET name = %s WHERE id = %s", (self.clients[client], client)),))
 
     def _moved(self, busy: Sequence[int]) -> Iterator[Transaction]:
-        """An order at one table; then the client moves and changes it, in one transaction."""
+        """Yield an order, then one transaction that moves its client to another table and changes the order."""
         ordered = self._insert()
         yield ordered
         assignment = self.orders[ordered.orders[0]][0]
@@ -153,7 +153,7 @@ class Restaurant:
         yield Transaction((*changed.statements, move), changed.orders)
 
     def _dearer(self, busy: Sequence[int]) -> Iterator[Transaction]:
-        """A pizza gets another price in the transaction that orders it."""
+        """Yield one transaction that orders a pizza and changes its price."""
         ordered = self._insert()
         pizza = self.orders[ordered.orders[0]][1][0]
         name, price = self.pizzas[pizza]
@@ -185,7 +185,7 @@ class Restaurant:
 
 
 def load_restaurant(connection: "Connection[Any]", seed: int) -> Restaurant:
-    """Return the restaurant as it is in the database."""
+    """Read the restaurant's rows from the database."""
 
     def rows(text: str) -> list[tuple[Any, ...]]:
         return connection.execute(text.encode()).fetchall()
@@ -208,7 +208,7 @@ def load_restaurant(connection: "Connection[Any]", seed: int) -> Restaurant:
 
 @dataclass(slots=True)
 class OrderBook:
-    """What each revision of each order showed: the truth that a pipeline is compared with."""
+    """The contents of every revision of each order: the reference with which a pipeline's output is compared."""
 
     states: list[OrderState] = field(default_factory=list)
     _newest: dict[int, OrderState] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class OrderBook:
 
 PUBLISHED: dict[str, tuple[str, ...]] = {
     "": (),
-    # Debezium sends an event for the insert; the row itself is of no more use.
+    # Debezium captures the insert, so the row can be deleted at once.
     "outbox": (
         "INSERT INTO orders_outbox (aggregatetype, aggregateid, type, payload) SELECT 'order', order_id::text, "
         "'Changed', {shown}::jsonb FROM order_enriched WHERE order_id = %s",
@@ -242,7 +242,7 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
         "SELECT pg_logical_emit_message(true, 'order', {shown}::text) FROM order_enriched WHERE order_id = %s",
     ),
 }
-"""What the application writes in addition, in the same transaction, for each order that it has changed."""
+"""Statements that the application adds to a transaction for each order that it changes, by key of `Shift.publishes`."""
 _SHOWN = (
     "json_build_object('order_id', order_id, 'revision', revision, 'client_name', client_name, "
     "'table_name', table_name, 'pizzas', pizzas)"
@@ -251,7 +251,7 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How the application works."""
+    """Settings of the application."""
 
     dsn: str
     seed: int = 7
@@ -260,20 +260,21 @@ class Shift:
     publishes: str = ""
     """A key of `PUBLISHED`."""
     every_s: float | None = None
-    """How often a file with the interval whose orders are due is landed, in seconds; None without a schedule."""
+    """Interval, in seconds, at which a file is written that lists the interval whose orders are due; None without a
+    schedule."""
     transactions: int | None = None
-    """After how many transactions it ends; None if it works until it is stopped."""
+    """Number of transactions after which the application ends; None if it runs until it is stopped."""
     hours: float = 2.0
 
 
 Committed = Callable[[Transaction, str, Restaurant], object]
-"""Receives each transaction after its commit, with its id in the database and the rows after it."""
+"""Called after each commit with the transaction, its id in the database, and the restaurant after it."""
 
 
 def work(folder: DemoDataFolder, clock: GeneratorClock, shift: Shift, committed: Committed) -> dict[str, Any]:
-    """Change the database until the end of the shift or a request to stop; return the final status.
+    """Run the application until its limits are reached or a stop is requested; return its final status.
 
-    Raises Refused if another application works, and HeadgateError if the database does not answer.
+    Raises Refused if another application is running, and HeadgateError if the database does not answer.
     """
     import psycopg
 
@@ -314,7 +315,7 @@ def _work(
 
 
 class _Schedule:
-    """Lands intervals without a gap, by the database's clock."""
+    """Writes files with consecutive intervals, without gaps, timed by the database's clock."""
 
     def __init__(self, folder: Path, connection: "Connection[Any]") -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -64,11 +64,11 @@ def place_copy(
     build: Callable[[Path, str], dict[str, Any]],
     check: Callable[[dict[str, Any], Path], None],
 ) -> SampleCopy:
-    """Make a demo's folder, or return the one that is there.
+    """Create a demo's folder, or return the existing copy.
 
-    `build` writes the files into a temporary folder, for the project id given, and returns what the marker file holds
-    in addition; so an incomplete copy is never used. `check` raises Refused unless the marker of an existing demo is
-    acceptable. Raises Refused if the folder exists and is not a demo.
+    `build` writes the files to a temporary folder and returns additional entries for the marker file, so an incomplete
+    copy is never used. It is given the folder and the project id. `check` raises Refused unless the marker of an
+    existing demo is acceptable. Raises Refused if the folder exists and is not a demo.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:

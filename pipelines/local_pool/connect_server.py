@@ -53,13 +53,13 @@ DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "15s",
     "spark.sql.catalogImplementation": "in-memory",
-    # Batch readers must see the newest commits of streams; this cache would give them old file listings.
+    # Batch readers must see the newest commits of streams; this cache would return outdated file listings.
     "spark.sql.filesourceTableRelationCacheSize": "0",
     "spark.cleaner.periodicGC.interval": "10min",
     # A batch of more than 32 new files starts a task for each to list it (seen with 4.2.0: 29,000 tasks before a row).
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Cached generated classes, by default 100 for all statements: with 19 statements on Delta every batch compiled its
-    # classes again, which took 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
+    # Spark caches generated classes, by default 100 for all statements. With 19 statements on Delta, every batch
+    # compiled its classes again, which took 0.38 of the server's CPU (samples of 20 s at rest, 4.2.0).
     "spark.sql.codegen.cache.maxEntries": "5000",
     # By default Spark runs a `readlink` process for each file of a checkpoint, 30 per batch on Delta. This class also
     # renames atomically on a file system, and also refuses a second writer of a batch.
@@ -81,7 +81,7 @@ logger.window.level = error
 
 
 READY_S = 120.0
-"""Longest wait for a server to answer, in seconds. Typical are 6 to 16 s on two cores."""
+"""Longest wait for a server to answer, in seconds. Typical times are 6 to 16 s on two cores."""
 
 END_S = 10.0
 """Seconds between asking the server to terminate and killing it."""
@@ -331,7 +331,8 @@ class LocalPool:
         conf |= {
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(server.port),
-            # A running query does not keep its session alive: after an hour without calls all would be stopped.
+            # A running query does not keep its session alive: after an hour without calls, all queries would be
+            # stopped.
             "spark.connect.session.manager.defaultSessionTimeout": "-1",
             "spark.ui.enabled": "false",
             "spark.local.dir": str(self._work / "tmp"),

@@ -43,10 +43,11 @@ _CONF: Mapping[str, tuple[tuple[str, str], ...]] = {
     DELTA.name: (
         ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"),
         ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
-        # The number of tasks that compute each state of a table. With the default of 50, the first batches of ten
+        # Number of tasks that compute each state of a table. With the default of 50, the first batches of ten
         # statements took 66 s instead of 16 s (two cores, Delta 4.4.0).
         ("spark.databricks.delta.snapshotPartitions", "1"),
-        # VACUUM and OPTIMIZE list a table with up to 10,000 tasks: for six files 40 s instead of 8 s (two cores).
+        # VACUUM and OPTIMIZE list a table with up to 10,000 tasks, which took 40 s instead of 8 s for six files (two
+        # cores).
         ("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"),
     )
 }

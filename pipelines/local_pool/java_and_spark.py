@@ -204,8 +204,9 @@ def spark_home() -> Path:
 def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
     """Return the environment variables for a Spark process.
 
-    They are this process's variables, without the ones for Python and Spark, and the variables that Spark needs. The
-    system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls `chmod`.
+    The result contains the variables of this process, except those for Python and Spark, and the variables that Spark
+    needs. The system's default path is appended to PATH, because Spark's launcher is a bash script and Hadoop calls
+    `chmod`.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
     return kept | {

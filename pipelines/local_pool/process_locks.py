@@ -25,7 +25,8 @@ def process_start(pid: int) -> str | None:
         return None if os.path.isdir("/proc/self") else _ask_ps(pid, "lstart=")
     except OSError:
         return None
-    # The name, in parentheses, may hold spaces and parentheses; after it come state and, 20th, the start in ticks.
+    # The process name is in parentheses, and may contain spaces and parentheses. After it come the state and, as the
+    # 20th field, the start time in ticks.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
 

@@ -1,13 +1,13 @@
 """A streaming data source over a logical replication slot, registered in a session of the pool and pickled by value.
 
-An offset is a position of the database's log that lies after one transaction and before the next. The slot itself is
-never moved here. So any number of queries read one slot, the same two offsets always give the same rows, and the owner
-of the slot decides which part of its log the database may delete.
+An offset is a position in the database's log that lies after one transaction and before the next. This module never
+advances the slot itself. Therefore, any number of queries can read one slot, two given offsets always yield the same
+rows, and the owner of the slot decides which part of its log the database may delete.
 
-With an initial snapshot, the first batch has the rows of the table, in one transaction of the database, and later
-batches leave out the changes of transactions that this one has seen. Offsets name these until all of them are read. A
-first batch that is repeated reads the rows again, but leaves out what the first attempt has seen. So some changes can
-be in the rows and follow as well, and none is missing.
+With an initial snapshot, the first batch contains the rows of the table as of one database transaction. Later batches
+omit the changes that this snapshot already contains. Offsets include the snapshot until all of these changes have been
+read. If the first batch is repeated, it reads the rows again, but later batches omit only the changes in the first
+attempt's snapshot. A change may therefore be read twice, but no change is missing.
 """
 
 import time
@@ -44,10 +44,10 @@ from pipelines.postgres_changes.replication_slot import (
 
 NAME = "headgate_postgres_changes"
 MAX_CHANGES = 100_000
-"""Messages of the plugin in one batch, unless the option maxChanges differs; a transaction is never split."""
+"""Maximum number of pgoutput messages per batch, unless the option maxChanges is set; a transaction is never split."""
 
 PATIENCE_S = 20.0
-"""Longest wait for the database to come back while a batch is read, in seconds."""
+"""Longest wait, in seconds, for the database to come back while a batch is being read."""
 
 _CHANGES = f"""SELECT (lsn - '0/0'::pg_lsn)::int8, data
 FROM pg_logical_slot_peek_binary_changes(%(copy)s, %(until)s::text::pg_lsn, NULL, {PLUGIN})"""
@@ -55,38 +55,39 @@ _LAST = f"""SELECT data
 FROM pg_logical_slot_peek_binary_changes(%(copy)s, %(until)s::text::pg_lsn, %(limit)s, {PLUGIN})
 WITH ORDINALITY AS found(lsn, xid, data, n)
 WHERE get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_byte(data, 1) = 0) ORDER BY n DESC LIMIT 1"""
-"""The last commit (`C`), or message outside of a transaction (`M`, 0), within a number of messages of the plugin."""
+"""Query for the last commit (`C`) or non-transactional message (`M`, 0) within a limited number of pgoutput messages.
+"""
 _KEY = """SELECT attname::text FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = to_regclass(%s) AND indisprimary"""
 _PRESENT = """SELECT attname::text FROM pg_attribute
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
 _EXPORT = """SELECT pg_export_snapshot(), pg_current_snapshot()::text,
 (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"""
-"""The name of a snapshot, the transactions that it sees, and a position after all of their commits."""
+"""Query for the name of a new snapshot, the transactions that it sees, and a position after all of their commits."""
 
 INITIAL = "initial"
-"""The snapshot in an offset before the first batch."""
+"""Value of `snapshot` in an offset before the first batch."""
 Offset = dict[str, Any]
-"""`lsn`, a position; `snapshot`, what PostgreSQL shows of a snapshot, while changes before the position `until` may be
-in the rows of the first batch."""
+"""Entries: `lsn`, a position in the log; `snapshot`, the snapshot of the first batch as text (`pg_current_snapshot`);
+`until`, a position. Changes before `until` may already be in the first batch."""
 
 
 class Between(InputPartition):
-    """The changes between two offsets, without those of transactions that the snapshot `seen` sees."""
+    """The changes between two offsets, except those of transactions that the snapshot `seen` sees."""
 
     def __init__(self, start: int, end: int, seen: str = "") -> None:
         self.start, self.end, self.seen = start, end, seen
 
 
 class Rows(InputPartition):
-    """All rows of the table, as an exported snapshot sees them, or as they are now if that one is gone."""
+    """All rows of the table as the exported snapshot sees them, or as they are now if it no longer exists."""
 
     def __init__(self, exported: str) -> None:
         self.exported = exported
 
 
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads changes of a table, or logical messages, from a slot."""
+    """Reads the changes of a table, or logical messages, from a replication slot."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._dsn, self._slot, self._publication = options["dsn"], options["slot"], options["publication"]
@@ -96,9 +97,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = tuple(schema.names)
         self._target: int | None = None
         self._idle = (-1, -1)
-        """An offset after which there was no change, and the end of the log at that time."""
+        """An offset with no change after it, and the end of the log at that time."""
         self._exported, self._exporting = "", ExitStack()
-        """The snapshot of the first batch, which lasts as long as the transaction that is kept open."""
+        """The name of the first batch's snapshot, and the open transaction that keeps this snapshot alive."""
 
     def initialOffset(self) -> Offset:
         with connected(self._dsn) as database:
@@ -109,9 +110,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = log_end(database)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the last transaction within maxChanges; `start` if there is none or no answer.
+        """Return the end of the last transaction within maxChanges, or `start` if there is none.
 
-        So a query survives a restart of the database. The agent reports that the database does not answer.
+        Also returns `start` if the database does not answer, so that a query survives a restart of the database. The
+        agent reports a database that does not answer.
         """
         at = start["lsn"]
         self.stop()
@@ -143,7 +145,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"snapshot": seen, "until": until}
 
     def stop(self) -> None:
-        """End the transaction that keeps the snapshot of the first batch."""
+        """End the transaction that keeps the snapshot of the first batch alive."""
         self._exported = ""
         self._exporting.close()
 
@@ -152,9 +154,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Rows(self._exported) if seen == INITIAL else Between(start["lsn"], end["lsn"], seen)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows between two offsets. If the connection is lost, another one continues at the same row.
+        """Yield the rows between two offsets. If the connection is lost, reconnect and continue with the next row.
 
-        The rows of the table have no order, so a lost connection ends the first batch of a snapshot.
+        The rows of an initial snapshot have no order, so a lost connection fails the first batch.
         """
         if isinstance(partition, Rows):
             yield from self._rows_of_table(partition.exported)
@@ -174,7 +176,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(0.5)
 
     def commit(self, end: Offset) -> None:
-        """Do nothing: the owner of the slot advances it once every reader has committed."""
+        """Do nothing, because the owner of the slot advances it once every reader has committed."""
 
     def _rows_of_table(self, exported: str) -> Iterator[tuple[Any, ...]]:
         names = tuple(name for name in self._columns if not name.startswith("_"))
@@ -224,7 +226,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class ChangeSource(DataSource):
-    """The data source `headgate_postgres_changes`, whose columns are given with the stream."""
+    """The data source `headgate_postgres_changes`. The stream's schema determines its columns."""
 
     @classmethod
     def name(cls) -> str:
@@ -235,9 +237,10 @@ class ChangeSource(DataSource):
 
 
 def _seen_by(snapshot: str) -> Callable[[int], bool]:
-    """Return a function that tells whether a snapshot sees a committed transaction, whose number has 32 bits.
+    """Return a function that checks, given a transaction id with 32 bits, whether a snapshot sees that transaction.
 
-    The snapshot is `xmin:xmax:xip_list`, with numbers of 64 bits (PostgreSQL 18 manual, "pg_snapshot").
+    The snapshot is `xmin:xmax:xip_list`, with ids of 64 bits (PostgreSQL 18 manual, "pg_snapshot"). An empty snapshot
+    sees no transaction.
     """
     if not snapshot:
         return lambda xid: False

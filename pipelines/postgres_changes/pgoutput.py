@@ -1,6 +1,7 @@
 """Decodes messages of PostgreSQL's output plugin pgoutput (protocol version 1), without any I/O.
 
-The format is that of the PostgreSQL 18 manual, "Logical Replication Message Formats". Values are the database's text.
+The format is documented in the PostgreSQL 18 manual, "Logical Replication Message Formats". Values are text in
+PostgreSQL's notation.
 """
 
 import struct
@@ -8,11 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeGuard
 
 EPOCH_US = 946_684_800_000_000
-"""2000-01-01 in microseconds since 1970, from which PostgreSQL counts its timestamps."""
+"""PostgreSQL's timestamp epoch (2000-01-01), in microseconds since 1970."""
 
 
 class Unchanged:
-    """The value of a large column that an UPDATE did not change, and which is therefore not in the log."""
+    """Marks a large column value that an UPDATE did not change, and which the log therefore omits."""
 
 
 UNCHANGED = Unchanged()
@@ -21,12 +22,12 @@ Values = tuple[Value, ...]
 
 
 class BeginMessage(NamedTuple):
-    """The start of a transaction; transactions come in the order of their commits."""
+    """The start of a transaction. Transactions are ordered by their commits."""
 
     commit_lsn: int
-    """Where the record of the commit begins."""
+    """Position at which the commit record begins."""
     committed_us: int
-    """Time of the commit in microseconds since 1970."""
+    """Commit time, in microseconds since 1970."""
     xid: int
 
 
@@ -35,11 +36,11 @@ class CommitMessage(NamedTuple):
 
     commit_lsn: int
     end_lsn: int
-    """Where the record of the commit ends: every later transaction commits at or after this position."""
+    """Position at which the commit record ends. Every later transaction commits at or after this position."""
 
 
 class LogicalMessage(NamedTuple):
-    """A message written by `pg_logical_emit_message`; one that is not transactional is in no transaction."""
+    """A message written by `pg_logical_emit_message`. A non-transactional message is not part of a transaction."""
 
     transactional: bool
     lsn: int
@@ -55,7 +56,7 @@ class RelationMessage(NamedTuple):
     """Schema and table, separated by a dot."""
     columns: tuple[str, ...]
     in_key: tuple[bool, ...]
-    """Whether each column is part of the replica identity; all are with REPLICA IDENTITY FULL."""
+    """Whether each column is part of the replica identity; with REPLICA IDENTITY FULL, all columns are."""
 
 
 class RowMessage(NamedTuple):
@@ -80,7 +81,7 @@ Decoded = BeginMessage | CommitMessage | LogicalMessage | RelationMessage | RowM
 
 
 def decode(data: bytes) -> Decoded | None:
-    """Decode one message; None if it carries no change (an origin or a type). Raises ValueError for unknown bytes."""
+    """Decode one message; None if it is an origin or a type. Raises ValueError for unknown bytes."""
     read = _Reader(data)
     match read.letter():
         case "B":
@@ -177,9 +178,9 @@ class StreamedChange(NamedTuple):
     op: str
     """`c`, `u`, `d`, `t` (TRUNCATE), or `r` for a row of the initial snapshot."""
     values: dict[str, str | None]
-    """Values by column; of a deleted row only those that the log contains."""
+    """Values by column; for a deleted row, only those that the log contains."""
     lsn: int
-    """Position of the change; rows of one statement can share it."""
+    """Position of the change; several rows of one statement can share it."""
     begin: BeginMessage
     content: bytes | None = None
     """The content of a logical message."""
@@ -187,15 +188,15 @@ class StreamedChange(NamedTuple):
 
 
 class UnchangedValue(Exception):
-    """An UPDATE left a declared column unchanged, and the log lacks its value; the arguments are column and LSN."""
+    """Raised if the log lacks a declared column that an UPDATE left unchanged; the arguments are column and LSN."""
 
 
 class ColumnGone(Exception):
-    """A change has no declared column that the table has lost; the arguments are column and LSN."""
+    """Raised if a change lacks a declared column that the table no longer has; the arguments are column and LSN."""
 
 
 class ChangeDecoder:
-    """Turns the messages of pgoutput into the changes of one table, or into the logical messages of one prefix.
+    """Converts pgoutput messages into the changes of one table, or into the logical messages of one prefix.
 
     Only changes of transactions that commit at or after `start`, and before `end`, are returned. Positions are those of
     commits: a transaction that began earlier can commit later.
@@ -212,11 +213,11 @@ class ChangeDecoder:
         key: tuple[str, ...],
         lost: tuple[str, ...] = (),
     ) -> None:
-        """Decode for the `table` with a dot, or for the `prefix` of messages.
+        """Decode changes of `table`, given as `schema.name`, or logical messages with the prefix `prefix`.
 
-        `columns` are the declared columns; `key` is the primary key, which the log does not have if REPLICA IDENTITY is
-        FULL. `lost` are the declared columns that the table has no more: a change without them raises ColumnGone. All
-        others are NULL in changes from before they were added.
+        `columns` are the declared columns. `key` is the primary key, which the log lacks if REPLICA IDENTITY is FULL.
+        `lost` are the declared columns that the table no longer has: a change without them raises ColumnGone. Any other
+        declared column is NULL in changes from before it was added.
         """
         self._start, self._end, self._table, self._prefix = start, end, table, prefix
         self._columns, self._key, self._lost = columns, key, lost
@@ -260,7 +261,7 @@ class ChangeDecoder:
         in_log = tuple(name for name, is_key in zip(relation.columns, relation.in_key, strict=True) if is_key)
         key = self._key if change.old_is_complete else in_log
         if old and any(new.get(name) not in (UNCHANGED, old.get(name)) for name in key):
-            # The row has another key now, so the row of its old key is gone.
+            # The row has a new key, so the row with its old key is gone.
             yield StreamedChange("d", self._known(old, {}, lsn), lsn, begin)
             yield StreamedChange("c", row, lsn, begin)
             return
@@ -280,7 +281,7 @@ class ChangeDecoder:
 
 
 def position_after(data: bytes) -> int:
-    """Return the position after a commit, or after a message that is in no transaction: an offset of the stream."""
+    """Return the position after a commit, or after a message outside of any transaction; it can serve as an offset."""
     match decode(data):
         case CommitMessage(end_lsn=end):
             return end

@@ -1,7 +1,7 @@
-"""Reads a logical replication slot without moving it, on a temporary copy.
+"""Reads a logical replication slot through a temporary copy, without advancing the slot itself.
 
-A slot that is read directly is locked meanwhile, and always begins at its own position. A copy is made in 2 ms, locks
-nothing, begins anywhere behind the slot, and ends with its connection (PostgreSQL 18).
+Reading a slot directly would lock it, and could only begin at the slot's own position. A copy is created in 2 ms, locks
+nothing, can begin at any later position, and is dropped with its connection (PostgreSQL 18).
 """
 
 import os
@@ -22,16 +22,16 @@ SESSION = (
     "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex -c extra_float_digits=1"
     " -c xmlbinary=base64"
 )
-"""Settings that determine the text of values, so that a repeated batch has the same text."""
+"""Settings that determine how values are formatted, so that a repeated batch returns the same text."""
 
-# The numbers are the letters B, C, D, I, M and U, with which messages of pgoutput begin.
+# The numbers are the letters B, C, D, I, M and U, the first bytes of pgoutput messages.
 PLUGIN = "'proto_version', '1', 'publication_names', %(publication)s, 'messages', 'true'"
 _SLOT = """SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(wal_status, ''), database = current_database()
 FROM pg_replication_slots WHERE slot_name = %s"""
 
 
 class ChangeStreamError(Exception):
-    """Raised with an error class in brackets and the reason, for which Headgate knows a remedy."""
+    """An error whose message begins with an error class in brackets, for which Headgate knows a remedy."""
 
     def __init__(self, error_class: str, why: str) -> None:
         super().__init__(f"[{error_class}] {why}")
@@ -39,12 +39,12 @@ class ChangeStreamError(Exception):
 
 
 class DatabaseLost(ChangeStreamError):
-    """Raised if the database cannot be reached, or ends the connection."""
+    """Raised if the database cannot be reached or closes the connection."""
 
 
 @contextmanager
 def connected(dsn: str, settings: str = SESSION) -> Iterator[Any]:
-    """Yield a connection without a transaction. Raises ChangeStreamError for errors of the database."""
+    """Yield a connection in autocommit mode. Raises ChangeStreamError for errors of the database."""
     try:
         import psycopg
     except ImportError as error:
@@ -55,7 +55,7 @@ def connected(dsn: str, settings: str = SESSION) -> Iterator[Any]:
             yield database
     except psycopg.Error as error:
         why = str(error).strip().partition("\n")[0] or "it gave no reason"
-        # 08: connection, 57P: shutdown; a connection that was never made has no code.
+        # SQLSTATE classes: 08 is a connection error, 57P a shutdown. A connection that could not be opened has no code.
         if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith(("08", "57P")):
             raise DatabaseLost(LOST, f"the database does not answer: {why}") from error
         raise ChangeStreamError(REFUSED, f"the database refuses: {why}") from error
@@ -67,7 +67,10 @@ def log_end(database: Any) -> int:
 
 
 def confirmed_position(database: Any, slot: str) -> int:
-    """Return the position before which a slot has nothing; raise ChangeStreamError if the slot cannot be read."""
+    """Return a slot's confirmed position, before which it has no changes.
+
+    Raises ChangeStreamError if the slot is missing or was lost.
+    """
     found = database.execute(_SLOT, (slot,)).fetchone()
     if found is None or not found[2]:
         raise ChangeStreamError(SLOT_MISSING, f"the replication slot {slot} does not exist")
@@ -78,9 +81,9 @@ def confirmed_position(database: Any, slot: str) -> int:
 
 @contextmanager
 def temporary_copy(database: Any, slot: str, start: int | None = None) -> Iterator[str]:
-    """Yield the name of a copy of a slot that begins at `start`, by default where the slot does.
+    """Yield the name of a temporary copy of a slot, which begins at `start` or, by default, at the slot's position.
 
-    Raises ChangeStreamError if the slot begins later: it was dropped and made again, or moved by somebody else.
+    Raises ChangeStreamError if the slot begins after `start`, because it was recreated or advanced by another program.
     """
     import psycopg
 
@@ -101,7 +104,7 @@ def temporary_copy(database: Any, slot: str, start: int | None = None) -> Iterat
 
 _FILTER = """SELECT to_jsonb(published) ->> 'rowfilter' FROM pg_publication_tables published
 WHERE pubname = %s AND format('%%I.%%I', schemaname, tablename) = %s"""
-"""The condition of a publication on the rows of a table; NULL before PostgreSQL 15, which has none."""
+"""Query for a publication's row filter for a table; NULL before PostgreSQL 15, which has no row filters."""
 _OLDEST = "SELECT (restart_lsn - '0/0'::pg_lsn)::int8 FROM pg_replication_slots WHERE slot_name = %s"
 
 
@@ -110,7 +113,7 @@ def rows_of_table(
 ) -> tuple[int, Iterator[tuple[str | None, ...]]]:
     """Return a position before all changes in a slot, and the published rows of a table as PostgreSQL's text.
 
-    The rows are those that an exported snapshot sees; if it no longer exists, those that are there now.
+    The rows are those that the exported snapshot sees, or the current rows if it no longer exists.
     """
     from psycopg import errors
     from psycopg.sql import SQL, Identifier

@@ -37,11 +37,11 @@ T = TypeVar("T")
 Tables = tuple[tuple[TableName, str], ...]
 
 _CONF: dict[str, str | int | bool] = {
-    # Plans that are cut off after 25 columns ("… 5 more fields") could not be compared.
+    # By default, Spark truncates plans after 25 columns ("… 5 more fields"), and truncated plans cannot be compared.
     "spark.sql.debug.maxToStringFields": "1000000",
-    # This rule evaluates a SELECT from VALUES, and so an EXPLAIN would call Java methods. Without it Spark 4.2.0 calls
-    # none while it analyses and optimises, except for a query in TIMESTAMP AS OF, which no setting prevents. Temporary
-    # functions of the same names do not help: `builtin.reflect` bypasses them (all tried).
+    # This rule evaluates a SELECT from VALUES, so an EXPLAIN could call Java methods. Without the rule, Spark 4.2.0
+    # calls no Java method while it analyses and optimises, except for a query in TIMESTAMP AS OF, which no setting
+    # prevents. Temporary functions of the same names do not help, because `builtin.reflect` bypasses them (all tried).
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
     # With the default, Spark would open a path used as a table to read its columns.
     "spark.sql.runSQLOnFiles": "false",
@@ -71,9 +71,9 @@ class ScratchDatabases:
         old, old_frame, old_plan = self._look(question.old)
         same = False
         if frame is not None and old_frame is not None and question.new.tables == question.old.tables:
-            # `sameSemantics` compares analysed plans. It is False, also for one statement and itself, where there is a
-            # WATERMARK (a random id), a WITH or a rand() (run on 4.2.0). In the optimised plan WITH is inlined, and
-            # ids can be put aside.
+            # `sameSemantics` compares analysed plans. It is False, even for a statement and itself, if the statement
+            # has a WATERMARK (a random id), a WITH or a rand() (run on 4.2.0). In the optimised plan, WITH is inlined,
+            # and ids can be normalized.
             same = (bool(plan) and plan == old_plan) or frame.sameSemantics(old_frame)
         return AnalysisAnswer(engine, new, old, same)
 

@@ -148,7 +148,7 @@ class CircuitBreaker:
                 self._state = CircuitState.OPEN
                 self._over.wait(self._every_s)
             except Exception:
-                # A refusal is an answer as well; the next call finds out quickly what is wrong.
+                # A refusal also proves that the pool answers; the next call finds out what is wrong.
                 self._state = CircuitState.CLOSED
                 return
             else:

@@ -103,7 +103,7 @@ class SparkTables:
             )
 
     def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
-        """Create or replace the view of a table over topics whose messages have these schemas of a registry."""
+        """Create or replace the view of a table over topics whose messages use these registered schemas."""
         self._view(name, read_declared(ddl), schemas)
 
     def _view(self, name: str, declared: TableDdl, schemas: SchemasByPart | None = None) -> None:
@@ -134,10 +134,10 @@ class SparkTables:
             rows.selectExpr(*columns).createOrReplaceTempView(backquoted(name))
 
     def copy_rows(self, ddl: str, note: str) -> None:
-        """Implement the port. Uses a separate session, which is released at the end.
+        """Implement `core.ports.spark.Tables.copy_rows` in a separate session, which is released at the end.
 
-        A copy that a killed agent began may still be running. Delta refuses the later of the two commits, because both
-        replace the same files (4.4.0).
+        A copy begun by an agent that was killed may still be running. Delta refuses the later of the two commits,
+        because both replace the same files (4.4.0).
         """
         declared = read_declared(ddl)
         session = self._session.another_session(str(uuid.uuid4()), conf=_COPY_CONF)
@@ -311,7 +311,7 @@ class SparkTables:
         try:
             self._run(f"{likely} {body}")
         except EngineRefused as error:
-            # Another client has created or dropped it meanwhile.
+            # Another client has created or dropped the view in the meantime.
             if error.error_class not in (*_ABSENT, *_THERE) or self.has(view) is (likely == "ALTER"):
                 raise
             self._run(f"{otherwise} {body}")
@@ -369,7 +369,8 @@ class SparkTables:
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
         tag = tag or f"headgate-{secrets.token_hex(8)}"
-        # Added before anything can fail: removing a tag that was never added raises an error that hides the first.
+        # The tag is added before anything can fail, because removing a missing tag raises an error that hides the first
+        # one.
         session.spark.addTag(tag)
         try:
             with spark_errors():
@@ -382,7 +383,7 @@ class SparkTables:
                 rows = frame.collect()
                 return tuple(frame.columns), tuple(tuple(row) for row in rows)
         except PoolUnreachable:
-            # In another thread, because this one has no time left.
+            # In another thread, because this thread's deadline has passed.
             threading.Thread(target=_interrupt, args=(session, tag), name="interrupt", daemon=True).start()
             raise
         finally:
@@ -411,7 +412,8 @@ class SparkTables:
     def _describe(self, name: str) -> Described | None:
         try:
             with spark_errors():
-                # Asked first, because the server logs a failed DESCRIBE with its stack trace.
+                # The existence of the table is checked first, because the server logs a failed DESCRIBE with its stack
+                # trace.
                 if not self.has(name):
                     return None
                 return self._described(name)

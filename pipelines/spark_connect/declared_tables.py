@@ -21,7 +21,7 @@ NO_FILES = "/_headgate_no_files"
 A partitioned table is created with this location, which is then replaced by the real one.
 """
 _TRUNCATED = " more fields"
-"""Suffix in DESCRIBE of a struct type with more than 25 fields."""
+"""Suffix that DESCRIBE shows for a struct type with more than 25 fields."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")
 """Attributes of struct fields, in lower case, that a declaration contains but DESCRIBE omits (Spark 4.2.0)."""
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)

@@ -73,7 +73,7 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Return the seconds since a run's last event; without an event, since this was first called for the run."""
+        """Return the seconds since a run's last event or, if it had none, since the first call for this run."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)
@@ -109,7 +109,7 @@ class ListenerEvents:
                     for event in response.events:
                         self._take(event)
         except Exception as error:
-            # The edge of this thread: the next caller finds it dead and starts a new one.
+            # Errors end here: the next caller of `listen` finds this thread dead and starts a new one.
             log.info("the listener stopped: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
         finally:
             listening.clear()

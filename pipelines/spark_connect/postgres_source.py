@@ -1,4 +1,4 @@
-"""Registers the source of database changes in a session, pickled by value: Headgate is not installed for the pool."""
+"""Registers the source of database changes in a session, pickled by value because the pool does not have Headgate."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ for _module in (pgoutput, replication_slot, change_source):
 
 
 def stream_of_changes(spark: SparkSession, ddl: TableDdl) -> Any:
-    """Return the stream of a declaration with a slot, with the columns of the source.
+    """Return the stream of a declared table that has a slot, with the columns of the source.
 
-    The registration lasts as long as the session, as a view does (Spark 4.2.0).
+    The registration lasts as long as the session, like a view (Spark 4.2.0).
     """
     spark.dataSource.register(change_source.ChangeSource)
     stream = spark.readStream.format(change_source.NAME).options(**source_options(ddl))

@@ -45,19 +45,20 @@ _CONF = {
     "spark.sql.streaming.minBatchesToRetain": "100",
     # How often an idle query reports itself; a longer silence would count as a fault.
     "spark.sql.streaming.noDataProgressEventInterval": "10s",
-    # By default Spark replaces `${x}`, even in strings, comments and paths, by a setting, an environment variable of
+    # By default, Spark replaces `${x}`, even in strings, comments and paths, with a setting, an environment variable of
     # the server, or nothing (4.2.0).
     "spark.sql.variable.substitute": "false",
     # Progress is kept in our ledger, so the server need not hold a hundred events of each query.
     "spark.sql.streaming.numRecentProgressUpdates": "5",
-    # With a Java stack trace, a message takes megabytes that help nobody.
+    # With Java stack traces, error messages take megabytes that help nobody.
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
 
 _READER_CONF = {
-    # With it, Spark submits a stage from another thread, and a cancellation just before finds nothing to cancel: 8 of
-    # 40 queries cancelled within their first second kept using all cores, and none of 40 without it (4.2.0).
+    # With this setting, Spark submits a stage from another thread, and a cancellation just before that finds nothing to
+    # cancel: 8 of 40 queries cancelled within their first second kept using all cores; without the setting, none of 40
+    # did (4.2.0).
     "spark.sql.adaptive.enabled": "false",
 }
 
@@ -165,8 +166,8 @@ class Session:
         self.close()
 
     def ping(self) -> None:
-        """Make the cheapest remote call, with which the circuit breaker probes the server."""
-        # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
+        """Make a minimal remote call; the circuit breaker uses it to probe the server."""
+        # `SparkSession.version` sends a request only once and caches the result (PySpark 4.2.0).
         self.spark.client._analyze(method="spark_version")
 
 
@@ -217,10 +218,10 @@ def _connect(url: str, token: str, session_id: str) -> SparkSession:
     client = spark.client
     # Headgate repeats failed calls itself, because it knows which are safe; Spark's policy retries for ten minutes.
     client.set_retry_policies([_Never()])
-    # Abandoned reattachable executions live on for minutes on the server, and their release calls run in
-    # threads that hold up the exit of the process. A plain execution ends with its call.
+    # Abandoned reattachable executions continue for minutes on the server, and their release calls run in threads that
+    # delay the exit of the process. A plain execution ends with its call.
     client.disable_reattachable_execute()
-    # The hook makes a remote call at exit, to a server that may be dead.
+    # PySpark's exit hook makes a remote call, possibly to a server that is dead.
     atexit.unregister(client._on_exit)
     return spark
 
@@ -242,7 +243,7 @@ class _Builder(DefaultChannelBuilder):
         self.set(self.PARAM_SESSION_ID, session_id)
         if token:
             self.set("authorization", f"Bearer {token}")
-        # Channels to one address share their connection and its back-off of up to two minutes, unless told not to.
+        # By default, channels to one address share a connection and its back-off of up to two minutes.
         self.setChannelOption("grpc.use_local_subchannel_pool", 1)
         self.setChannelOption("grpc.initial_reconnect_backoff_ms", 200)
         self.setChannelOption("grpc.max_reconnect_backoff_ms", 2000)

@@ -34,7 +34,7 @@ _SUSPENDED_S = 5.0
 """If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
-"""Parts of Spark's status message of a query that waits for input (Spark 4.2.0)."""
+"""Parts of the status message that Spark reports for a query that waits for input (Spark 4.2.0)."""
 
 _BACK_FILL_S = 30.0
 """Seconds between two progress requests for a query that has reported no progress."""
@@ -108,7 +108,7 @@ class SparkQueries:
 
     def _launched(self, start: QueryStart) -> StreamingQuery:
         with spark_errors():
-            # `spark.sql()` would analyse the text separately first; this way a start takes 0.83 to 0.90 of that CPU
+            # `spark.sql()` would first analyse the text separately. Without that, a start takes 0.83 to 0.90 of the CPU
             # time on the server (100 starts, Spark 4.2.0).
             frame: Any = DataFrame(SQL(start.select), self._session.spark)
             if start.messages:
@@ -169,7 +169,7 @@ class SparkQueries:
         with self._lock:
             gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
             self._known = {query.run_id: (query.name, query.id) for query in found}
-            # Queries started after the listing stay.
+            # Keep queries that were started after the listing.
             self._started = {run: start for run, start in self._started.items() if run in run_ids or run not in started}
             self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
         for run_id, (name, id) in gone.items():

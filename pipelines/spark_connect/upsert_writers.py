@@ -73,7 +73,8 @@ def _merging(upsert: Upsert, mark: str, checkpoint: str, as_json: str) -> Writer
         if not query:
             from pyspark.sql.connect.client.retries import DefaultPolicy
 
-            # By default it retries for 20 min after the server has ended (Spark 4.2.0), and holds 150 MB meanwhile.
+            # By default, the client retries for 20 min after the server has ended (Spark 4.2.0), and holds 150 MB
+            # meanwhile.
             spark.client.set_retry_policies([DefaultPolicy(max_retries=5, max_backoff=1000)])
             spark.addTag(mark)
             lines = spark.read.text(f"{checkpoint}/metadata").collect()

@@ -1,7 +1,7 @@
 """Replication slots of external tables over a database's changes: lag, faults, and the slots themselves.
 
 One slot serves all readers of an external table. It is created for the first reader, advanced to the position that its
-slowest reader has committed, and dropped after the last one. Checkpoints have positions as `{"lsn": N}`.
+slowest reader has committed, and dropped after its last reader is gone. Checkpoints contain positions as `{"lsn": N}`.
 """
 
 import json
@@ -38,16 +38,17 @@ from pipelines.postgres_changes.replication_slot import (
 from pipelines.storage.postgres_tables import database_fault
 
 COUNTED = 10_000
-"""Longest lag, in messages of the plugin, that is counted exactly; a longer one is estimated from bytes of the log."""
+"""Maximum lag, in pgoutput messages, that is counted exactly; a longer lag is estimated from the size of the log."""
 
 CREATED_S = 20
 """Longest wait for the creation of a slot, in seconds."""
 
 HEARTBEAT_B = 16 << 20
-"""Bytes of log without a change of the table after which a heartbeat moves its readers and its slot past them."""
+"""Bytes of log without a change of the table after which a heartbeat is written, so that readers and slot can advance.
+"""
 HEARTBEAT_PREFIX = "headgate"
 FAILOVER_SINCE = 170_000
-"""The version of PostgreSQL that copies slots to standbys."""
+"""Oldest PostgreSQL version that can copy slots to standbys."""
 
 _SETTINGS = "-c statement_timeout=5s -c timezone=UTC"
 _MESSAGES = f"""FROM pg_logical_slot_peek_binary_changes(%(copy)s, NULL, {COUNTED}, {PLUGIN})
@@ -59,7 +60,7 @@ _STATE = """SELECT extract(epoch FROM clock_timestamp())::float8 AS now,
         AS idle_limit_s,
     extract(epoch FROM (to_jsonb(slot)->>'inactive_since')::timestamptz)::float8 AS idle_since
 FROM pg_replication_slots AS slot WHERE slot_name = %s AND wal_status <> 'lost'"""
-"""The columns are fields of `SlotState`. PostgreSQL 18 added the timeout, and 17 `inactive_since`."""
+"""Query for the fields of `SlotState`. PostgreSQL 18 added the timeout, and 17 `inactive_since`."""
 
 _OF_TABLE = "get_byte(data, 0) IN (68, 73, 85) AND substr(data, 2, 4) = int4send(to_regclass(%(table)s)::oid::int4)"
 _OF_PREFIX = """get_byte(data, 0) = 77
@@ -67,7 +68,8 @@ AND substr(data, 11, length(%(prefix)s) + 1) = convert_to(%(prefix)s, 'UTF8') ||
 _PENDING = """SELECT count(*) FILTER (WHERE {mine}), count(*), (max(lsn) - '0/0'::pg_lsn)::int8,
     (array_agg(substr(data, 10, 8) ORDER BY n) FILTER (WHERE get_byte(data, 0) = 66))[1]
 {messages}"""
-"""Pending changes of the table, all pending messages, the last position, and the time of the first transaction."""
+"""Query for the number of pending changes of the table, the number of all pending messages, the last position, and the
+time of the first transaction."""
 
 
 class SlotFault(Refused):
@@ -84,14 +86,14 @@ class ChangeSlots:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], tuple[int, SourceLag]] = {}
-        """The last lag behind each position, with the end of the log at that time."""
+        """The last computed lag of each position, preceded by the end of the log at that time."""
         self._beats: dict[str, int] = {}
         """The end of the log at the last heartbeat for each slot."""
         self._growth: dict[str, Growth] = {}
         """Growth of the log of each database, by connection string."""
 
     def lag(self, position: int | None, table: TableName, url: str) -> SourceLag:
-        """Return a statement's lag behind the end of the log. `position` is None before the first batch.
+        """Return a statement's lag behind the end of the database's log. `position` is None before the first batch.
 
         Raises TryAgain if the database does not answer, and Refused if the client library is not installed.
         """
@@ -117,14 +119,17 @@ class ChangeSlots:
         return replace(found, time_left=left)
 
     def _state(self, database: Any, address: ChangeAddress) -> tuple[int, TimeLeft | None]:
-        """Return the end of the log, and the time left for positions in a slot; None if it is missing or lost."""
+        """Return the end of the log, and the time left for positions in a slot; None if the slot is missing or lost."""
         if (state := _state_of(database, address.slot)) is None:
             return log_end(database), None
         per_s = self._growth.setdefault(address.dsn, Growth()).add(state.now, state.end)
         return state.end, time_left_in_slot(state, per_s)
 
     def fault_behind(self, position: int | None, url: str) -> TableFault | None:
-        """Return why a statement that has read up to `position` cannot continue; None if it can. Raises like `lag`."""
+        """Return why a statement that has read up to `position` cannot continue; None if it can.
+
+        Raises the errors of `lag`.
+        """
         address = read_address(url)
         try:
             with _asked(address.slot), connected(address.dsn, _SETTINGS) as database:
@@ -139,12 +144,13 @@ class ChangeSlots:
         return TableFault(TableFaultKind.LOG_GONE, why, NEW_SLOT)
 
     def advance(self, table: TableName, url: str, positions: Collection[int | None], *, in_use: bool) -> None:
-        """Let the database delete its log before the lowest of the positions of all readers; None holds all of it.
+        """Advance a slot to the lowest committed position of its readers, so that the database can delete older log.
 
-        A reader behind the slot can never continue, and is ignored. A heartbeat is written once per `HEARTBEAT_B` of
-        log, so that readers move on without a change. A slot `in_use` by a reader that runs is advanced to where it is
-        before its idle timeout: reading copies of it counts as no use (PostgreSQL 18). Raises SlotFault, and TryAgain
-        if the database does not answer.
+        `positions` are the readers' committed positions. If one is None, the slot is not advanced. Positions before the
+        slot are ignored, because such readers can never continue. A heartbeat is written once per `HEARTBEAT_B` of log,
+        so that readers advance even without changes. If a running reader uses the slot (`in_use`), the slot is
+        advanced, at least to where it is, before its idle timeout, because PostgreSQL 18 does not count reading a copy
+        as use. Raises SlotFault, and TryAgain if the database does not answer.
         """
         address = read_address(url)
         with _asked(table), connected(address.dsn, _SETTINGS) as database:
@@ -180,9 +186,9 @@ def position_of(text: str, ordinal: int) -> int | None:
 
 
 def create_slot(table: TableName, url: str) -> bool:
-    """Create a slot unless it exists, and return whether it was created. One that the database has lost is replaced.
+    """Create a slot unless it exists; return whether it was created. A slot that the database has lost is replaced.
 
-    PostgreSQL waits until all transactions that are open have ended. Raises TryAgain if that takes too long.
+    PostgreSQL first waits until all open transactions have ended. Raises TryAgain if that takes too long.
     """
     address = read_address(url)
     with _asked(table), connected(address.dsn, f"-c statement_timeout={CREATED_S}s") as database:
@@ -203,7 +209,8 @@ def create_slot(table: TableName, url: str) -> bool:
 def _created(database: Any, address: ChangeAddress) -> bool:
     from psycopg.errors import QueryCanceled
 
-    # It is neither temporary nor for two-phase commits. Before PostgreSQL 17, there is no argument for failovers.
+    # The first two `false`: neither temporary nor for two-phase commits. Before PostgreSQL 17, there is no argument for
+    # failover.
     more = ", false, false, true" if address.failover else ""
     try:
         database.execute(f"SELECT pg_create_logical_replication_slot(%s, 'pgoutput'{more})", (address.slot,))
@@ -213,7 +220,7 @@ def _created(database: Any, address: ChangeAddress) -> bool:
 
 
 def drop_slot(table: TableName, url: str) -> bool:
-    """Drop a slot, and return whether it existed. Raises TryAgain while somebody uses it."""
+    """Drop a slot, and return whether it existed. Raises TryAgain while it is in use."""
     address = read_address(url)
     sql = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
     with _asked(table), connected(address.dsn, _SETTINGS) as database:
@@ -231,10 +238,10 @@ AND database = current_database() AND pg_current_wal_lsn() - restart_lsn > %s OR
 
 
 def stray_slots(ddl: TableDdl, known: Collection[str]) -> tuple[tuple[str, str, int], ...]:
-    """Return the slots of other environments in the database of a declaration: dsn, name and bytes of log kept.
+    """Return other environments' slots in an external table's database: connection string, name, bytes of log kept.
 
-    Only those that keep much log are returned, because heartbeats move the slots that an agent keeps. Raises like
-    `drop_slot`.
+    Only slots that keep much log are returned; heartbeats advance every slot that an agent maintains. Raises the errors
+    of `drop_slot`.
     """
     address = read_address(change_address(with_slot(ddl, "none")))
     with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
@@ -243,7 +250,7 @@ def stray_slots(ddl: TableDdl, known: Collection[str]) -> tuple[tuple[str, str, 
 
 
 def fault_of_changes(ddl: TableDdl) -> TableFault | None:
-    """Return why the changes of a declaration cannot be read; None if they can. Its slot is not considered.
+    """Return why a declared table's changes cannot be read; None if they can. The table's slot is not checked.
 
     Raises TryAgain if the database does not answer, and Refused if the client library is not installed.
     """
@@ -305,9 +312,9 @@ def _fault_of_publication(ddl: TableDdl, address: ChangeAddress, database: Any) 
 
 
 def large_columns(ddl: TableDdl) -> tuple[str, ...]:
-    """Return the declared columns whose values an UPDATE of another column can leave out of the log.
+    """Return the declared columns that the log can lack after an UPDATE of other columns.
 
-    They are those that PostgreSQL stores apart when they are large; none with REPLICA IDENTITY FULL.
+    PostgreSQL stores large values of these columns separately. There are none with REPLICA IDENTITY FULL.
     """
     address = read_address(change_address(with_slot(ddl, "none")))
     declared = {column.name.lower() for column in ddl.columns}
@@ -384,4 +391,5 @@ _SLOT_FAULTS = {
         TableFaultKind.LOG_GONE, "has lost changes: its replication slot begins after them", Bound.SLOT_MOVED,
     ),
 }  # fmt: skip
-"""Faults by error class, as clauses that follow the name of the external table, and what lost the position."""
+"""By error class: the kind of fault, a clause that follows the name of the external table, and what lost the position.
+"""

@@ -196,7 +196,7 @@ def _copy_checkpoint(origin: Path, building: Path, batch: int) -> None:
     """
     for log in ("offsets", "commits"):
         _copy_tree(origin / log, building / log, upto=batch)
-    # Files recorded after the batch are read by the next one.
+    # Source files that were recorded after `batch` are read by the copy's next batch.
     _copy_tree(origin / "sources", building / "sources")
     _copy_tree(origin / "state", building / "state", upto=batch + 1)
     if (origin / TOPICS_FILE).exists():
@@ -277,11 +277,10 @@ def _write_log(table: str, entries: Mapping[str, Iterable[LogEntry]]) -> None:
 
 
 def _write_seen(building: Path, seen: Sequence[Seen], *, read: bool) -> None:
-    """Write a log for each file source, so that Spark treats its files as seen, and a start offset for topics.
+    """Write a log for each file source, so that Spark treats the source's files as seen, and a start offset for topics.
 
-    With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, the log makes
-    no batch read them. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own
-    number.
+    With `read`, the log assigns the files to batch 0, which counts as having read them; without `read`, it assigns them
+    to no batch. Spark treats all entries of such a log as seen, and a batch reads only the entries with its own number.
     """
     for ordinal, files in enumerate(seen):
         if not files or isinstance(files, SeenLog):
@@ -306,7 +305,7 @@ def _write_positions(building: Path, batch: int, seen: Sequence[Seen], conf: Map
     now = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": dict(conf)}
     for name in ("offsets", "commits"):
         (building / name).mkdir()
-    # Spark also reads the batch before the newest.
+    # At a start, Spark also reads the batch before the latest.
     for number in range(max(0, batch - 1), batch + 1):
         (building / "offsets" / str(number)).write_text(_HEADER + "\n".join((_line(now), *offsets)), "utf-8")
         (building / "commits" / str(number)).write_text(_HEADER + _line({"nextBatchWatermarkMs": 0}), "utf-8")

@@ -113,7 +113,7 @@ class TableCheckpoints:
                 write_json(temporary / TABLE_NOTE_FILE, note)
                 os.rename(temporary, place)
             except OSError:
-                # On a full disk every attempt would leave one behind.
+                # On a full disk, every attempt would otherwise leave a temporary folder behind.
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
             sync_folder(place.parent)
@@ -177,8 +177,8 @@ class TableCheckpoints:
                 self._batches.pop(f"{folder}/{log}", None)
 
     def remove(self, folder: str) -> bool:
-        # The owner file is deleted last, so that whatever cannot be deleted keeps the proof of ownership. Symbolic
-        # links are not followed.
+        # The owner file is deleted last, so that it remains as proof of ownership if anything cannot be deleted.
+        # Symbolic links are not followed.
         place = Path(folder)
         if place.is_symlink():
             return False
@@ -206,8 +206,8 @@ class TableCheckpoints:
             target.parent.mkdir(parents=True, exist_ok=True)
             move_folder(place, target)
             with suppress(OSError):
-                # The folders of the kind and version, and the trash: an empty folder has no owner file that could be
-                # checked.
+                # Remove the folders of version and kind, and the trash, if they are empty: an empty folder has no owner
+                # file to check.
                 for left in place.parents[:3]:
                     left.rmdir()
 
@@ -472,7 +472,7 @@ class TableCheckpoints:
     ) -> StartPosition:
         with reachable(version.checkpoint):
             logged = not version.table or self._log_of(version.table) is not None
-            # The table's log records batches by query id, so the new checkpoint keeps the id.
+            # The table's log records batches by query id, so the new checkpoint keeps the query id.
             known = self.read(like) if like and logged else None
             query = known.id if known else ""
             return checkpoint_forks.create_checkpoint_after(

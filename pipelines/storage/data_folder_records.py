@@ -4,8 +4,8 @@ The mark records the ledger, the home, the machine, and a counter that the ledge
 first in the ledger and then in the mark. The mark's counter is therefore equal to the ledger's counter or lower by one,
 unless ledger or mark is an older copy.
 
-The registry has one file per version that the ledger knows, one for the serving versions, and one for the session. Each
-file records how many times it has been written.
+The registry has a file for each version in the ledger, a file for the serving versions, and a file for the session.
+Each file records how many times it has been written.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def read_mark(data: str) -> EnvironmentMark | None:
         try:
             found = read_json(path)
             mark = EnvironmentMark(**found) if found else None
-            # A home that was moved is still found through a link at its old path.
+            # If a home was moved and its old path is a link, both paths mean the same home.
             return replace(mark, home=os.path.realpath(mark.home)) if mark and mark.home else mark
         except (ValueError, TypeError) as error:
             raise TryAgain(f"{path} cannot be read: {error}", remedy="restore it") from error

@@ -193,8 +193,8 @@ class DeltaLog:
             raise NoDeltaLog(self.folder) from error
         inode = (about.st_dev, about.st_ino)
         if self._inode != inode or (self.head >= 0 and not self._is_as_read()):
-            # Recreated, replaced by an older copy, or cleaned up after we last looked. A recreated folder may have the
-            # inode of the deleted one, so the newest commit file is compared as well.
+            # The log was recreated, replaced by an older copy, or cleaned up since the last refresh. A recreated folder
+            # may have the inode of the deleted one, so the newest commit file is compared as well.
             self._forget()
             self._begin()
             self._inode = inode
@@ -418,7 +418,7 @@ def _actions(lines: Iterable[str]) -> Actions:
             said = info.get("operationParameters") or {}
             found.ours = any(_OURS in str(value) for value in said.values())
             if said.get("status") == "FAILED":
-                # An interrupted VACUUM still commits its end (4.4.0).
+                # Even an interrupted VACUUM commits an end entry (4.4.0).
                 found.operation += " FAILED"
             found.metrics = info.get("operationMetrics") or {}
             counts = [found.metrics[name] for name in _CHANGED_ROWS if name in found.metrics]

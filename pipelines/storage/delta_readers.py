@@ -93,7 +93,7 @@ class Backlog:
     """The part of a source that a query has not read yet."""
 
     versions: int
-    """Number of versions not completely read. Some may contain no new rows."""
+    """Number of versions that have not been read completely. Some of them may contain no new rows."""
     waiting: Totals
     oldest: float | None
     """Commit time of the oldest unread rows; None if there are none."""

@@ -41,7 +41,7 @@ REFRESH_S = 0.5
 KEPT_LOGS, KEPT_BACKLOGS = 2_000, 10_000
 """Maximum numbers of logs and backlogs in memory.
 
-The least recently used are discarded, and read again when needed.
+The least recently used ones are discarded, and read again when needed.
 """
 
 
@@ -403,7 +403,7 @@ def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_ch
         paths |= {file.path: offset.version for file in log.files_at(offset.version)[offset.files_read :]}
     for commit in log.since(offset.version + int(offset.in_snapshot)):
         if takes_changes and commit.changed_rows_by and commit.at < moment:
-            # Its changes are in separate files, which expire with the commit.
+            # The commit's changes are in separate files, which expire with the commit.
             return commit.version
         if commit.files:
             first = offset.files_read if commit.version == offset.version else 0

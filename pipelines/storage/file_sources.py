@@ -80,7 +80,7 @@ class FileSource:
             return self._there()
         whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
         while whole.newest > self._position:
-            # Files after the position would be reported a second time as new.
+            # Files after the position would be reported again as new.
             self.refresh(0.0)
             whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
         return map(logged_file, whole)
@@ -193,7 +193,7 @@ class FileSource:
                 self._position = chunk.newest
                 self._apply_log_entries(chunk.entries)
         if self._position < 0:
-            # Its readers subscribe again and read the log themselves.
+            # Readers of this source subscribe again and read the log themselves.
             whole = whole_table_log(folder)
             self._position = whole.newest
             self._history = map(logged_file, whole.compacted)

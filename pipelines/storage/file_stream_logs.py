@@ -162,7 +162,7 @@ def newest_batch(folder: str) -> int | None:
 def first_gap(folder: str) -> int | None:
     """Return the first missing batch among those that Spark reads when a query starts; None if none is missing.
 
-    Spark reads the latest compact file and everything after it. A log that does not exist lacks none.
+    Spark reads the latest compact file and everything after it. A log that does not exist has no gap.
     """
     try:
         names = batch_files(folder)
@@ -197,7 +197,7 @@ def batch_files(folder: str) -> dict[int, str]:
 
 
 def _entries(path: str) -> Iterator[LogEntry]:
-    """Open the file immediately, so that it can be read even after it is deleted."""
+    """Yield the entries of a log file. The file is opened at once, so that it can be read even after it is deleted."""
     try:
         file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:

@@ -40,7 +40,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:
-        # On a full disk every attempt would leave one behind.
+        # On a full disk, every attempt would otherwise leave a temporary file behind.
         temporary.unlink(missing_ok=True)
         raise
 

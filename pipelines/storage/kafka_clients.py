@@ -1,4 +1,4 @@
-"""Clients of one Kafka cluster. Secrets are read when the clients are made, and are kept nowhere else.
+"""Clients of a Kafka cluster. Secrets are read when the clients are created, and are stored nowhere else.
 
 The client library is an optional dependency and is imported when a cluster is first measured.
 """
@@ -20,15 +20,16 @@ from core.sql.kafka_topics import TopicPlace
 from core.text.sentence import Fact, FactKind
 
 ANSWER_S = 3.0
-"""Longest wait for an answer of a broker, in seconds."""
+"""Longest wait for a broker's answer, in seconds."""
 
-# While no broker answers, the client library writes a line for each attempt to connect; we raise and record that once.
+# While no broker answers, the client library logs a line for each connection attempt; Headgate raises and records the
+# error once.
 _library_log = logging.getLogger("rdkafka")
 _library_log.disabled = True
 _AROUND = re.compile(r"^\w+://\S+: |(?: error)?: Authentication failed(?=:)| \(after \d+ms in state \w+\)$")
-"""What the library adds to the reason of a broker: address, repetition and time."""
+"""Text that the client library adds to a broker's reason: address, repetition and time."""
 _OWN_REFUSED = re.compile(r"alert (?P<why>[a-z ]+): SSL alert number (?:4[2-8]|116)$")
-"""The alerts of TLS about the client's certificate, which a broker may send after the handshake (RFC 8446, 6.2)."""
+"""TLS alerts about the client's certificate, which a broker may send after the handshake (RFC 8446, 6.2)."""
 
 
 class GroupFault(FactKind):
@@ -59,11 +60,11 @@ class KafkaClients:
     """The clients of a cluster, and the reason for the last failed connection."""
 
     place: TopicPlace
-    """The cluster. The topics of this place are not used."""
+    """The cluster. The topics in this value are not used."""
     admin: Any = None
     consumer: Any = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The settings of the client library that connect to the cluster, with secrets."""
+    """Settings with which the client library connects to the cluster, including secrets."""
     failure: tuple[int, str] | None = field(default=None)
     """Error code and message of the client library."""
 
@@ -71,7 +72,7 @@ class KafkaClients:
         """Return the result of a request; None if the requested topic or partition does not exist.
 
         Raises Refused if a broker rejects the credentials or the user, NoAnswer if no broker answers within about
-        ANSWER_S seconds, and TryAgain if a broker reports any further error.
+        ANSWER_S seconds, and TryAgain if a broker reports another error.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -100,12 +101,12 @@ class KafkaClients:
                     raise self.silent("no answer in time") from error
 
     def settings_of(self, topics: Iterable[str]) -> dict[str, TopicSettings | HeadgateError]:
-        """Return the retention of topics that exist, or why a broker refuses to show it. Raises as `answer` does."""
+        """Return the retention of existing topics, or why a broker hides it. Raises the errors of `answer`."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found: dict[str, TopicSettings | HeadgateError] = {}
-        # The library refuses an empty list.
+        # The client library refuses an empty list.
         answers = self.admin.describe_configs(asked, request_timeout=ANSWER_S) if asked else {}
         for resource, answer in answers.items():
             try:
@@ -119,7 +120,7 @@ class KafkaClients:
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Fact[GroupFault] | None:
         """Commit offsets to a consumer group, by topic and partition; return why a broker did not accept them.
 
-        Takes at most about 6 s. A consumer that subscribes to nothing commits, because a request of
+        Takes at most about 6 s. The commit is made by a consumer without a subscription, because a request of
         librdkafka's admin client aborts the process if the broker dies meanwhile (assertion in `rdkafka_queue.h`).
         """
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -132,7 +133,8 @@ class KafkaClients:
             errors = {each.error.code(): str(each.error.str()) for each in done if each.error}
         except KafkaException as error:
             errors = {error.args[0].code(): str(error.args[0].str())}
-            # The library hands over its errors only here, that of a forbidden group as a message.
+            # Only `poll` returns the library's connection errors; it returns the error of a forbidden group as a
+            # message.
             found = consumer.poll(0)
             if found is not None and found.error():
                 self.note(found.error())
@@ -177,7 +179,7 @@ class KafkaClients:
         """Raise Refused if a connection has failed because of credentials or certificates."""
         from confluent_kafka import KafkaError
 
-        # The library hands over its errors only here.
+        # Only `poll` returns the library's connection errors.
         self.admin.poll(0)
         if self.failure is None:
             return
@@ -215,7 +217,7 @@ def _retention(topic: str, servers: str, values: Mapping[str, str]) -> TopicSett
 
 
 def connect(place: TopicPlace) -> KafkaClients:
-    """Return clients of the cluster of these topics, which connect at their first request.
+    """Create clients of the cluster that contains these topics. They connect at their first request.
 
     Raises Refused if the client library is not installed, or if a secret or a certificate cannot be read.
     """
@@ -231,10 +233,11 @@ def connect(place: TopicPlace) -> KafkaClients:
     settings = library_settings(dict(place.settings), resolved)
     isolation = settings.pop("isolation.level", "read_uncommitted")
     conf: dict[str, Any] = {"bootstrap.servers": place.servers, "socket.timeout.ms": int(ANSWER_S * 1000), **settings}
-    # A commit waits for the coordinator of its group as long as a session lasts; brokers allow 6 s or more.
+    # A commit waits for the group's coordinator for up to the session timeout, for which brokers allow 6 s or more.
     clients.settings = {**conf, "enable.auto.commit": False, "session.timeout.ms": 6_000}
     reading = {"group.id": "headgate", "enable.auto.commit": False, "auto.offset.reset": "error"}
-    # As Spark reads, and with an event at the end of a partition, so that nobody waits for a message there.
+    # The isolation level is Spark's, and the end of a partition is an event, so that no read waits for messages beyond
+    # it.
     reading |= {
         "isolation.level": isolation,
         "enable.partition.eof": True,
@@ -257,7 +260,7 @@ def connect(place: TopicPlace) -> KafkaClients:
 def resolved(value: str, *, for_java: bool = True) -> str:
     """Return `value`, or the secret that it refers to.
 
-    Raises Refused if there is no such secret, or if it is `for_java` and Kafka's Java client cannot use it.
+    Raises Refused if there is no such secret, or if `for_java` is true and Kafka's Java client cannot use the secret.
     """
     if (found := reference(value)) is None:
         return value

@@ -1,4 +1,4 @@
-"""Reads single messages of Kafka topics, without committing offsets: the newest, and the next of each statement."""
+"""Reads single messages of Kafka topics without committing offsets: the newest, and the next for a statement."""
 
 import threading
 import time
@@ -20,31 +20,31 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 
 KEPT = 20_000
-"""Most timestamps of messages that are kept for a cluster; more are forgotten all at once."""
+"""Maximum number of message timestamps kept for a cluster. If there are more, all are discarded."""
 
 UNREAD_S = 60.0
 """Seconds for which a partition whose next message did not arrive in time is not read again."""
 
 SAMPLED = 1_000
-"""Most messages that are read at once to find offsets without a message; most of them arrive with the next ones."""
+"""Maximum number of messages read together to find offsets without a message; most arrive with the next messages."""
 
 MORE_S = 0.05
-"""Longest wait for each of these further messages, in seconds."""
+"""Longest wait for each of these additional messages, in seconds."""
 
 OVERHEAD_B = 70
-"""Bytes of a message besides key and value, if it is alone in its batch (Kafka 4.1)."""
+"""Bytes of a message besides key and value, if the message is alone in its batch (Kafka 4.1)."""
 
 SAMPLE = 500
-"""Most messages with which the columns of topics are compared."""
+"""Maximum number of messages with which the columns of topics are compared."""
 
 FIELDS_NAMED = 10
-"""Most undeclared fields of messages that a remedy lists."""
+"""Maximum number of undeclared message fields that a remedy lists."""
 
 MESSAGE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers", "_value")
-"""The columns of `newest_messages`, called as in the DDL of a table over topics."""
+"""The columns of `newest_messages`, with the names used in the DDL of a table over topics."""
 
 Decoder = Callable[[str, bytes], str | None]
-"""Returns a key or value, as the first argument says, as text."""
+"""Converts a key or value to text; the first argument is `key` or `value`."""
 
 
 def newest_messages(
@@ -52,10 +52,9 @@ def newest_messages(
 ) -> list[tuple[Any, ...]]:
     """Return at most `limit` of the newest messages of a location's topics, newest first.
 
-    `decoded` returns a key or value as text, or None if it cannot; without it, bytes that are not UTF-8 are returned as
-    `0x…`. If values are `hidden`, their sizes are returned instead. Times are epoch milliseconds. A message without a
-    key or a value has None there. Raises the same errors as `KafkaOffsets.lag`, and returns fewer messages if a broker
-    is slow.
+    `decoded` converts a key or value to text, or returns None if it cannot. Without `decoded`, bytes that are not UTF-8
+    are returned as `0x…`. If `hidden`, values are replaced by their sizes. Times are epoch milliseconds. A missing key
+    or value is None. Raises the same errors as `KafkaOffsets.lag`, and returns fewer messages if a broker is slow.
     """
     clients = connect(topic_place(location))
     try:
@@ -75,9 +74,9 @@ def sampled_messages(location: str) -> list[SampledMessage]:
 
 
 def fault_of_columns(ddl: TableDdl) -> TableFault | None:
-    """Explain which declared columns none of the newest messages has, as if misspelt; None if there are none.
+    """Return the declared columns that none of the newest messages has, for example because they are misspelt, or None.
 
-    Spark reads such a column as NULL. Raises the same errors as `KafkaOffsets.lag`.
+    Spark reads such columns as NULL. Raises the same errors as `KafkaOffsets.lag`.
     """
     if not (declared := declared_fields(ddl)):
         return None
@@ -93,7 +92,7 @@ def fault_of_columns(ddl: TableDdl) -> TableFault | None:
 
 
 def _begins(clients: KafkaClients, limit: int) -> dict[tuple[str, int], int]:
-    """Return, for each partition with messages, the offset `limit` before its end, or its earliest if that is later."""
+    """Return, per partition with messages, the offset `limit` before the end, or the earliest offset if later."""
     from confluent_kafka import TopicCollection, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -152,27 +151,27 @@ def _text(value: bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
-    """The next message of a partition after an offset, as far as it was found."""
+    """The result of looking for the next message of a partition after an offset."""
 
     at: float | None
     """Timestamp of the message, in epoch seconds; None if no message was read."""
     end: int | None = None
-    """The end of the partition, if no message precedes it."""
+    """The end of the partition, if there is no message before it."""
     until: float = 0.0
     """Monotonic time before which the partition is not read again, if it did not answer."""
     offsets: int = 0
-    """How many offsets were compared with messages: records of transactions and compacted messages have offsets too."""
+    """Number of offsets checked for a message. Transaction records and compacted messages also occupy offsets."""
     messages: int = 0
-    """How many of these offsets have a message."""
+    """Number of checked offsets that have a message."""
 
     def holds(self, end: int) -> bool:
-        """Return whether reading again would give the same result; a message never changes."""
+        """Return whether a new read up to `end` would give the same result. A message that was found never changes."""
         return self.at is not None or self.end == end or time.monotonic() < self.until
 
 
 @dataclass(slots=True)
 class NextMessages:
-    """Reads the messages of a cluster that statements read next, each once. Thread-safe."""
+    """Reads the next unread messages of statements in a cluster, each only once. Thread-safe."""
 
     clients: KafkaClients
     _reading: threading.Lock = field(default_factory=threading.Lock)
@@ -184,15 +183,15 @@ class NextMessages:
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Number and total size of the messages that were read, by topic."""
     _compared: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """How many messages were found at how many offsets, by topic."""
+    """Number of messages found and number of offsets checked, by topic."""
 
     def after(
         self, unread: Mapping[Partition, tuple[int, int]], places: Collection[Partition]
     ) -> dict[Partition, NextMessage]:
-        """Return the first message of each partition between two offsets; offsets may hold no message.
+        """Return the first message of each partition between two offsets, because not every offset has a message.
 
-        Compaction removes messages, and each transaction ends with a record that is none. `places` are all partitions
-        of the cluster that are read.
+        `unread` maps partitions to start and end offsets. Compaction removes messages, and each transaction ends with a
+        record that is not a message. `places` are all partitions of the cluster that are read.
         """
         with self._reading:
             known = {
@@ -213,9 +212,9 @@ class NextMessages:
         return known
 
     def count(self, unread: Mapping[Partition, int], following: Mapping[Partition, NextMessage]) -> tuple[int, bool]:
-        """Return how many messages are at numbers of unread offsets, and whether that is exact.
+        """Return how many messages these numbers of unread offsets contain, and whether the result is exact.
 
-        The offsets that were not compared are estimated by the share of messages in their topics.
+        For offsets that were not checked, the number is estimated from the share of messages in their topic.
         """
         rows = unknown = 0
         for each, offsets in unread.items():
@@ -229,12 +228,12 @@ class NextMessages:
         return rows + round(unknown * share), not unknown or share == 1.0
 
     def size(self, topic: str) -> float | None:
-        """Return the average size in bytes of the messages of a topic that were read, without compression."""
+        """Return the average uncompressed size, in bytes, of a topic's messages; None if no message was read."""
         number, total = self._sizes.get(topic, (0, 0))
         return total / number if number else None
 
     def _learn_leaders(self, topics: Set[str], places: Collection[Partition]) -> None:
-        """Have the consumer find all leaders at once, because separate look-ups would take a second each."""
+        """Make the consumer find all partition leaders at once, because separate look-ups would take a second each."""
         from confluent_kafka import OFFSET_END, TopicPartition
 
         if not topics <= self._led:
@@ -247,7 +246,7 @@ def _read_next(
 ) -> dict[Partition, NextMessage]:
     """Read one message of each partition, or determine that there is none to read, within ANSWER_S seconds.
 
-    Further messages show which offsets have none. The sizes of messages are added to `sizes`, by topic.
+    Further messages are read to find offsets without a message. Message sizes are added to `sizes`, by topic.
     """
     from confluent_kafka import KafkaError, TopicPartition
 

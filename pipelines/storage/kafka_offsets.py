@@ -44,7 +44,7 @@ SILENT_S = 5.0
 """
 
 SETTINGS_S = 60.0
-"""Seconds for which the retention of topics is not requested again."""
+"""Minimum seconds between two requests for the retention of topics."""
 
 
 @dataclass(slots=True)
@@ -86,11 +86,11 @@ class KafkaOffsets:
         self._lock = threading.Lock()
 
     def lag(self, read: Mapping[Partition, int] | None, table: TableName, location: str) -> SourceLag:
-        """Return a statement's lag behind the topics at a location; `read` contains the statement's offsets.
+        """Return a statement's lag behind the topics at a location. `read` contains the statement's offsets.
 
         `read` is None before the first batch. A partition that was added later counts as read up to its earliest
-        message. The rows are exact, unless more is unread than was compared with messages and the topics have offsets
-        without a message. Raises TryAgain if no broker answers in time, and Refused if the client library is not
+        message. The row count is exact, unless topics have offsets without a message and there are too many unread
+        offsets to check. Raises TryAgain if no broker answers in time, and Refused if the client library is not
         installed or the brokers refuse the credentials.
         """
         place = topic_place(location)
@@ -111,7 +111,7 @@ class KafkaOffsets:
         pending, now = {each: max(0, latest[each] - begin) for each, begin in begun.items()}, time.time()
         rows, exact = cluster.next.count(pending, oldest)
         spans = {each: (earliest[each], begin, latest[each]) for each, begin in begun.items()}
-        # Messages that are newer than our time show that our clock is behind.
+        # If messages are newer than this machine's time, its clock is behind.
         time_left = _time_left(cluster, spans, oldest, max(now, newest or 0.0))
         return SourceLag(
             table=table,
@@ -129,9 +129,9 @@ class KafkaOffsets:
         )
 
     def prefetch(self, asked: Iterable[tuple[Mapping[Partition, int] | None, str]]) -> None:
-        """Request at once what `lag` needs for statements at these offsets and locations.
+        """Request together what `lag` needs for statements at these offsets and locations.
 
-        Without it, each statement whose offsets have moved waits for a message of its own. If a cluster does not
+        Otherwise, each statement whose offsets have moved would wait separately for a message. If a cluster does not
         answer, `lag` raises the error.
         """
         by_cluster: dict[TopicPlace, list[tuple[TopicPlace, Mapping[Partition, int] | None]]] = {}
@@ -153,7 +153,7 @@ class KafkaOffsets:
                     cluster.next.after(unread, list(cluster.latest))
 
     def ids(self, location: str) -> dict[str, str]:
-        """Return the ids of those topics at a location that exist. Raises the same errors as `lag`."""
+        """Return the ids of the existing topics at a location. Raises the same errors as `lag`."""
         place = topic_place(location)
         with self._lock:
             found = self._listed(place).ids
@@ -230,7 +230,7 @@ class KafkaOffsets:
         key = replace(place, topics=(), skips_lost=False)
         cluster, now = self._clusters.get(key), time.monotonic()
         if cluster is None or (cluster.refused and now >= cluster.silent_until):
-            # Credentials are read again, since they may have been corrected.
+            # The credentials are read again, because they may have been corrected.
             topics = cluster.topics if cluster else set()
             cluster = self._clusters[key] = _Cluster(connect(key), topics)
         new = not cluster.topics.issuperset(place.topics)
@@ -255,7 +255,7 @@ class KafkaOffsets:
 def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
     """Parse the Kafka offsets of a source from an offsets file; None if the source has none.
 
-    The file has a version line, the metadata of the batch, then one line per source, for Kafka `{"topic":{"0":12}}`
+    The file has a version line, the batch's metadata, and then one line per source, for Kafka `{"topic":{"0":12}}`
     (Spark 4.2.0).
     """
     lines = text.split("\n")[2:]
@@ -311,7 +311,7 @@ def _list(cluster: _Cluster) -> None:
         return {each: result for each, result in found.items() if result is not None}
 
     earliest, newest = listed(OffsetSpec.earliest()), listed(OffsetSpec.max_timestamp())
-    # Requested last, so that no earliest offset lies behind it.
+    # The latest offsets are requested last, so that none is lower than the earliest offset of its partition.
     latest = listed(OffsetSpec.latest())
     cluster.earliest = {each: result.offset for each, result in earliest.items()}
     cluster.latest = {each: result.offset for each, result in latest.items() if each in earliest}
@@ -319,7 +319,7 @@ def _list(cluster: _Cluster) -> None:
 
 
 def _offsets_since(cluster: _Cluster, places: Collection[Partition], since: float) -> dict[Partition, int]:
-    """Return the offset of the first message since a time, for each partition that has one."""
+    """Return the offset of the first message since a time, for each partition that has such a message."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -341,7 +341,7 @@ def _begun(cluster: _Cluster, place: TopicPlace, read: Mapping[Partition, int] |
 def _by_partition(
     spans: Iterable[tuple[Partition, tuple[int, int]]],
 ) -> list[dict[Partition, tuple[int, int]]]:
-    """Distribute offsets over as few mappings as possible: a consumer reads a partition at one offset at a time."""
+    """Distribute offsets over few mappings, because a consumer reads a partition at only one offset at a time."""
     found: list[dict[Partition, tuple[int, int]]] = []
     counts: dict[Partition, int] = {}
     for each, span in dict.fromkeys(spans):
@@ -355,7 +355,7 @@ def _by_partition(
 def _observe_retention(cluster: _Cluster, now: float, *, fresh: bool) -> None:
     """Request the settings of all topics if they are old, and record the growth of the topics whose size is limited.
 
-    The lag is known without them, so a broker that does not answer this request keeps the known ones.
+    If a broker does not answer, the previous settings are kept, because the lag does not depend on them.
     """
     if fresh or cluster.settings_at is None or now - cluster.settings_at >= SETTINGS_S:
         with suppress(HeadgateError):
@@ -377,9 +377,9 @@ def _time_left(
     following: Mapping[Partition, NextMessage],
     now: float,
 ) -> TimeLeft | None:
-    """Return the time left for a position that no message is missing from; None if no settings are known.
+    """Return the time left for a position from which no message is missing yet; None if no settings are known.
 
-    `spans` contains the earliest offset of each partition, the position, and the latest offset.
+    `spans` contains, for each partition, its earliest offset, the position, and its latest offset.
     """
     by_topic: dict[str, list[PartitionPosition]] = {}
     for each, (earliest, begin, latest) in spans.items():

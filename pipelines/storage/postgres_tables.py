@@ -34,7 +34,7 @@ _LENGTH = re.compile(r"\(\d+\)")
 
 
 def database_fault(ddl: TableDdl) -> TableFault | None:
-    """Return why a table in a database cannot be read as its declaration says; None if it can.
+    """Return why a declared database table cannot be read, for example because a column is missing; None if it can.
 
     Types are not compared, because Spark casts them. Raises TryAgain if the database refuses the connection or does not
     answer, and Refused if the client library is not installed.
@@ -58,7 +58,7 @@ def database_fault(ddl: TableDdl) -> TableFault | None:
 
 
 def columns_in_database(ddl: TableDdl) -> tuple[tuple[str, str], ...]:
-    """Return the columns that the user may read, in order, each with its type in Spark; empty for an unknown table.
+    """Return the columns that the user may read, in order, each with its type in Spark; empty if the table is unknown.
 
     The type is empty if Spark cannot read the column. Raises the same errors as `database_fault`.
     """
@@ -77,7 +77,7 @@ def _spark_type(kind: str) -> str:
 
 
 def rows_in_database(ddl: TableDdl, limit: int) -> list[tuple[Any, ...]]:
-    """Return at most `limit` rows of a table, each with its values in the order of the declared columns.
+    """Return at most `limit` rows of a table, with their values in the order of the declared columns.
 
     Raises the same errors as `database_fault`.
     """

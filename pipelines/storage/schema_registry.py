@@ -1,7 +1,7 @@
-"""Schemas of Kafka messages, from a registry with the REST interface of Confluent's.
+"""Schemas of Kafka messages, from a registry with Confluent's REST interface.
 
-Versions of a subject never change, so each is requested once and kept as a copy. Without the registry, statements are
-started with these copies, but never with less than is known to be missing from them.
+A version of a subject never changes, so it is requested once and kept as a copy. If the registry is unreachable,
+statements start with these copies, unless the copies are known to be incomplete.
 """
 
 import base64
@@ -36,12 +36,13 @@ PROTECTING = frozenset({"FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIV
 """Compatibility modes in which a new schema cannot lack a field that readers of the previous schema need."""
 
 _LARGEST = 16_000_000
-"""Bytes of the longest answer that is read."""
+"""Maximum size of an answer, in bytes."""
 SILENT_S = 5.0
-"""Seconds for which a registry that did not answer in time is not asked again, so that it delays no other table."""
+"""Seconds for which no request is sent to a registry that did not answer in time, so that other tables are not delayed.
+"""
 _CHECK = "check that it runs and can be reached"
 _silent_until: dict[str, float] = {}
-"""Monotonic times by URL, until which registries are not asked again."""
+"""Monotonic time until which no request is sent to a registry, by URL."""
 _writing = threading.Lock()
 
 
@@ -51,20 +52,20 @@ class SubjectMissing(Refused):
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """What is known of a subject without the registry."""
+    """Copies of a subject's schemas, and the ids of schemas that are missing from them."""
 
     schemas: tuple[RegisteredSchema, ...] = ()
     asked: frozenset[int] = frozenset()
-    """Ids of messages about which the registry must still be asked."""
+    """Schema ids found in messages, for which the registry has not been asked yet."""
     others: frozenset[int] = frozenset()
-    """Ids of messages that were no versions of the subject when the registry was asked."""
+    """Schema ids found in messages that were not versions of the subject when the registry was asked."""
 
 
 def registered_schemas(ddl: TableDdl, home: str) -> SchemasByPart:
-    """Return the schemas of a table's messages; empty if it has no registry.
+    """Return the schemas of a table's messages, by part; empty if the table has no registry.
 
-    If the registry cannot be asked, its schemas are those copied to the environment's `home` before. Raises Refused or
-    TryAgain if there are none, or if messages have schemas that they lack.
+    If the registry is unreachable, the copies in the environment's `home` are used. Raises Refused or TryAgain if there
+    are no copies, or if messages have schemas that are not among them.
     """
     if (place := registry_of(ddl)) is None:
         return {}
@@ -80,7 +81,7 @@ def registered_schemas(ddl: TableDdl, home: str) -> SchemasByPart:
 
 
 def note_unknown_schema(ddl: TableDdl, home: str, id: int) -> None:
-    """Record that a message has a schema which is not among the copies, so that the registry is asked for it."""
+    """Record the id of a message's schema that is not among the copies, so that the registry is asked for it."""
     if (place := registry_of(ddl)) is None:
         return
     for subject in [subject for subjects in avro_parts(ddl).values() for subject in subjects]:
@@ -112,7 +113,7 @@ def fault_of_schemas(ddl: TableDdl, home: str = "") -> TableFault | None:
 
 
 def unprotected_subjects(ddl: TableDdl) -> dict[str, str]:
-    """Return the subjects whose compatibility mode lets a new schema lack fields that readers need, with that mode.
+    """Return the subjects, with their compatibility modes, whose new schemas may lack fields that readers need.
 
     Raises the same errors as `fault_of_schemas`.
     """
@@ -124,7 +125,7 @@ def unprotected_subjects(ddl: TableDdl) -> dict[str, str]:
 
 
 class AvroText:
-    """Decodes messages of a table to JSON, with the schemas that wrote them."""
+    """Decodes a table's messages to JSON, with the schemas with which they were written."""
 
     def __init__(self, ddl: TableDdl, home: str) -> None:
         self._own = own_schemas(ddl)
@@ -132,7 +133,7 @@ class AvroText:
         self._parsed: dict[int, Any] = {}
 
     def decoded(self, part: str, message: bytes) -> str | None:
-        """Return a key or value as JSON; None if it is no Avro of a known schema."""
+        """Return a key or value as JSON; None if it is not Avro or its schema is unknown."""
         own, known = self._own, {each.id: each for each in self._schemas.get(part, ())}
         if part == "value" and own:
             return self._json(own[0], message)
@@ -183,13 +184,13 @@ class _Registry:
         self._http.close()
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        """Return the numbers of the versions of a subject, with those that are deleted softly if asked."""
+        """Return the version numbers of a subject; with `deleted`, including versions that were soft-deleted."""
         also = "?deleted=true" if deleted else ""
         with self._understood():
             return sorted(map(int, self._get(f"/subjects/{quote(subject, safe='')}/versions{also}", subject)))
 
     def schema(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject; references to other schemas are replaced by these."""
+        """Return a version of a subject, with references to other schemas replaced by those schemas."""
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true&format=resolved"
         with self._understood():
             found = self._get(path, subject)
@@ -204,14 +205,14 @@ class _Registry:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Raise Refused for an answer of another form than that of a registry."""
+        """Raise Refused if an answer does not have the form that a registry returns."""
         try:
             yield
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise self._other(200) from error
 
     def _get(self, path: str, subject: str) -> Any:
-        """Return the decoded answer to a request."""
+        """Send a request and return the decoded answer."""
         about = f"the schema registry {self.place.url}"
         if time.monotonic() < _silent_until.get(self.place.url, 0.0):
             raise TryAgain(f"{about} did not answer a moment ago", remedy=_CHECK)
@@ -259,15 +260,16 @@ def _connected(place: RegistryPlace) -> Iterator[_Registry]:
 
 
 def _up_to_date(registry: _Registry, subject: str, home: str, *, strict: bool = False) -> _Copies:
-    """Return the copies of a subject's schemas, after adding what the registry has in addition.
+    """Add the registry's new schemas to the copies of a subject, and return the copies.
 
-    If that fails, returns the copies as they are, unless they lack something or it must not fail (`strict`).
+    If the registry cannot be asked, return the copies unchanged. Raises the error instead with `strict`, or if there
+    are no copies or they are known to be incomplete.
     """
     copies = _read(home, registry.place, subject)
     try:
         numbers = registry.versions(subject, deleted=True)
         have = {each.version for each in copies.schemas}
-        # A subject that was deleted for good and created again has other schemas under the same numbers.
+        # A subject that was deleted permanently and recreated has other schemas under the same version numbers.
         is_other = copies.asked or not have <= set(numbers)
         added = [registry.schema(subject, n) for n in numbers if is_other or n not in have]
     except HeadgateError as error:
@@ -289,7 +291,7 @@ def _place(home: str, place: RegistryPlace, subject: str) -> Path:
 
 
 def _read(home: str, place: RegistryPlace, subject: str) -> _Copies:
-    """Return the copies of a subject's schemas; none if they cannot be read."""
+    """Return the copies of a subject's schemas; empty if the copies cannot be read."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         if not home:
             return _Copies()

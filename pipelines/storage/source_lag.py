@@ -222,7 +222,7 @@ class SourceBacklog:
             self._begin(upto)
             return
         if self._early:
-            # A file that two refreshes did not show was deleted before the first of them.
+            # Forget files that were missing from two refreshes: they were deleted before the first of the two.
             self._early = {path: look for path, look in self._early.items() if look >= self.source.looks}
         if upto > self._upto:
             for path in self._consumed(self._upto, upto):

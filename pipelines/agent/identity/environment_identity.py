@@ -68,7 +68,7 @@ class EnvironmentIdentity:
             raise self._not_compared()
 
     def refuse_doubt(self) -> None:
-        """Raise as `refuse_other_environment` does.
+        """Raise NotAdopted or Busy unless the ledger and the data folder are known to match.
 
         Also raise Busy if the counter could not be written, for example because the disk is full.
         """
@@ -115,7 +115,7 @@ class EnvironmentIdentity:
             found = read_mark(self._data)
             count = max(self._next.count, found.count if found else 0) + 1
             self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
-            # Until the adoption ends there are owner files of two epochs, and nothing may start on either.
+            # Until the adoption ends, some owner files have the old epoch and some the new one, and nothing may start.
             self._doubt = self._doubt or "it is being adopted"
             take_over(self._next.epoch)
             self._ledger.adopt(epoch=self._next.epoch, mark=count)

@@ -79,7 +79,7 @@ def keep_record(agent: AgentContext, table: TableName, version: int) -> None:
     if found and (why := why_not_ours_to_write(found, row, agent.ledger_id)):
         raise NotAdopted(f"{name} {why}", remedy="headgate adopt")
     if row.deleted and not row.trash:
-        # Its files are gone, and the ledger will forget it too.
+        # The version's files are gone, and the ledger will drop its row too.
         remove_record(agent.layout.data, name)
     else:
         write_over(agent, row, found)
@@ -139,7 +139,7 @@ def keep_serving(agent: AgentContext) -> bool:
     They disagree if the existing record is newer, or if the run that wrote it is still in progress.
     """
     with _SERVING:
-        # In this order, so that a concurrent swap shows in one of the two.
+        # The record is read first, so that a concurrent swap shows in the record or in the ledger.
         found, served = read_record(agent.layout.data, SERVING_FILE), agent.ledger.facts().served
         serving: dict[str, Any] = {
             d.table: d.version for d in agent.ledger.deployments() if d.active and not d.external

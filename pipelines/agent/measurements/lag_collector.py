@@ -106,11 +106,12 @@ class LagCollector:
         self._transitions = ObjectiveTransitions(agent)
         self._positions_at_risk = PositionsAtRisk(agent)
         self._holders: dict[TableName, Deployment | None] = {}
-        """For each table over a database's changes, the version that holds its log, as far as found in this round."""
+        """The version that holds a database's log, by table over the database's changes; filled anew in each round."""
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
         self._skipping: set[tuple[TableName, int, TableName]] = set()
-        """Statements that are skipping messages that were deleted unread, each with the messages' source."""
+        """Statements (table and version) that are skipping messages that were deleted unread, with the source of the
+        messages."""
         self._lost: dict[tuple[TableName, int, TableName], int] = {}
         """Number of messages of a source that were deleted unread, for statements that are not running."""
         self._unmeasured: set[str] = set()
@@ -253,7 +254,7 @@ class LagCollector:
     def _expect_topics(
         self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
     ) -> None:
-        """Request the topic offsets that all statements need in one go."""
+        """Request in one go the topic offsets that all statements need."""
         topics = {key for key, each in by_version.items() if table_format(each.format).topics}
         found = []
         for each in deployments:
@@ -277,7 +278,7 @@ class LagCollector:
     def _with_time_left(
         self, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
     ) -> SourceLag:
-        """Complete a position's time left: for files, for a missing source, and with the holder of a database's log."""
+        """Complete a position's time left: for files, a missing source, and with the holder of the database's log."""
         bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
         parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
         format, left = table_format(parent.stored_as if parent else ""), position.time_left
@@ -348,7 +349,7 @@ class LagCollector:
             parents=tuple(parents),
             trigger_s=trigger_s(deployment.trigger),
             previous=history.previous,
-            # Time while stopped does not count against a statement: its start counts as a commit.
+            # The commit age begins at the start, so that time while stopped does not count against a statement.
             commit_age_s=now - max(found.committed_at, deployment.started_at or 0.0)
             if found and found.committed_at
             else None,

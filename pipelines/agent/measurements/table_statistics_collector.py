@@ -36,7 +36,7 @@ TICK_S = 15.0
 ROUND_S = 60.0
 """Maximum duration of a round, in seconds.
 
-Tables that it skips are measured in the next round, right after new ones.
+Tables that a round does not reach are measured in the next round, right after new tables.
 """
 
 _REST = 4.0
@@ -122,7 +122,8 @@ class TableStatisticsCollector:
     def _put(self, found: Mapping[Key, TableStatistics], by_version: Mapping[Key, Deployment]) -> None:
         if found:
             self._agent.ledger.put_table_statistics(found)
-        # Table lists show the row counts of lag measurements, and inputs with a transaction log have no lag.
+        # Table lists show row counts from lag measurements. Inputs with a transaction log have no lag measurement, so
+        # their row counts are written as one.
         inputs = {key: each for key, each in found.items() if _is_input_with_log(by_version[key])}
         if inputs:
             rows = [Measurement(*key, each.at or 0.0, rows_total=each.rows) for key, each in inputs.items()]
@@ -136,7 +137,7 @@ class TableStatisticsCollector:
         deployment, files = by_version[key], self._agent.files
         now = self._agent.clock()
         if not table_format(deployment.format).has_files:
-            # Nothing is stored for it; readers of topics measure them by offsets.
+            # Topics have no table statistics; readers measure topics by offsets.
             return {}
         try:
             held = files.contents(deployment.folder, deployment.stored_as)

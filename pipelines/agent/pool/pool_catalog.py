@@ -24,8 +24,8 @@ from pipelines.spark_connect.call_deadlines import in_threads
 TOGETHER = 10
 """Number of tables or pointers per request.
 
-It is so small that a request meets its deadline, and that few entries must be created individually after a failed
-request.
+The number is small, so that a request meets its deadline, and so that few entries must be created individually after a
+failed request.
 """
 
 Together = Callable[[Sequence[Deployment]], Set[tuple[TableName, int]]]
@@ -56,7 +56,7 @@ def register_together(
     try:
         made = pool.call(WRITE_CALL_S, pool.tables.create_together, tables)
     except EngineRefused:
-        # Each one is retried alone, and is refused again or found to exist.
+        # The caller retries each version alone, which is then refused again or found to exist.
         return frozenset()
     return {version for version, tables in found.items() if tables and made.issuperset(table.name for table in tables)}
 
@@ -153,7 +153,8 @@ class PoolCatalog:
         except PoolUnreachable:
             raise
         except TryAgain as error:
-            # It may be in the catalog and run, so no error is recorded, but nothing is started over it.
+            # The table may be in the catalog and its query running, so no error is recorded, but nothing new is
+            # started.
             lacking = Lacking(error.summary, is_refused=False)
             if self._unregistered.get(key) != lacking:
                 log.warning("the table of %s, %s", query_name(*key), lacking)
@@ -171,7 +172,7 @@ class PoolCatalog:
             self.agent.ledger.observe_deployment(deployment, error="", error_class="")
 
     def _has_pointer(self, deployment: Deployment) -> bool:
-        # In doubt, an older ledger could point other users of the pool to an older version.
+        # While the identity is in doubt, an outdated ledger could point other users of the pool to an older version.
         leads = not deployment.external and not deployment.writes_topic
         served = deployment.active and leads and not self.agent.identity.doubt
         return served and (deployment.table, deployment.version) not in self._unregistered

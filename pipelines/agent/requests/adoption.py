@@ -166,7 +166,7 @@ class Adoption:
             key = (d.table, d.version)
             try:
                 for place in places_of(self._agent, d):
-                    # Folders that are gone or belong to another ledger stay so; a start reports them.
+                    # Folders that are gone or belong to another ledger are not changed; a start reports them.
                     with suppress(Refused):
                         self._agent.files.take_over(place, former.get(key, ""))
                 if key in former:

@@ -207,7 +207,8 @@ class CommandHandler:
                 confirmation_for_act(act, (row.id,), self._agent.layout.environment.protected), confirm
             )
         if act == "retry" or (act == "skip" and row.state == "failed"):
-            # At once, so that somebody who follows the run does not see its old end.
+            # The retry is recorded here rather than by the run, so that a client that follows the run does not see its
+            # old end.
             journal_retry(self._agent, row, skipping=step if act == "skip" else 0, by=caller.name)
             self._runs.wake(row.id)
         else:
@@ -283,7 +284,7 @@ class CommandHandler:
             refuse_gone(self._agent, looked_at, error)
             raise
         if not rows:
-            # Spark reads missing files of a table without a log as no rows (4.2.0).
+            # If files of a table without a log are missing, Spark returns no rows instead of an error (4.2.0).
             refuse_gone(self._agent, looked_at)
         return _rows_as_json(name, columns, rows)
 

@@ -171,7 +171,7 @@ class CommandLog:
         )
 
     def record_repeated(self) -> None:
-        """Record commands whose recording failed earlier, and how many more were counted without being kept."""
+        """Record commands whose recording failed earlier, and the numbers of commands that were only counted."""
         while self._unwritten:
             try:
                 self._unwritten[0].write()

@@ -220,7 +220,7 @@ class SocketServer:
         with self._answered:
             self._answered.wait_for(lambda: self._answering == 0, LAST_ANSWERS_S)
         with suppress(FileNotFoundError):
-            # If this agent's home was taken away, another agent may have bound its own socket there.
+            # If this agent's home was removed, another agent may have bound its own socket at the same path.
             if os.stat(self._path).st_ino == self._bound:
                 os.unlink(self._path)
 
@@ -231,7 +231,8 @@ class SocketServer:
             except OSError as error:
                 if self._socket is None:
                     return
-                # Too many open files, or a caller that left at once: the next stop must still get through.
+                # There are too many open files, or the caller left at once. Keep accepting, because a stop must still
+                # get through.
                 log.warning("a connection was not accepted: %s", error)
                 time.sleep(ACCEPT_AGAIN_S)
                 continue

@@ -128,7 +128,7 @@ class SubmittedPlans:
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
-        # Before comparing anything: every stop after this point counts as one during the run.
+        # Announced before the plan is compared, so that every later stop counts as a stop during the run.
         serial = self._agent.locks.announce_start()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)

@@ -155,10 +155,11 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Return the loss if a new version's replay dropped late rows; None if it did not.
+    """Return the reason if a new version lacks rows because its replay dropped them as late; None if it lacks none.
 
-    It is no loss if the serving version also drops rows, or if the version has served before, which involves no replay.
-    Spark counts dropped rows after a partial aggregation, so the number only shows whether there were any.
+    Dropped rows do not count if the serving version also drops rows, or if the version has served before, which
+    involves no replay. Spark counts dropped rows after a partial aggregation, so the number only shows whether there
+    were any.
     """
     habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
@@ -181,7 +182,8 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
     if mine.batch is None or mine.lag_files == 0:
         return _holds_all(mine)
     rows, age_s = _limits(mine, theirs, deployment)
-    # Pending input has an age; without one, as for files dated after a clock that was set back, it says nothing.
+    # Pending input normally has an age. It has none if its files are newer than a clock that was set back; then only
+    # the row count decides.
     young = bool(mine.behind_s and mine.behind_s <= age_s)
     return young or (mine.lag_rows is not None and mine.lag_rows <= rows)
 
@@ -192,7 +194,7 @@ def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deploymen
     If the serving version's lag plus a margin is higher, this sum is the maximum lag in rows.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
-    # A version that is rewritten in place has no other version to compare with: it serves itself.
+    # A version that is rewritten in place is its own serving version, so there is nothing to compare it with.
     beside = theirs is not None and theirs.version != mine.version
     like_theirs = int(theirs.lag_rows * 1.1) if theirs and beside and theirs.lag_rows is not None else 0
     return max(few, like_theirs), 2 * trigger_s(deployment.trigger) + 15

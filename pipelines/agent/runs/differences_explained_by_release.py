@@ -42,7 +42,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
     """Return the differences that a release explains, including rows that one version withholds or has dropped."""
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
     expected = of_release(agent, deployed, pair.old, pair.new)
-    # A group exists once, however late its rows were.
+    # A key has only one row, however late its input was, so with keys a late row cannot equal another row.
     late = [
         replace(row, may_equal_others=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))
     ]

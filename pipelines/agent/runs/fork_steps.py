@@ -179,8 +179,8 @@ def _clone(run: RunContext, origin: Deployment, made: Deployment, batch: int, ro
     else:
         name, place = layout.catalog_name(made.table, made.version), table_format(made.format).place_in(made.folder)
     pool.call(CLONE_CALL_S, pool.tables.clone, name, source, version, place)
-    # A catalog filled after the clone was created does not know it, because its table id differs from the empty
-    # table's.
+    # A catalog that was filled after the clone was created lacks the clone, whose table id differs from that of the
+    # empty table.
     pool.call(
         WRITE_CALL_S, pool.tables.create, name, compile_before(origin.texts, made.table, name, place), exists=True
     )

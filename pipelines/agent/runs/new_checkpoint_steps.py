@@ -56,7 +56,7 @@ def seam(run: RunContext, step: Step) -> RunEvidence:
     stop(run.agent, deployment)
     run.agent.faults.pass_by(f"seam stop {step.table}")
     try:
-        # It may have committed more batches before it stopped.
+        # The statement may have committed more batches before it stopped, so the position is looked up again.
         place = _unless_half_done(run.agent, deployment, find_place(run.agent, deployment, node))
         if isinstance(place, SeamPlace):
             _move(run, step, deployment, place)

@@ -55,7 +55,7 @@ def skipped_comparisons(run: RunContext, tables: Collection[TableName]) -> str:
 def moves_in_words(run: RunContext, step: Step) -> str:
     """Describe the new version of each pointer or, if a pointer keeps its version, the new columns."""
     moves = [(table, *_move_in_words(run, table, version)) for table, version in run.versions(step)]
-    # A step of one table is listed under its table.
+    # A step for a single table is displayed next to that table, so the text need not name it.
     if len(moves) == 1:
         return moves[0][2]
     return ", ".join(f"{table} {arrow}{words}" for table, arrow, words in moves)
@@ -211,7 +211,7 @@ def tickets_of(run: RunContext, targets: Mapping[TableName, int]) -> tuple[Migra
     Readers are statements, and exposures that read the pointer. The deadline is the environment's retention period for
     deleted versions, `drop_after_d`.
     """
-    # Checked before the transaction of the ledger that writes the tickets.
+    # The clock is checked here, before the ledger transaction that writes the tickets.
     return tuple(_tickets(run, targets, checked_now(run.agent)))
 
 
@@ -246,6 +246,6 @@ def _tickets(run: RunContext, targets: Mapping[TableName, int], now: float) -> I
             yield ticket(through, left.reads, left.table, product=left.product, owner=left.owner, statement=True)
     topics = {d.table for d in agent.ledger.deployments() if d.writes_topic}
     for one in run.plan.readers:
-        # Readers of a topic keep reading it.
+        # Exposures that read a topic keep reading it.
         if one.table not in topics and one.table in targets and split_physical(one.before) and one.before != one.after:
             yield ticket(one.table, one.before, one.reader, product="", owner=one.owner, statement=False)

@@ -144,7 +144,8 @@ class RunContext:
         key, stamp = (step.table, step.version), self.agent.ledger.command_stamp_of_run(self.id)
         stops, name = self.agent.locks.stops(key), query_name(*key)
         if self._should_stay_stopped(self.deployed(step)):
-            # A second attempt of this start finds the version wanted running.
+            # A second attempt of this start finds the desired state already set to running, and must not overwrite this
+            # entry.
             self._before_start[name, stamp.serial] = self.agent.ledger.latest_command(name)
         if self.stopped_by_operator(*key) or not self.agent.ledger.want_running(*key, stamp):
             return StepFailed(step.n, self.stopped_words(*key))
@@ -155,7 +156,7 @@ class RunContext:
             self.take_back(step)
             raise
         except NotRecorded:
-            # It runs.
+            # The query is running, so there is nothing to take back.
             self._before_start.pop((name, stamp.serial), None)
             raise
         self._before_start.pop((name, stamp.serial), None)

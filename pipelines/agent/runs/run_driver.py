@@ -108,7 +108,7 @@ class OpenRuns:
     def _drive(self, run_id: str, woken: threading.Event) -> None:
         try:
             while not self._agent.stopping.is_set():
-                # Whatever woke it is in the ledger, which is read below.
+                # The commands that woke the run are in the ledger, which is read below.
                 woken.clear()
                 try:
                     self._drive_or_end(run_id, woken)
@@ -187,14 +187,15 @@ class RunDriver:
         while not self._agent.stopping.is_set() and self._goes_on():
             self._woken.clear()
             waiting = self._retrying(self._waiting)
-            # The others are kept until they can be carried out.
+            # Commands that must wait stay pending until they can be carried out.
             heard = tuple(command for command in waiting if not skip_must_wait(self._run, control_of(command)))
             if any(command.act == "retry" for command in heard):
                 self._retrying(partial(stop_failed, self._agent, self._row))
             run, intents = advance_run(self._run, [*evidence, *map(control_of, heard)])
             given_up: tuple[Deployment, ...] = ()
             if run.state is RunState.CANCELLED and self._run.state is not RunState.CANCELLED:
-                # Before the run is closed, so that the reconciler finds them if the agent dies in between.
+                # Recorded before the run is closed, so that the reconciler finds these versions if the agent dies in
+                # between.
                 since = next(command.statement_serial for command in heard if command.act == "cancel")
                 for intent in intents:
                     if isinstance(intent, AbortVersions):
@@ -231,7 +232,7 @@ class RunDriver:
             if row.ended_at is not None:
                 log.warning("run %s was ended meanwhile: it is %s", row.id, row.state)
                 if self._retrying(self._waiting):
-                    # They were sent to the run as it has ended, which is resumed for them.
+                    # The pending commands were sent to the run after it had ended; it is resumed to handle them.
                     self._woken.set()
                 return False
             # A retry is recorded before its command is read, so nothing that this driver started is in progress.
@@ -297,11 +298,11 @@ class RunDriver:
         self._put(self._run.put(replace(progress, note=note)))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step. If the ledger records the step's swap as done, return its evidence, or else `found`."""
+        """Abandon a step; return the evidence of its swap if the ledger records the swap as done, or else `found`."""
         return self._retrying(partial(self._executor.abandon, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:
-        # If the pool or the ledger is unreachable, the gate stays as it is until the next check.
+        # If the pool or the ledger is unreachable, the gate keeps waiting until the next check.
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable, Busy) as error:

@@ -89,7 +89,7 @@ def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Seque
             dropped=lambda command: dropped_command_event(row.id, state, command, now, why),
         )
     if not written and row.ended_at is None:
-        # Its thread has recorded something meanwhile, such as a pause.
+        # The run's thread has recorded a change in the meantime, such as a pause.
         end_unexecutable(agent, row, why, commands)
 
 

@@ -42,7 +42,8 @@ def register(run: RunContext, step: Step) -> RunEvidence:
     if format.topics:
         refuse_unlike_schemas(run.agent, planned)
     if format.transaction_log:
-        # Given columns, or without a log, Spark would create a table in somebody else's folder (4.4.0).
+        # If the DDL lists columns, or the log is missing, Spark would create a table in a folder that others own (Delta
+        # 4.4.0).
         refuse_input_unlike(run.agent, planned)
         logs, id = run.agent.files, run.agent.files.identity(planned.folder, planned.stored_as)
     before = run.agent.ledger.deployment(step.table, 0)
@@ -117,7 +118,7 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
     deployment = run.start_unless_stopped(step, take_over)
     if isinstance(deployment, StepFailed):
         return deployment
-    # The version runs even if its checkpoint cannot be read.
+    # An unreadable checkpoint only leaves out the note, because the version is already running.
     with suppress(TryAgain):
         checkpoint = run.agent.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
@@ -233,7 +234,7 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
         now = [found for key in sorted(reads) if (found := agent.ledger.deployment(*key)) is not None]
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
         for found in running:
-            # A statement that could not be restarted afterwards is not stopped.
+            # A statement is stopped only if it can be restarted afterwards.
             refuse_start(agent, found, stops=agent.locks.stops((found.table, found.version)))
         in_threads(STOPS_AT_ONCE, partial(pause, agent), running)
         for found in running:

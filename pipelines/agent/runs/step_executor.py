@@ -82,7 +82,7 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(self._run, step, error))
 
     def _refuse_doubt(self) -> None:
-        """Raise as `Identity.refuse_doubt` does, but TryAgain if the agent may not write the data folder."""
+        """Raise NotAdopted or Busy if the identity is in doubt, or TryAgain if the data folder is not writable."""
         try:
             self._agent.identity.refuse_doubt()
         except Busy:

@@ -76,7 +76,8 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
             names = ", ".join(physical_name(d.table, d.version) for d in clones)
             return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
         if not deployment.external:
-            # A version can be wanted stopped, by an unconfirmed stop or the end of a soak, while its query still runs.
+            # After an unconfirmed stop or the end of a soak, the desired state is stopped while the query may still
+            # run.
             stop_query(run.agent, deployment)
         set_aside(run.agent, deployment)
         days = run.agent.layout.environment.drop_after_d
@@ -106,7 +107,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     try:
         files.set_aside(deployment.folder, _table_in(trash, name))
     except HeadgateError:
-        # The table stays where it is, and the version can continue from there.
+        # The table stays in its folder, and the version can continue from its checkpoint.
         files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
         raise
 
@@ -149,7 +150,7 @@ def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
     if deployment.drop_after is None:
         return
     now = checked_now(agent)
-    # Read after the clock check, which may have shifted their deadlines.
+    # The rows are read after the clock check, which may have shifted their deadlines.
     taken = _with_bases(agent, deployment)
     for each in taken:
         if not each.trash or each.drop_after is None or each.drop_after <= now:

@@ -73,7 +73,7 @@ def _poll_upkeep(run: RunContext, step: Step) -> RunEvidence:
             again = start_upkeep(run, step)
             return GatePolled(step.n, f"begun again: {error.summary}") if isinstance(again, GateOpened) else again
     except HeadgateError as error:
-        # Work that an earlier agent began may have ended first, so that this one met different files.
+        # Work that an earlier agent began may have ended first and replaced the files that this attempt was using.
         if found is None:
             return StepFailed(step.n, _failure_words(run, step, error))
     _measure(run.agent, run.deployed(step))
@@ -221,10 +221,10 @@ def _look_after_now(run: RunContext, step: Step, open_: OpenUpkeep) -> None:
             raise Refused(why)
         pool = agent.pool.connection()
         agent.faults.pass_by(f"{step.do} begins")
-        # The table that is maintained last shows that both were.
+        # The version's own table is maintained last, so its log shows whether both tables are done.
         for table, retain_h in ((_deleted_keys(run, deployment), ""), (name, run.plan.request.retain_h)):
             if open_.ended.is_set():
-                # A cancel that came while readers were checked or stopped had nothing to end in the pool yet.
+                # A cancel that arrived while readers were being checked or stopped found nothing to end in the pool.
                 return
             if table and step.do is StepKind.OPTIMIZE:
                 pool.call(LASTS_S, pool.upkeep.optimize, table, open_.tag)

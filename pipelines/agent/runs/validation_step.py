@@ -133,7 +133,7 @@ def _position(
         return Unaligned(error.summary, final=True)
     found = newest_aligned(histories, both[0], both[1], strict=strict)
     if found == NO_BATCH and any(written_batch(agent, each) is not None for each in (old, new)):
-        # An unreadable history is empty as well.
+        # A history that cannot be read also appears empty.
         return Unaligned("it is not known what they had read at their batches")
     return found
 

@@ -143,7 +143,7 @@ class VersionComparison:
         equal = frozenset(name.lower() for name, _ in both) - expected.changed.keys()
         declared = _declared_key(pair.new)
         key = declared if declared and set(declared) <= equal else expected.keys
-        # If rows are paired, a row that was duplicated is reported as such, whatever its new columns hold.
+        # If rows are paired, a duplicated row is reported as a duplicate, whatever values its new columns have.
         told = new_columns if expected.unpairable_because or expected.multiplicity_change else ()
         own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
         lists, distinct = expected.sorted & equal, bool(expected.multiplicity_change)
@@ -246,7 +246,7 @@ class VersionComparison:
                 self._go_on()
                 if isinstance(error, PoolUnreachable):
                     raise
-                # Earlier results are reported as well.
+                # The results of earlier checks are reported as well.
                 found.append(CheckResult(f"check {name}", CheckVerdict.FAILED, error.summary))
                 continue
             found.append(project_check_result(name, tuple(rows[0]) if rows else (), [tuple(r.values()) for r in rows]))
@@ -289,7 +289,7 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
     """Return why a version can never equal an older one, even at the same position, or None if it can.
 
     A version that reads a change stream never can, because the changes depend on the table's batches and on when the
-    stream began. One that reads the changes of a database begins where its replication slot or its snapshot is.
+    stream began. A version that reads a database's changes begins at the position of its replication slot or snapshot.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 

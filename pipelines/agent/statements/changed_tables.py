@@ -59,12 +59,12 @@ class ChangedTables:
 
     def _compare(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
-        # Files are read first, without holding a lock.
+        # Files are read before a lock is taken.
         is_other = fault_of_tables(self._agent, deployment) is not None
         if not is_other and not upserts(deployment):
             return
         with self._agent.locks.holding(key, by="a comparison of tables", wait_s=0):
-            # A run or an operator may have moved, altered or stopped it since it was read.
+            # Since the row was read, a run or an operator may have moved, altered or stopped the version.
             found = self._agent.ledger.deployment(*key)
             if found is None or not _runs(found):
                 return
@@ -95,7 +95,7 @@ class ChangedTables:
             return
         with self._agent.locks.holding(key, by="a comparison of tables", wait_s=0):
             if self._agent.ledger.deployment(*key) != deployment:
-                # A run has registered it again since it was read.
+                # Since the row was read, a run has registered the table again.
                 return
             self._agent.ledger.update_deployment(*key, **changes)
         if fault is not None and "error" in changes:

@@ -87,7 +87,8 @@ def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -
     """Raise the error that a start would raise now, apart from errors of its checkpoint and catalog entry."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
-    # Not the connection for stops: a statement stopped over that one could not be restarted.
+    # `connection_for_stops` would not do: it allows stops while the catalog is incomplete, but a restart would then
+    # fail.
     agent.pool.connection()
     _refuse_other_python(agent, deployment)
 
@@ -98,7 +99,8 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
         deployment = _as_held(agent, key)
         refuse_start(agent, deployment, stops=stops)
         repeated = _repeated_batch(agent, deployment)
-        # Before the first batch of a new text: after a loss of the ledger, the old text would continue its checkpoint.
+        # The record is written before the first batch with new SQL: if the ledger were lost, the old SQL would continue
+        # the checkpoint.
         keep_record(agent, *key)
         try:
             query = _started(agent, deployment, stops)
@@ -132,7 +134,7 @@ def _repeated_batch(agent: AgentContext, deployment: Deployment) -> int | None:
 def _record_start(agent: AgentContext, deployment: Deployment, query: ReportedQuery) -> None:
     found, now = None, agent.clock()
     with suppress(TryAgain):
-        # If the checkpoint cannot be read now, the query runs all the same.
+        # The query runs even if its checkpoint cannot be read now.
         found = agent.files.read(deployment.checkpoint)
     agent.ledger.update_deployment(
         deployment.table,
@@ -201,7 +203,7 @@ def _started(agent: AgentContext, deployment: Deployment, stops: int) -> Reporte
         except AnotherQuery as error:
             log.warning("%s: it is stopped", error.summary)
             stop(agent, deployment)
-            # The other query may have written since checkpoint and table were compared.
+            # The other query may have written a batch since checkpoint and table were compared.
             check_checkpoint(agent, deployment)
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         if agent.locks.stops((deployment.table, deployment.version)) <= stops:
@@ -318,7 +320,7 @@ def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owne
             remedy=f"restore checkpoint and table from one moment, or headgate plan {deployment.table} --rebuild",
         )
     if deployment.writes_topic:
-        # A topic has no record of batches: a batch that it may have already is written again.
+        # A topic does not record batches, so a batch that it may already contain is written again.
         return found.batch
     if found.batch is not None and (sink is None or sink < found.batch):
         sink = written_batch(agent, deployment)

@@ -151,7 +151,7 @@ class StatementControl:
                 log.warning("%s was %s; it is recorded later: %s", name, done, error.summary)
             except (Refused, TryAgain) as error:
                 if rests:
-                    # A refused start must not happen later by itself, once the pool is back.
+                    # Without this, a refused start would be performed later, once the pool is back.
                     self._take_back(key, stamp, before, error)
                 raise
             recorded = not whole or self._written(partial(agent.ledger.end_stop, found.table, stamp))
@@ -187,7 +187,7 @@ class StatementControl:
         stops_first = done is ActResult.RESTARTED and deployment.state not in AT_REST
         if done is ActResult.RESTARTED:
             refuse_start(agent, deployment, stops=stamp.serial)
-            # Its disk may be full.
+            # Writing the record may fail on a full disk, so it is written before the query is stopped.
             keep_record(agent, *key)
             if stops_first:
                 agent.ledger.update_deployment(*key, state=State.STOPPING)
@@ -299,7 +299,7 @@ class StatementControl:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 if outcome.result is ActResult.ALREADY_STOPPED:
                     self._say_unchanged(deployment, f"was already stopped: stop by {by}")
-                # A version that was started again since is left alone.
+                # A version that has been started again in the meantime is not marked as stopped.
                 gone = outcome.result is ActResult.STOPPED and mark_stopped(self._agent, deployment)
                 if gone and deployment.state != State.STOPPED:
                     self._agent.state_event(deployment, State.STOPPED, cause=EventCause.STOP, by=by)
@@ -371,13 +371,14 @@ def apply_journal(agent: AgentContext, journal: EmergencyJournal) -> None:
     """
     if not journal.has_pending():
         return
-    # Fails here, before anything is read, if the ledger cannot be written.
+    # If the ledger cannot be written, this call fails before any entry is read.
     agent.ledger.heartbeat(agent.clock())
     with journal.consume() as entries:
         unreadable = entries.unreadable
         for each in entries.stops:
             if each.serial > agent.locks.newest_serial():
-                # This serial was never issued, and no later command would ever have a higher one.
+                # This serial number was never issued. If it were applied, no later command could ever have a higher
+                # one.
                 unreadable += (each.as_line(),)
                 continue
             agent.ledger.stop_statements(each.names, CommandStamp(each.serial, each.actor, each.at))

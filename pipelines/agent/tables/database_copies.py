@@ -1,7 +1,7 @@
 """Copies of database tables that declare `refresh`: Delta tables that the agent replaces on that schedule.
 
-A copy is replaced in one commit, so an interrupted refresh leaves the last copy in use. A copy's time, which its commit
-contains, is when its reading began. Files of a replaced copy are deleted once no batch can read them.
+A copy is replaced in one commit, so an interrupted refresh leaves the last copy in use. A copy's time, which is stored
+in its commit, is the time at which reading began. Files of a replaced copy are deleted once no batch can read them.
 """
 
 import logging
@@ -56,7 +56,7 @@ def first_copy(agent: AgentContext, deployment: Deployment, note: Mapping[str, A
 
 
 def _copy(agent: AgentContext, deployment: Deployment) -> float | None:
-    # Without an answer, Spark would wait for minutes.
+    # This check reports a database that does not answer; Spark would wait for minutes.
     refuse_input_unlike(agent, deployment)
     agent.faults.pass_by("copy begun")
     pool = agent.pool.connection()
@@ -89,12 +89,12 @@ class DatabaseCopies:
             age_s = every_s if at is None else min(max(0.0, self.agent.clock() - at), every_s)
             known = self._due[table.table] = (every_s, now + every_s - age_s)
             if at != table.started_at:
-                # An agent was killed after a copy.
+                # An earlier agent was killed after the copy and before recording it.
                 self.agent.ledger.update_deployment(table.table, 0, started_at=at)
         return now >= known[1]
 
     def _refresh(self, table: Deployment, every_s: int) -> None:
-        """Copy the rows, or record why that failed. An unreachable pool has its own fault and is not recorded."""
+        """Copy the rows, or record why they could not be copied; an unreachable pool is reported elsewhere."""
         retry_at = time.monotonic() + min(every_s, RETRY_S)
         self._due[table.table] = (every_s, retry_at)
         try:

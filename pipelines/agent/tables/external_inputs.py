@@ -34,7 +34,7 @@ _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 
 
 def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:
-    """Raise Refused if an input has no log at its declared location, where Delta would create an empty table."""
+    """Raise Refused if an input has no log at its location, because Delta would create an empty table there."""
     _refuse(_fault_where_missing(agent, deployment))
 
 
@@ -110,7 +110,8 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
             about = (agent.files, table.parsed_ddl, agent.layout.external_location(table.parsed_ddl), table.ddl.path)
             _refuse(fault_where_missing(*about) or fault_of_declaration(*about))
         if table.external and table_format(table.parsed_ddl.format).topics:
-            # Without the registry, its copies serve; a table that has none is refused when it is registered.
+            # If the registry is unreachable, cached copies of its schemas are used. A table without cached schemas is
+            # refused when it is registered.
             with suppress(TryAgain):
                 _refuse(fault_of_schemas(table.parsed_ddl, agent.places.home))
 

@@ -98,9 +98,9 @@ class SlotUpkeep:
 
 
 def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion) -> Deployment | None:
-    """Return the version for which a database keeps its log; None if it is running, or if there is none.
+    """Return the version for which a database keeps its log; None if that version is running or if there is none.
 
-    It is the reader with the lowest position. Readers that cannot continue are ignored, as the slot has passed them.
+    This is the reader with the lowest position. Readers that cannot continue are ignored, as the slot has passed them.
     """
     positions = (each for each in _reader_positions(agent, table, by_version) if each[0].checkpoint_ok)
     found = min(positions, key=lambda each: each[1] or 0, default=None)

@@ -332,7 +332,7 @@ def fault_of_deleted_keys(agent: AgentContext, deployment: Deployment) -> TableF
         return TableFault(TableFaultKind.REPLACED, why)
     planned = checkpoint.planned if checkpoint is not None else None
     if known is None or planned is None or planned < (deployment.deleted_keys_batch or 0):
-        # Together with an older checkpoint, the table may legitimately be older too.
+        # With an older checkpoint, an older table is legitimate.
         return None
     if found.version < known:
         why = f"{what} is an older copy: it ends with version {found.version} and had version {known}, and {risk}"
@@ -347,7 +347,7 @@ def keep_deleted_keys(agent: AgentContext, deployment: Deployment) -> None:
     """Record the identity and latest version of the table of deleted keys, which the caller has just checked."""
     place = deleted_keys_of(deployment)
     found = agent.files.log_mark(place) if place else None
-    # Read second: a batch is planned before it writes.
+    # The checkpoint is read after the table, because a batch is planned before it writes.
     checkpoint = agent.files.read(deployment.checkpoint) if found is not None else None
     if found is None or checkpoint is None or checkpoint.planned is None:
         return
