@@ -105,7 +105,8 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHea
 def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
     """Classify the break between an entry and the entry with number `before`, which precedes it in the log.
 
-    `wanted` is the number of the entry that originally preceded it; None if no entry has that entry's hash.
+    `wanted` is the number of the entry that originally preceded `entry`; None if no entry has the hash that `entry`
+    records.
     """
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
@@ -195,9 +196,9 @@ def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArc
 
 
 def _append(path: Path, end: int, body: bytes) -> bool:
-    """Append `body` at offset `end` of a file and sync it; return False if the file does not fit.
+    """Append `body` at offset `end` of a file and sync it; return False if that is impossible.
 
-    A file does not fit if it is shorter than `end` or has other content there. A partly written `body` is completed.
+    It is impossible if the file is shorter than `end` or has other content there. A partly written `body` is completed.
     """
     is_new = not path.exists()
     if is_new and end:

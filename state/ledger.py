@@ -413,7 +413,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """True if a file system type is a network one, or a FUSE type that is not known to be local."""
+    """True for the type of a network file system, and for a FUSE type that is not known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

@@ -167,7 +167,7 @@ _OBJECTIVE = "ALTER TABLE measurement ADD COLUMN objective_s REAL;\n"
 MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE)
 """The migrations.
 
-The first turns an empty file into a ledger of `FIRST_VERSION`; each later one adds 1 to the version.
+The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later migration adds 1 to the version.
 """
 
 SCHEMA_VERSION = FIRST_VERSION + len(MIGRATIONS) - 1

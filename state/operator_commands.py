@@ -94,8 +94,7 @@ class OperatorCommandReads(LedgerReads):
         return CommandStamp(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> LatestCommandRow | None:
-        """Return the stop in effect for a version if it was issued after a run's start or last retry; None if there is
-        none.
+        """Return the stop in effect for a version if it is later than a run's start or last retry; else None.
 
         A stop of the whole table also affects versions that do not exist yet.
         """
@@ -167,8 +166,7 @@ class OperatorCommandWrites(OperatorCommandReads, RegistryWrites):
             _put(connection, table, CommandKind.START, stamp)
 
     def take_back(self, table: TableName, version: int, stamp: CommandStamp, before: LatestCommandRow | None) -> None:
-        """Undo a refused start: set the desired state back to `stopped`, and restore the previous command on the
-        version.
+        """Undo a refused start: restore the desired state `stopped` and the previous command on the version.
 
         Nothing changes if a later command exists.
         """

@@ -104,7 +104,7 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
     ),
 )
-"""Rules as (age in days, 0 if irrelevant; rows per transaction; SQL that removes what is older)."""
+"""Rules as (age in days, 0 if irrelevant; rows per transaction; SQL that removes older rows)."""
 
 _OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
   (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)

@@ -183,7 +183,7 @@ class ClockCheck:
     debt_s: float = 0.0
     """Seconds by which recent jumps have set the clock ahead.
 
-    They are subtracted from the time when old data is deleted.
+    When old data is deleted, its age is computed from the current time minus these seconds.
     """
     hold_s: float = 0.0
     """Number of seconds for which `debt_s` remains in effect."""

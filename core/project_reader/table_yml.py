@@ -169,9 +169,9 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 @lru_cache(maxsize=10_000)
 def settings_as_text(settings: Settings) -> str:
-    """Return all settings in the yml form of a revision; equal settings give equal strings.
+    """Return the settings in the yml form of a revision, without default values; equal settings give equal strings.
 
-    The trigger is always written, so that a later change of the project's default counts as a change.
+    The trigger is written even so, because a later change of the project's default must count as a change.
     """
     lines = []
     for key in KEYS:

@@ -235,9 +235,7 @@ class _Reader:
     _made: int = 0
 
     def message(self, declared: str, writer: _Type, versions: Sequence[_Type]) -> dict[str, Any]:
-        """Return the reader schema of a message. Messages lack its field `ok`, whose default shows that a message was
-        read.
-        """
+        """Return the reader schema of a message; its extra field `ok` has a default, which marks a message as read."""
         part = self._schema(declared, writer, versions, "")
         fields = [{"name": "part", "type": part}, {"name": "ok", "type": "boolean", "default": True}]
         return {"type": "record", "name": "HeadgateMessage", "fields": fields}

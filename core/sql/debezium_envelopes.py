@@ -77,7 +77,7 @@ def _parsed(text: str, schema: str) -> str:
 
 
 def _read_as(kind: str) -> str:
-    """Return the type as which a column is parsed; VARIANT distinguishes numbers from strings."""
+    """Return the type with which a column's JSON is parsed; VARIANT distinguishes numbers from strings."""
     if kind.startswith("decimal"):
         return "variant"
     return "string" if kind in ("date", "timestamp", "timestamp_ntz") else kind

@@ -63,7 +63,7 @@ class SampledMessage:
 
 @dataclass(frozen=True, slots=True)
 class SampledColumn:
-    """An inferred column with its SQL type, and a remark on what the sample leaves open, which may be empty."""
+    """An inferred column with its SQL type, and a remark, possibly empty, on what the sample leaves open."""
 
     name: str
     type: str
@@ -167,7 +167,7 @@ class _Seen:
     kinds: Counter[str] = field(default_factory=Counter)
     """How often a value was null, boolean, integer, decimal, string, object or array."""
     values: list[Any] = field(default_factory=list)
-    """All numbers and texts."""
+    """All numbers and texts among the values."""
     fields: dict[str, "_Seen"] = field(default_factory=dict)
     elements: "_Seen | None" = None
 

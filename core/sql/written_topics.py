@@ -103,12 +103,12 @@ def _written_column_fault(ddl: TableDdl) -> Fact[SinkFault] | Fact[TopicFault] |
 
 
 def delivery(topic: str, key: Sequence[str]) -> Fact[Delivery]:
-    """Return the delivery guarantee of a statement's messages in a topic; `key` has the key columns from its yml."""
+    """Return the delivery guarantee of a statement's messages in a topic; `key` has the declared key columns."""
     return Delivery.BY_KEY.of(topic=topic, key=tuple(key)) if key else Delivery.WITHOUT_KEY.of(topic=topic)
 
 
 def with_topic_prefix(ddl: TableDdl, prefix: str) -> TableDdl:
-    """Return the DDL of a topic that a statement writes, with an environment's prefix before the topic's name.
+    """Return the DDL of a topic to which a statement writes, with an environment's prefix before its name.
 
     Environments with a prefix share a server, and without the prefix would write to the same topic.
     """
@@ -127,7 +127,7 @@ def message_expressions(ddl: TableDdl) -> tuple[str, ...]:
     """Return the SQL expressions that turn rows with the table's columns into messages for Spark's Kafka sink.
 
     Values are cast to the declared types. A JSON value has a field for each column that is not a part of the message,
-    even if its value is NULL.
+    even if the column is NULL.
     """
     parts = [column for column in ddl.columns if not is_field(column)]
     found = [f"{_cast(column)} AS {column.name.lower().removeprefix('_')}" for column in parts]

@@ -100,8 +100,8 @@ def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
 def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
     """Generate row `number` of a table.
 
-    If the statement compares a string column with literals for equality, each row has one of them in the column. If it
-    only compares the column by `<>`, row `ROWS` has the excluded literal in the column.
+    If the statement compares a string column with literals for equality, the column of each row contains one of these
+    literals. If the statement compares the column only by `<>`, the column of row `ROWS` contains the excluded literal.
     """
     values: list[object] = []
     for name, kind in columns:

@@ -25,7 +25,7 @@ class CaseOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """The rows differ from the expected ones, or a restart with the new SQL produces other rows."""
+    """The rows differ from the expected rows, or a restart with the new SQL produces other rows."""
     ERROR = "error"
     """Spark refused the statement or did not finish."""
     SKIPPED = "skipped"
@@ -74,7 +74,7 @@ def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
 
 
 def settings_of_meaning(conf: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the pool settings for tests: its SQL settings, except those about the pool's own tables, files or code.
+    """Return the settings for tests: the pool's SQL settings, except those about its own tables, files or code.
 
     The session time zone is UTC unless the pool sets another. Tests always use a single shuffle partition.
     """

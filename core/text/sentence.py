@@ -33,8 +33,8 @@ class FactKind(Enum):
 
     A refusal also has a remedy, which is a second sentence. A format after a colon determines how a value is shown:
     `{rows:number}`, `{free:size}`, `{time:duration}`, `{names:and}`, `{problems:;}`, `{tables:typed}` (as in a
-    command), `{tables:few}` (at most three), `{files:file}` (a count with its noun), `{tables:is/are}` (the word for
-    one and for several).
+    command), `{tables:few}` (at most three), `{files:file}` (a count with its noun), `{tables:is/are}` (the words for
+    one value and for several values).
 
     A member is identified by its name: two members with the same sentence are distinct.
     """

@@ -104,8 +104,8 @@ SELECT side, effect, sum(o) AS old_rows, sum(n) AS new_rows, {examples} FROM tol
 def kept_rows_query(rows: ComparedRows) -> str:
     """Return a query that counts the old version's rows, and how many of them the new version lacks.
 
-    It returns one row with `rows`, the number of distinct rows of the old version, and `gone`, the number of them that
-    the new version lacks. If `one_in` is above 1, both numbers refer to a sample of the rows.
+    It returns one row with `rows`, the number of distinct rows of the old version, and `gone`, the number of these rows
+    that the new version lacks. If `one_in` is above 1, both numbers refer to a sample of the rows.
     """
     row = _json(rows, rows.equal)
     chosen = "" if rows.one_in == 1 else f" WHERE pmod(xxhash64({row}), {rows.one_in}) = 0"
@@ -186,7 +186,8 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
     """Return an SQL expression for the index of the effect that explains a row.
 
-    It is the first effect whose predicate matches the row, or else the first without a predicate; -1 if there is none.
+    The result is the first effect whose predicate matches the row, or else the first without a predicate; -1 if there
+    is none.
     """
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"

@@ -59,7 +59,7 @@ def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Oper
     unsure = not _reads_all(query)
     post = _lift(query, operators)
     if post and unsure:
-        # Simplifying them decides which aggregates are kept, so they are part of the state.
+        # Simplifying these parts decides which aggregates Spark keeps, so they belong to the state.
         state = f"{state}{SIMPLIFIED}{post}"
     return CanonicalParts(canonical, state, sql_of(query), post)
 

@@ -137,7 +137,7 @@ def side_of(alias: str, relation: Relation) -> JoinSide:
 
 
 def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
-    """Join two sides.
+    """Return the side that results from joining two sides; `kind` contains the keywords before JOIN.
 
     The columns in USING are merged and precede all others, as in Spark 4.2.0 (also for NATURAL).
     """

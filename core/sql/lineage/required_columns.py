@@ -1,8 +1,8 @@
 """The columns that a statement's tables must have so that all names in the statement can be resolved.
 
-They are collected from the tree while a statement is read, so that a first plan can rule out missing columns without
-tracing every statement. If the tables have these columns, `lineage_of` reports no missing column; the reverse does not
-hold. For less common syntax, the required columns are unknown.
+The columns are collected from the tree while a statement is read, so that a first plan can rule out missing columns
+without tracing every statement. If the tables have these columns, `lineage_of` reports no missing column; the reverse
+does not hold. For less common syntax, the required columns are unknown.
 """
 
 from collections.abc import Collection, Iterator, Mapping

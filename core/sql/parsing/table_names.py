@@ -115,7 +115,7 @@ def _check_limit(query: Any) -> None:
 
 
 def _sides(query: Any) -> list[Any]:
-    # The first one is always split: the caller has read its WITH.
+    # The outermost set operation is always split, because the caller has read its WITH.
     found: list[Any] = [query.expression]
     query = query.this
     while isinstance(query, exp.SetOperation) and not query.args.get("with_"):

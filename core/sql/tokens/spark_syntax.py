@@ -1,6 +1,6 @@
 """Checks a statement's tokens before parsing, where sqlglot is more lenient than Spark's parser.
 
-Each construct is one that Spark 4.2.0 was observed to reject, or to read differently from what its author meant. The
+Spark 4.2.0 was observed to reject each of these constructs, or to read it differently from what its author meant. The
 diagnostic for another engine's construct suggests Spark's equivalent.
 """
 
