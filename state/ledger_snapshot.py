@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
@@ -17,7 +17,7 @@ from core.observed.versions import (
     serving_version,
     serving_versions,
 )
-from core.run.records import MigrationTicket, RunRow, open_tickets
+from core.run.records import MigrationTicket, RunRow, halted, open_tickets
 from state.ledger import LedgerReader
 from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, StagedRow
 
@@ -89,6 +89,16 @@ class LedgerSnapshot:
             for line, bindings in named
             if any(b.parent == table and version in (None, b.version) for b in bindings)
         )
+
+
+def without_agent(snapshot: LedgerSnapshot) -> LedgerSnapshot:
+    """Return a snapshot as it is while no agent is alive: without the agent's pid, and with its runs halted."""
+    if snapshot.releases:
+        from core.run.release import halted_release
+
+        snapshot = replace(snapshot, releases=tuple(map(halted_release, snapshot.releases)))
+    facts = replace(snapshot.facts, agent_pid=None) if snapshot.facts else None
+    return replace(snapshot, facts=facts, open_runs=tuple(map(halted, snapshot.open_runs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +173,7 @@ class SnapshotCache:
             elif changed:
                 self._take(changed)
             open_runs = reader.open_runs()
-            return LedgerSnapshot(
+            found = LedgerSnapshot(
                 read_at=self._clock(),
                 version=version,
                 facts=facts,
@@ -177,6 +187,7 @@ class SnapshotCache:
                 commands=reader.commands(NEWEST),
                 events=reader.events(limit=NEWEST),
             )
+            return without_agent(found) if facts is not None and facts.agent_pid is None else found
 
     def _tickets(self) -> tuple[MigrationTicket, ...]:
         unclosed = self._reader.unclosed_tickets()

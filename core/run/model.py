@@ -51,6 +51,10 @@ class RunState(StrEnum):
     CANCELLED = "cancelled"
 
 
+HALTED = "halted"
+"""State shown for a running run and its open steps while no agent is alive; the ledger never records it."""
+
+
 class IllegalTransition(AssertionError):
     """Raised for a disallowed state transition, which is a bug in Headgate; the message names both states."""
 

@@ -1,11 +1,12 @@
 """Runs, steps, check results and migration tickets as the ledger records them. A time is in epoch seconds, or None."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName, physical_name
 from core.model.states import WantedState
 from core.observed.versions import KnownVersion
+from core.run.model import HALTED, RunState, StepState
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,18 @@ class RunRow:
     predicted_low_s: float | None = None
     """Shortest predicted duration of the whole run, computed before the run starts; None if unknown."""
     predicted_high_s: float | None = None
+
+
+def halted(run: RunRow) -> RunRow:
+    """Return a run as it is while no agent is alive; the next agent continues it.
+
+    If the run is running, its state is `halted`, and so is that of every step that the agent had begun.
+    """
+    if run.state not in (RunState.RUNNING, RunState.PAUSED):
+        return run
+    begun = (StepState.RUNNING, StepState.GATE)
+    steps = tuple(replace(step, state=HALTED) if step.state in begun else step for step in run.steps)
+    return replace(run, state=HALTED if run.state == RunState.RUNNING else run.state, steps=steps)
 
 
 @dataclass(frozen=True, slots=True)

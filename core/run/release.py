@@ -4,7 +4,7 @@ A release is never stored; the state of its run is authoritative.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.model.actions import Action, StepKind
@@ -30,6 +30,8 @@ class ReleaseState(StrEnum):
     READY = "ready"
     HELD = "held"
     SWAPPING = "swapping"
+    HALTED = "halted"
+    """The run has not swapped yet, and no agent is alive to continue it."""
     OBSERVING = "observing"
     RETIRING = "retiring"
     DONE = "done"
@@ -58,6 +60,12 @@ _STATE_BY_STEP: Mapping[StepKind, ReleaseState] = {
 
 A release whose first versions are compared while others catch up is still hydrating.
 """
+
+_CARRIED_OUT = frozenset({
+    ReleaseState.PREPARING, ReleaseState.HYDRATING, ReleaseState.VALIDATING, ReleaseState.READY, ReleaseState.HELD,
+    ReleaseState.SWAPPING, ReleaseState.ROLLING_BACK,
+})  # fmt: skip
+"""States in which the agent performs the steps of the run."""
 
 _BEGUN = frozenset({StepState.WAITS, StepState.RUNNING})
 """States of a started swap step in which some pointers may have moved; a retried swap waits again."""
@@ -217,6 +225,13 @@ def release_of(
         old_until=min(soaks) if swapped and len(soaks) == len(pairs) else None,
         tickets=tuple(ticket for ticket in open_tickets(tickets, known.values()) if ticket.old in replaced),
     )
+
+
+def halted_release(release: Release) -> Release:
+    """Return a release as it is while no agent is alive, which halts it unless it has swapped or ended."""
+    if release.state not in _CARRIED_OUT:
+        return release
+    return replace(release, state=ReleaseState.HALTED, left=None, note="")
 
 
 def _state_of_check(check: StepRow | None, uncompared: Collection[str]) -> str:

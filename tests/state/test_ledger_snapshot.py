@@ -118,6 +118,8 @@ def test_a_release_is_read_while_what_it_replaced_runs_on(
     ledger.put_plan(plan_row(made))
     steps = (StepRow(1, "swap", "a", 2, "running", started_at=8.0),)
     ledger.apply_plan(made.hash, run_row(made.hash, id="7f3a-1", steps=steps), now=1.0)
+    assert [one.state for one in cache.snapshot().releases] == ["halted"]
+    ledger.put_agent(1, 2.0)
     assert [(one.run, one.state) for one in cache.snapshot().releases] == [("7f3a-1", "swapping")]
     ledger.put_step("7f3a-1", replace(steps[0], state="done", ended_at=9.0))
     ledger.put_deployment(replace(deployment(A), version=2, active=False))

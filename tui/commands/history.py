@@ -10,6 +10,7 @@ from tui.services.deployed_statements import history_of
 def history(context: CommandContext) -> int:
     """Print a table's history, oldest first: deploys, operator actions, failures, and events of its environment."""
     table = context.operations.statement(context.args.table)[0].table
-    found = history_of(context.operations.reader, table, context.args.limit)
+    operations = context.operations
+    found = history_of(operations.reader, table, context.args.limit, as_it_is=operations.as_it_is)
     context.output.answer(history_as_json(table, found), lines=history_lines(found, time.time()), hang=23)
     return 0

@@ -23,7 +23,8 @@ def release(context: CommandContext) -> int:
 
 def _list(context: CommandContext) -> int:
     now = time.time()
-    found = list_releases(context.operations.reader, now)
+    operations = context.operations
+    found = tuple(map(operations.release_as_it_is, list_releases(operations.reader, now)))
     if context.output.as_json:
         context.document("headgate.releases/1", releases=[release_as_json(each) for each in found])
         return 0
@@ -34,8 +35,9 @@ def _list(context: CommandContext) -> int:
 
 
 def _show(context: CommandContext) -> int:
-    found, now = _found(context), time.time()
-    row = context.operations.run(found.run)
+    operations, now = context.operations, time.time()
+    found = operations.release_as_it_is(_found(context))
+    row = operations.as_it_is(operations.run(found.run))
     if context.output.as_json:
         context.document("headgate.release/1", release=release_as_json(found), steps=run_as_json(row)["steps"])
         return 0

@@ -11,7 +11,7 @@ from core.model.errors import AgentUnreachable, Refused, UsageError
 from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
 from core.plan.model import Step
-from core.run.model import SATISFIED
+from core.run.model import HALTED, SATISFIED
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
 from core.run.stopped_statement_sentences import stopped_serving, stopped_serving_words
@@ -21,6 +21,7 @@ from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
 from tui.presentation.screen_content.releases import time_left_words
 from tui.presentation.screen_content.runs import (
+    CONTINUES_WITH,
     OPEN_STEPS,
     PRINTED_RUNS,
     STEPS,
@@ -59,7 +60,7 @@ def runs(context: CommandContext) -> int:
         if context.args.follow:
             return follow_run(context, row.id)
         return _report(context, row)
-    rows = operations.reader.runs()
+    rows = tuple(map(operations.as_it_is, operations.reader.runs()))
     none = [] if rows else ["no plan has been executed yet"]
     lines = format_records(PRINTED_RUNS, [run_cells(row, time.time()) for row in rows]) if rows else ()
     output.answer([run_as_json(row) for row in rows], *none, lines=lines)
@@ -204,6 +205,7 @@ def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
 
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
+    row = context.operations.as_it_is(row)
     if context.output.as_json:
         context.output.data(run_as_json(row))
     else:
@@ -221,6 +223,8 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
                     f"  headgate release diff {row.id} {wrong[0].table} lists what was compared\n"
                     f"  headgate runs skip {row.id} --step {wrong[0].n} continues despite it"
                 )
+        if row.state == HALTED:
+            context.output.say(f"no agent is running: {CONTINUES_WITH}")
         if is_held(row):
             waits = "all new versions run and have caught up; nothing is swapped until the swap is confirmed"
             context.output.say(

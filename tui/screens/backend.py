@@ -116,7 +116,7 @@ class ConsoleBackend:
         now = self._service.snapshot()
         key = (table, now.commands, now.events, now.open_runs)
         if self._timeline is None or self._timeline[0] != key:
-            self._timeline = (key, history_of(self.reader, TableName(table), HISTORY))
+            self._timeline = (key, history_of(self.reader, TableName(table), HISTORY, as_it_is=self._service.as_it_is))
         return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from core.run.records import RunRow
-from core.run.release import ReleaseState
+from core.run.records import RunRow, halted
+from core.run.release import ReleaseState, halted_release
 from core.run.stopped_statement_sentences import stopped_serving, stopped_serving_words
 from core.text.sentence import Sentence
 from tui.presentation.interaction.action_availability import ActionContext
@@ -73,6 +73,13 @@ class RunScreen(SplitScreen):
         else:
             self.missing = True
 
+    def _shown(self, found: RunView) -> RunView:
+        """Return a run and its release, as halted while no agent is alive."""
+        if not self.state.freshness.no_agent:
+            return found
+        release = halted_release(found.release) if found.release is not None else None
+        return replace(found, run=halted(found.run), release=release)
+
     def _acknowledge(self, run: RunRow) -> None:
         """Acknowledge a failed run the first time it is shown, unless the console is read-only."""
         if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
@@ -93,7 +100,7 @@ class RunScreen(SplitScreen):
 
     def picture(self, row: str, width: int) -> Line:
         assert self.run_view is not None
-        step = self.run_view.run.steps[self.row_ids().index(row)]
+        step = self._shown(self.run_view).run.steps[self.row_ids().index(row)]
         planned = {one.n: one for one in self.run_view.plan.plan.steps} if self.run_view.plan else {}
         needs = planned[step.n].after if step.n in planned else ()
         names = planned[step.n].tables if step.n in planned else ()
@@ -105,7 +112,7 @@ class RunScreen(SplitScreen):
             words = f" there is no run {self.run_id}" if self.missing else " reading the run"
             self.heading.show((line((words, Tone.CHANGING)),))
             return
-        run = self.run_view.run
+        run = self._shown(self.run_view).run
         width = self.size.width
         planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
         now, glyphs = self.state.clock(), self.state.glyphs
@@ -123,7 +130,7 @@ class RunScreen(SplitScreen):
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, RowContext(glyphs, now)))
 
     def _pairs(self, width: int) -> tuple[Line, ...]:
-        release = self.run_view.release if self.run_view else None
+        release = self._shown(self.run_view).release if self.run_view else None
         if release is None:
             return ()
         look = RowContext(self.state.glyphs, self.state.clock())
@@ -268,9 +275,13 @@ class RunsScreen(TableScreen):
         if isinstance(fetched, tuple):
             self.runs = {run.id: run for run in fetched}
 
+    def _shown(self, run: RunRow) -> RunRow:
+        return halted(run) if self.state.freshness.no_agent else run
+
     def row_ids(self) -> Sequence[str]:
         needle = self.typed.filter_text.lower()
-        words = {run.id: f"{run.id} {run.plan_hash} {run.state} {run.actor}".lower() for run in self.runs.values()}
+        runs = map(self._shown, self.runs.values())
+        words = {run.id: f"{run.id} {run.plan_hash} {run.state} {run.actor}".lower() for run in runs}
         return [run_id for run_id, said in words.items() if needle in said]
 
     def is_gone(self, row: str) -> bool:
@@ -280,7 +291,7 @@ class RunsScreen(TableScreen):
         return header(RUNS, width)
 
     def picture(self, row: str, width: int) -> Line:
-        return run_row(self.runs[row], width, self.state.clock())
+        return run_row(self._shown(self.runs[row]), width, self.state.clock())
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs",), self.with_below(f"{len(self.table.ids)} of {len(self.runs)}")

@@ -1,7 +1,7 @@
 """Statements and releases as recorded in the ledger: deployed versions, health, and differences from the files."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment, has_le
 if TYPE_CHECKING:
     from core.observed.versions import Deployment, StatementLine
     from core.project.model import Project
+    from core.run.records import RunRow
     from core.run.release import Release
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, StatementDetails
@@ -86,13 +87,19 @@ def statement_among_all(
     return found, snapshot
 
 
-def history_of(reader: "LedgerReader", table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
-    """Return the latest entries of a table's history, oldest first. Plans that cannot be decoded are skipped."""
+def history_of(
+    reader: "LedgerReader", table: TableName, limit: int, *, as_it_is: "Callable[[RunRow], RunRow]"
+) -> "tuple[HistoryEntry, ...]":
+    """Return the latest entries of a table's history, oldest first. Plans that cannot be decoded are skipped.
+
+    `as_it_is` turns a recorded run into the run as shown, which is halted while no agent is alive.
+    """
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history
     from tui.services.plan_submission import plan_of_row
 
     records = read_table_records(reader, table, max(limit, EVENTS))
+    records = replace(records, runs=tuple(map(as_it_is, records.runs)))
     plans = {}
     for row in records.plans:
         with suppress(LedgerUnavailable, UsageError):

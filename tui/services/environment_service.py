@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from core.run.records import RunRow
+    from core.run.release import Release
     from core.sql.lineage.model import ColumnOrigin
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
@@ -92,7 +93,7 @@ class EnvironmentService:
     def snapshot(self) -> "LedgerSnapshot":
         """Return a snapshot of the environment. The same object is returned until the ledger changes.
 
-        An agent that was killed leaves its pid in the ledger; the snapshot then has none.
+        An agent that was killed leaves its pid in the ledger; the snapshot then has none, and its runs are halted.
         """
         found = self._opened()[1].snapshot()
         facts = found.facts
@@ -101,12 +102,30 @@ class EnvironmentService:
         if not is_stale(heartbeat_age_s(facts.agent_seen_at, time.time()), facts.agent_pid):
             return found
         if self._killed is None or self._killed[0] is not found:
-            from tui.agent_client import agent_process
+            from state.ledger_snapshot import without_agent
 
-            if agent_process.find_agent_process(self.place) or agent_process.is_listening(self.client):
+            if self.has_agent():
                 return found
-            self._killed = found, replace(found, facts=replace(facts, agent_pid=None))
+            self._killed = found, without_agent(found)
         return self._killed[1]
+
+    def has_agent(self) -> bool:
+        """True if the environment's agent is alive, even if it does not answer."""
+        from tui.agent_client import agent_process
+
+        return agent_process.is_listening(self.client) or agent_process.find_agent_process(self.place) is not None
+
+    def as_it_is(self, run: "RunRow") -> "RunRow":
+        """Return a run as recorded or, if no agent is alive to continue it, as halted."""
+        from core.run.records import halted
+
+        return run if halted(run) is run or self.has_agent() else halted(run)
+
+    def release_as_it_is(self, release: "Release") -> "Release":
+        """Return a release as derived from its run or, if no agent is alive to continue it, as halted."""
+        from core.run.release import halted_release
+
+        return release if halted_release(release) is release or self.has_agent() else halted_release(release)
 
     def last_known(self, previous: "LedgerSnapshot | None") -> "LedgerSnapshot":
         """Return a current snapshot or, if the ledger cannot be read, the previous one with the reason added."""

@@ -57,6 +57,27 @@ def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:
     return RunRow("7f3a-1", plan_hash, "ana", state, 1.0, None if state == "running" else 2.0, steps)
 
 
+def test_a_running_run_without_an_agent_is_shown_as_halted_everywhere(
+    ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create_run(ledger, run_row("h", "running", "gate"))
+    (listed,) = written(["runs"], capsys)
+    assert (listed["state"], listed["steps"][0]["state"]) == ("halted", "halted")
+    assert written(["runs", "7f3a-1"], capsys)["state"] == "halted"
+    assert exit_codes.run_command_line(["runs"]) == 0
+    said = capsys.readouterr().out
+    assert " halted " in said and "running" not in said
+    assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("halted") == 2 and "running" not in out and "no agent is running: nothing continues until" in err
+
+
+def test_a_run_of_a_living_agent_is_running(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    create_run(ledger, run_row("h", "running", "gate"))
+    (listed,) = written(["runs"], capsys)
+    assert (listed["state"], listed["steps"][0]["state"]) == ("running", "gate")
+
+
 def test_a_failed_comparison_is_reported_with_the_commands_that_show_and_skip_it(
     ledger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

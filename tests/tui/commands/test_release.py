@@ -53,7 +53,7 @@ def said(line: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> 
 
 
 def test_a_held_release_is_listed_and_shown_with_the_command_that_it_waits_for(
-    held: str, capsys: pytest.CaptureFixture[str]
+    held: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = said(["release"], capsys)
     assert out.splitlines()[0].startswith(f"{held}  held since ") and "no rollback: nothing has been swapped" in out
@@ -67,7 +67,7 @@ def test_a_held_release_is_listed_and_shown_with_the_command_that_it_waits_for(
 
 
 def test_the_steps_of_a_release_and_of_its_plan_are_listed_on_request(
-    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+    held: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, _ = said(["release", "show", held, "--steps"], capsys)
     steps = out[out.index("#  STEP") :].splitlines()[1:]
@@ -84,7 +84,19 @@ def test_a_release_without_a_comparison_says_so(held: str, capsys: pytest.Captur
     assert "has no step for zz" in said(["release", "diff", held, "zz"], capsys, 2)[1]
 
 
-def test_health_names_what_is_held(held: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_agent_a_release_that_has_not_swapped_is_halted(
+    held: str, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = said(["release"], capsys)
+    assert out.startswith(f"{held}  halted since ") and f"No agent is running: headgate up continues run {held}." in out
+    found = written(["release", "show", held], capsys)
+    states = {step["state"] for step in found["steps"]}
+    assert (found["release"]["state"], states) == ("halted", {"done", "halted", "waits"})
+    ledger.put_agent(None, None)
+    assert [one["state"] for one in written(["health"], capsys)["releases"]] == ["halted"]
+
+
+def test_health_names_what_is_held(held: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"run {held}: Held since" in said(["health"], capsys)[0]
     (one,) = written(["health"], capsys)["releases"]
     assert (one["run"], one["state"]) == (held, "held")

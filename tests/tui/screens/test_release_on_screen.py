@@ -9,6 +9,7 @@ from core.model.names import TableName
 from core.observed.versions import Measurement
 from core.run.records import MigrationTicket
 from core.run.release import Release, ReleasePair, ReleaseSide, ReleaseState
+from state.ledger_snapshot import without_agent
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
@@ -62,6 +63,25 @@ def test_a_run_that_replaces_versions_shows_its_pairs_and_its_steps(size: tuple[
         assert "catch up" in said and "W swap" in said
 
     in_console(scenario, size=size, backend=ReleasingBackend(release_of("held")))
+
+
+def test_without_an_agent_run_and_release_are_halted_on_screen() -> None:
+    backend = ReleasingBackend(release_of("hydrating"))
+
+    async def scenario(console: Console) -> None:
+        await opened(console)
+        assert "hydrating since" in console.text() and "running" in console.text()
+        backend.current = without_agent(backend.current)
+        await console.ledger_arrives()
+        said = console.text().partition("RUN")[2]
+        assert "halted since" in said and "nothing continues until" in said
+        assert not any("running" in row for row in said.splitlines() if "catch up" in row or "start" in row)
+        console.app.open_screen("runs")
+        await console.until(lambda: "LASTED" in console.text() and "1 of 1" in console.text(), "the list")
+        (row,) = (row for row in console.text().splitlines()[2:] if RUN[:10] in row)
+        assert "halted" in row and f"run {RUN[:10]} halted" in console.text().splitlines()[0]
+
+    in_console(scenario, size=(120, 36), backend=backend)
 
 
 def test_a_cancel_and_a_stop_name_the_stopped_versions_and_the_waiting_runs() -> None:

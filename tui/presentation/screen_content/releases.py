@@ -42,6 +42,7 @@ _CHECKS = {"done": "checked", "running": "checking", "gate": "checking", "failed
 _TONES = {
     ReleaseState.HELD: Tone.CHANGING,
     ReleaseState.NEEDS_YOU: Tone.BAD,
+    ReleaseState.HALTED: Tone.BAD,
     ReleaseState.DONE: Tone.GOOD,
     ReleaseState.OBSERVING: Tone.GOOD,
 }
@@ -157,6 +158,8 @@ def verdict(release: Release, now: float) -> str:
             return f"Held since {moment(release.since, now)}: {swap} moves the pointers."
         case ReleaseState.HYDRATING | ReleaseState.ROLLING_BACK | ReleaseState.PREPARING:
             return _catching_up(release)
+        case ReleaseState.HALTED:
+            return f"No agent is running: headgate up continues run {release.run}."
         case ReleaseState.VALIDATING:
             return "Comparing the rows of both versions, as of batches that have read the same input."
         case ReleaseState.SWAPPING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from core.model.actions import StepKind
 from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
-from core.run.model import SATISFIED, StepState, step_word
+from core.run.model import HALTED, SATISFIED, StepState, step_word
 from core.run.records import RunRow, StepRow
 from core.run.release import time_left
 from core.run.state_machine import moves_pointers, overrides_approved_plan
@@ -22,7 +22,16 @@ from tui.presentation.styling.theme import STEP_TONES, Glyphs, bar
 from tui.presentation.styling.value_formatting import long_duration, moment, took
 
 OPEN_STEPS = ("running", "gate")
-RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
+RUN_TONES = {
+    "running": Tone.CHANGING,
+    "halted": Tone.BAD,
+    "paused": Tone.CHANGING,
+    "failed": Tone.BAD,
+    "done": Tone.GOOD,
+}
+
+
+CONTINUES_WITH = "nothing continues until `headgate up`"
 
 
 def heading(
@@ -35,26 +44,26 @@ def heading(
     planned: Sequence[Step] = (),
     no_agent: bool = False,
 ) -> tuple[Line, ...]:
-    """Render the heading above a run's steps: summary, progress bar, and the outcome or how to leave the screen."""
+    """Render the heading above a run's steps: summary, progress bar, and the outcome or how to leave the screen.
+
+    Without an agent, `run` is already the result of `core.run.records.halted`.
+    """
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
-    if no_agent and run.state in ("running", "paused"):
-        words = "no agent is running: nothing continues until `headgate up`"
+    if run.state == HALTED or (no_agent and run.state == "paused"):
+        words = f"no agent is running: {CONTINUES_WITH}"
     room = max(width - len(words) - 4, 10)
     done = _finished(run) / (len(run.steps) or 1)
     second = line((f" {bar(done, room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM))
-    first = run_summary(run, environment, now, planned=planned, no_agent=no_agent)
+    first = run_summary(run, environment, now, planned=planned)
     return (*wrap_line(first, width), *wrap_line(second, width))
 
 
-def run_summary(
-    run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = (), no_agent: bool = False
-) -> Line:
+def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[Step] = ()) -> Line:
     """Format a run on one line.
 
     It shows id, environment, state, progress, duration, remaining or predicted time, and user.
     """
-    stands_still = no_agent and run.state == "running"
-    waits = run.state != "running" or stands_still or is_held(run)
+    waits = run.state != "running" or is_held(run)
     left = "" if waits else time_left_words(time_left(planned, run.steps, now))
     cells = run_cells(run, now)
     if not left and cells["predicted"].text:
@@ -63,7 +72,7 @@ def run_summary(
     return line(
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
-        Span("waits for an agent", Tone.BAD) if stands_still else cells["state"],
+        cells["state"],
         (f"   {finished_steps_words(run)}   {cells['lasted'].text}{left}   by {cells['by'].text}", Tone.DIM),
     )
 
@@ -152,7 +161,7 @@ def step_cells(
 def _lasted(step: StepRow, now: float) -> str:
     if step.started_at is None:
         return ""
-    if step.state in OPEN_STEPS:
+    if step.state in (*OPEN_STEPS, HALTED):
         return long_duration(int(now - step.started_at))
     end = step.ended_at or (now if step.state == StepState.FAILED else None)
     return "" if end is None else took(end - step.started_at)
@@ -241,7 +250,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 def first_open(run: RunRow) -> StepRow | None:
     """Return the step to select first: the running, failed, next or last one, in this order; None without steps."""
-    for states in (("gate", "running"), ("failed",), ("waits",)):
+    for states in ((*OPEN_STEPS, HALTED), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:
                 return step

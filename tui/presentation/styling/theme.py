@@ -65,6 +65,7 @@ _STEPS = {
     "waits": ("·", ".", Tone.DIM),
     "running": ("◐", "~", Tone.CHANGING),
     "gate": ("◐", "~", Tone.CHANGING),
+    "halted": ("‖", "!", Tone.BAD),
     "done": ("✔", "+", Tone.GOOD),
     "failed": ("✖", "X", Tone.BAD),
     "blocked": ("⊘", "!", Tone.BAD),

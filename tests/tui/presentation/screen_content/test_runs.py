@@ -5,7 +5,7 @@ from dataclasses import replace
 from core.model.actions import StepKind
 from core.model.names import TableName
 from core.plan.model import Step
-from core.run.records import StepRow
+from core.run.records import StepRow, halted
 from tests.support import ledger_rows
 from tui.commands.runs import progress_words, step_table
 from tui.presentation.screen_content.runs import heading, run_row, step_columns, step_detail, step_row, step_width
@@ -50,8 +50,8 @@ def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted()
 def test_a_run_whose_steps_are_done_and_that_has_not_said_so_yet_is_not_late() -> None:
     over = replace(RUN, steps=tuple(replace(step, state="done") for step in RUN.steps))
     assert progress_words(over, PLANNED, 400.0) == "3 of 3 steps, all steps are done"
-    alone = " ".join(map(plain, heading(RUN, "dev", 400.0, 120, UNICODE, planned=PLANNED, no_agent=True)))
-    assert "waits for an agent" in alone and "`headgate up`" in alone and "running   " not in alone
+    alone = " ".join(map(plain, heading(halted(RUN), "dev", 400.0, 120, UNICODE, planned=PLANNED, no_agent=True)))
+    assert "halted" in alone and "`headgate up`" in alone and "running   " not in alone
     assert "longer" not in plain(heading(over, "dev", 400.0, 120, UNICODE, planned=PLANNED)[0])
     late = replace(RUN, steps=(START, GATE))
     assert progress_words(late, PLANNED[:2], 400.0) == "1 of 2 steps, catch up a, longer than predicted"
