@@ -27,7 +27,7 @@ def main() -> int:
 
         return run_command_line(sys.argv[1:])
     except KeyboardInterrupt:
-        # Before the command had begun, or after it had ended.
+        # Ctrl-C was pressed before the command had begun or after it had ended.
         return 130
 
 

@@ -24,13 +24,13 @@ class PeekedRows:
 
     columns: tuple[str, ...]
     rows: list[list[Any]]
-    """One plain JSON value per column."""
+    """The rows; each has one plain JSON value per column."""
     newest_first: bool = False
     """Whether the rows are the newest messages of topics; the rows of other tables have no order."""
 
     @property
     def counted(self) -> str:
-        """The number of rows and their order, in words."""
+        """The number of rows and their order as text, such as `5 rows in no order`."""
         return f"{counted(len(self.rows), 'row')} {'from the newest on' if self.newest_first else 'in no order'}"
 
 
@@ -129,7 +129,7 @@ class AgentCommands:
 
 def find_run(reader: "LedgerReader", id_prefix: str) -> "RunRow":
     """Return the run whose id starts with `id_prefix`. Raises UsageError if no run or several runs match."""
-    # Every id starts with an empty text, but an unset variable names no run.
+    # Every id starts with an empty prefix, but an empty prefix usually is an unset variable and must not match a run.
     ids = reader.run_ids(id_prefix) if id_prefix else ()
     if len(ids) > 1:
         raise UsageError(f"{id_prefix} matches several runs: {', '.join(ids)}", remedy="give more of the id")

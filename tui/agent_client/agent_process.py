@@ -229,7 +229,7 @@ def end_agent(
     while found is not None and found.alive:
         elapsed = time.monotonic() - began
         if elapsed > END_S:
-            # It hangs; its work is in the ledger and is resumed from there.
+            # The agent hangs. Its work is recorded in the ledger and will be resumed by the next agent.
             if not os_processes.end_process(found, patience_s=5.0):
                 raise HeadgateError(
                     f"the agent (pid {found.pid}) does not stop", remedy="stop it as its owner or as root"

@@ -171,7 +171,8 @@ def lock_holder(path: str) -> OsProcess | None:
     except OSError:
         return None if Path("/proc/self").exists() else identify(written_pid(Path(path)))
     for line in listed:
-        # proc(5): number, FLOCK, ADVISORY, WRITE, pid, device:inode. One that waits has `->` after its number.
+        # proc(5): number, FLOCK, ADVISORY, WRITE, pid, device:inode. The line of a process that waits for a lock has
+        # `->` after its number.
         fields = line.split()
         if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(file.st_ino):
             found = identify(int(fields[4]))

@@ -20,7 +20,7 @@ def apply(context: CommandContext) -> int:
     """Execute a submitted or saved plan. Returns 1 if a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
-    # Before the question, which is pointless for a superseded plan.
+    # The plan is checked before the user is asked to confirm, which would be pointless for a superseded plan.
     refuse_closed(plan_lookup.submit_saved_plan(context, found), now=time.time())
     return _execute(context, found.plan, shown=False)
 

@@ -173,9 +173,9 @@ def down(context: CommandContext) -> int:
         confirm=confirm,
         progress=output.progress,
     )
-    # The ledger, which has their names, is deleted last.
+    # Slots are dropped before the purge, because it deletes the ledger that lists them.
     kept = [check for check in doctor_checks.drop_slots(context.environ, slots) if not check.ok]
-    # Files of the sample keep arriving until its generator has ended.
+    # These places are listed only now, because the sample's generator writes files until it has ended.
     found = teardown.owned_places(place) if args.purge else []
     purged = teardown.purge(place, found, output.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]

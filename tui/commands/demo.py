@@ -185,7 +185,7 @@ def _compare(context: CommandContext) -> int:
     for number in args.scenario or SCENARIOS:
         folder = f"{root}/scenario-{number}"
         if demo_project.is_demo_folder(folder):
-            _remove(_at(context, folder))  # An interrupted comparison has left it.
+            _remove(_at(context, folder))  # An interrupted comparison has left this folder behind.
         made = demo_project.copy_sample(folder, context.environ, scenario=number)
         bound = _at(context, str(made["folder"]))
         try:

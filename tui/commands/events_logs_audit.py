@@ -116,7 +116,7 @@ def _follow_file(path: str, show: Callable[[str], Any]) -> None:
                 show(line.rstrip("\n"))
                 continue
             if _is_another(path, file):
-                # Lines written between the last read and the rotation.
+                # Print the lines that were written between the last read and the rotation.
                 for line in file:
                     show(line.rstrip("\n"))
                 file.close()

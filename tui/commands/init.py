@@ -311,7 +311,8 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
     project, problems = read_project({**texts, **written})
     if project is None:
         if read_project(texts)[0] is None:
-            # Raises the problems that the project had before, of which the new table solves none or not all.
+            # The project was invalid before. This raises its own problems, because the new table does not solve all of
+            # them.
             context.operations.project()
         raise InvalidProject(
             f"{table} would not be a valid declaration; nothing was written",

@@ -94,7 +94,7 @@ def _absent(entry: project_folder_reader.DeclaredTable) -> StatementLine:
 
 def _row(line: StatementLine, now: float, trend: Callable[[StatementLine], str] = trend_text) -> tuple[str, ...]:
     if line.external:
-        # Of external tables, only those with a log are measured.
+        # Only external tables with a log are measured.
         rows, wrong = "" if line.at is None else short_or_dash(line.rows_total), "!" if line.error else ""
         copied = short_duration(max(0.0, now - line.copied_at)) if line.copied_at is not None else ""
         return (line.table, line.product, line.state_word, "", "", "", "", rows, wrong, copied)

@@ -50,7 +50,7 @@ LOSS means that the plan loses data, affects a protected table, or needs an appr
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
-    """A plan request from the command line, where its tables are named, and the changes since a commit."""
+    """A plan request from the command line, with the lines that name its tables and the changes since a commit."""
 
     request: PlanRequest
     """The request in normal form, as in the plan."""

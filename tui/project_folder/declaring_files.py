@@ -25,7 +25,7 @@ _LARGEST = 4 * 1024 * 1024
 FileStamp = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime of a file, which change when the file is written."""
 _NO_STAMP: FileStamp = (0, 0, 0, 0, 0)
-"""The stamp of a file that cannot be read; reading it is tried again each time."""
+"""The stamp of a file that cannot be read, so that every call tries to read the file again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class DeclaringFiles:
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
     """Read all declaring files of a project.
 
-    A file or folder that cannot be read has a content that the project's readers report. Files whose stamp is unchanged
-    are taken from `before`, which is returned itself if no file has changed. Raises UsageError if there is no
-    headgate.yml.
+    The content of a file or folder that cannot be read is replaced by text that the project's readers report as an
+    error. Files whose stamp is unchanged are taken from `before`, which is returned itself if no file has changed.
+    Raises UsageError if there is no headgate.yml.
     """
     paths, texts = list_files(folder)
     known = before or DeclaringFiles()
@@ -62,7 +62,7 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 
 
 def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
-    """Return the content that `read_files` gives a file whose reading raised an error."""
+    """Return the placeholder that `read_files` uses as the content of a file that cannot be read because of `error`."""
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
     else:
@@ -73,8 +73,8 @@ def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
 def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
     """List headgate.yml and the declaring files below `pipelines`, sorted.
 
-    The second value has a content for each folder that cannot be read, and for each link to a folder or to nothing,
-    because such links are not followed. Raises UsageError if `folder` does not exist.
+    The second value maps paths to placeholder contents: for each folder that cannot be read, and for each link to a
+    folder or to nothing, because such links are not followed. Raises UsageError if `folder` does not exist.
     """
     if not os.path.isdir(folder):
         raise UsageError(

@@ -68,7 +68,7 @@ def file_at(cwd: str, revision: str, path: str) -> bytes:
         raise UsageError(f"{name} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
     if b"\n" in out or "\n" in name:
         return out
-    # A single line may be the target of a link.
+    # A file with a single line may be a link that contains the path of its target.
     line = os.fsencode(name) + b"\n"
     found = run_git(cwd, "cat-file", "--batch-check", "--follow-symlinks", given=line)[1].split(b" ")
     if found[1:2] != [b"blob"]:
@@ -172,7 +172,7 @@ def _followed(tree: _Tree, links: Mapping[str, bytes]) -> dict[str, _Blob]:
 
 
 def _unfollowed_id(place: str, link: bytes) -> bytes:
-    """Return the id of the content that a link points to now, or the link's own id if the link has changed."""
+    """Return the id of the content to which a link points now, or the link's own id if the link has changed."""
     try:
         same = _hash(os.fsencode(os.readlink(place)), link) == link
         return _hash(read_text(place).encode("utf-8"), link) if same else link

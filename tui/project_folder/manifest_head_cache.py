@@ -1,7 +1,7 @@
 """Reads the head of headgate.yml, and caches it because loading the YAML reader would double the time of `ls`.
 
-The cache is a file per user with the values, and a digest of them, of headgate.yml and of the reader's code. A cache
-that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read; if
+The cache is a file per user that contains the values and a digest of these values, headgate.yml and the reader's code.
+A cache that is damaged or belongs to another user is ignored. Deleting it costs a few milliseconds at the next read; if
 headgate.yml is broken at that time, there is no last valid head to use instead.
 """
 

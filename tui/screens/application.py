@@ -358,7 +358,7 @@ def _run_editor(environ: Mapping[str, str], path: str) -> str:
     Returns why the editor could not be started, or an empty string.
     """
     named = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
-    # Ctrl-C belongs to the editor. Unlike SIG_IGN, a handler is reset to the default in the child.
+    # Ctrl-C belongs to the editor. A handler, unlike SIG_IGN, is reset to the default in the child process.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         subprocess.run([*shlex.split(named), path])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui.services.environment_service import EnvironmentService
 
 LOG_LINES = 2000
-"""How many of the last lines of each log are searched for a statement."""
+"""Number of lines at the end of each log that are searched for a statement."""
 LAGS, MOST_LAGS = 24, 20
 """Maximum number of lag samples shown per new version of a release, and maximum number of such versions."""
 
@@ -259,7 +259,7 @@ class ConsoleBackend:
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
                 )
                 would = f"{node.action} + {below}" if below else str(node.action)
-                # The planner's texts, because settings are compared by meaning, not by spelling.
+                # These are the texts that the planner uses, because it compares settings by meaning, not by spelling.
                 new = node.texts
                 change, reason = (
                     change_words(node),

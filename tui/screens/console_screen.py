@@ -37,11 +37,11 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines, RowTable
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 WHEEL_ROWS = 3
 NO_KEY_S = 2.0
-"""How long, in seconds, the message that a key has no effect is shown."""
+"""Seconds for which the message that a key has no effect is shown."""
 _LEAVE_ALIKE = frozenset({"redraw", "edit", "suspend"})
 """Actions that may leave the screen unchanged without a `no change` message."""
 SETTLES_S = 0.15
-"""For this many seconds after a key press, rows keep their positions."""
+"""Seconds after a key press for which rows keep their positions."""
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
@@ -114,7 +114,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size.width, event.size.height)
-        # The panes get their sizes after this event, and their rows depend on them.
+        # The panes get their sizes only after this event, and their contents depend on these sizes.
         self.call_after_refresh(self.redraw)
 
     def _fit(self, width: int, height: int) -> None:
@@ -196,7 +196,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         character = event.character if event.character and event.character.isprintable() else None
         name = character if character and character != " " else key
         small = self.has_class("-small")
-        # A question that is not visible cannot be answered.
+        # A confirmation dialog that is not visible cannot be answered.
         takes_key = not small or key in ("escape", "ctrl+c")
         if key == "ctrl+z":
             self.state.host.suspend_process()

@@ -205,7 +205,8 @@ class QuestionBox(FixedLines):
         self.display = self.dialog is not None
         if self.dialog is None:
             return
-        # On a narrow screen, the box covers the full width: remains of the screen beside it would look like part of it.
+        # On a narrow screen, the box covers the full width, because remains of the screen beside it would look like
+        # part of it.
         wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
         lines = confirmation_dialogs.dialog_lines(self.dialog, wide, self.state.glyphs)
         self.styles.width, self.styles.height = wide, len(lines)

@@ -28,7 +28,7 @@ from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import RowTable, ScrollingLines, with_gutter
 
 RESTS_S = 0.4
-"""The inspector follows the cursor after this many seconds without a key press, to save output on slow lines."""
+"""Seconds without a key press after which the inspector follows the cursor, to save output on slow lines."""
 
 
 class HomeScreen(StatementListScreen):

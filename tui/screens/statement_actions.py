@@ -93,7 +93,7 @@ class StatementActionsScreen(ConsoleScreen):
 
     def _ask(self, verb: str, key: str) -> None:
         targets, state, identity = self.acted_on(), self.state, self.state.identity
-        # `:` runs it on any screen, and the keymap of the tree has all actions on statements.
+        # The `:` command can be typed on any screen, and the keymap of the tree contains all actions on statements.
         action = find_action(verb, "home")
         assert action is not None
         age = state.freshness.age_s

@@ -91,7 +91,7 @@ def scenario_of(folder: str) -> int | None:
 def start_servers(folder: str, environ: Mapping[str, str], progress: ProgressCallback) -> list[str]:
     """Start the servers of a scenario that are not running, and return their names.
 
-    The first start fetches their jars, which takes minutes. Raises HeadgateError if a server cannot be started.
+    The first start downloads their jars, which takes minutes. Raises HeadgateError if a server cannot be started.
     """
     words = ["--start-servers", "--project", folder]
     return list(run_demo_child(words, environ, seconds=SERVERS_S, progress=progress)["started"])

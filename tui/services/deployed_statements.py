@@ -178,7 +178,7 @@ def project_drift(project: "Project", deployments: Iterable["Deployment"]) -> Pr
 
 
 NEWEST = 50
-"""How many of the latest runs are searched for releases. Older releases are found by their versions and tickets."""
+"""Number of latest runs that are searched for releases. Older releases are found by their versions and tickets."""
 
 
 def list_releases(reader: "LedgerReader", now: float) -> "tuple[Release, ...]":

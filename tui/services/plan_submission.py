@@ -57,7 +57,7 @@ After a pool has started, statements start one by one, and each start may remove
 """
 
 _TRIES = 3
-"""Number of times that a plan is submitted before the agent's refusal of it as stale is reported."""
+"""Number of times that a plan is submitted before the agent's refusal, because the plan is stale, is reported."""
 
 _SHORTEST = 4
 """Minimum length of a hash prefix that identifies a plan."""

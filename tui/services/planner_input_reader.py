@@ -31,7 +31,8 @@ STARTED_S = 5.0
 
 
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
-"""States that a statement that should be running has only before the agent's first round or between two sessions."""
+"""States in which a statement that should be running can only be before the agent's first round or between two
+sessions."""
 
 
 _MOST_OBSERVED_MB = 64

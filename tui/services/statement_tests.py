@@ -249,7 +249,7 @@ def _answers(
         if "done" in answer:
             return
         yield answer
-    # Its last answers may still be in the pipe.
+    # The child's last answers may still be in the pipe.
     listener.join(END_S)
     why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
     raise HeadgateError(f"the process that runs the tests ended: {why}", remedy="headgate doctor checks what it needs")

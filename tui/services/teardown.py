@@ -55,7 +55,7 @@ def end_all(
     if agent_process.end_agent(place, client, pool=not keep_pool, confirm=confirm, line=line, progress=progress):
         ended.append(f"agent (pid {agent.pid})" if agent else "agent")
     if pool and not keep_pool:
-        # The agent ends its pool; one that survived a killed agent is ended here.
+        # The agent ends its pool; a pool whose agent was killed is ended here.
         if not os_processes.end_process(pool, patience_s=20.0):
             raise HeadgateError(f"the pool (pid {pool.pid}) does not stop", remedy="stop it as its owner or as root")
         ended.append(f"pool (pid {pool.pid})")
@@ -216,7 +216,7 @@ def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: Progre
         for path in map(Path, owned.parts):
             _delete(path)
             _remove_empty(path.parent, ends)
-        # Checked again: time has passed while the confirmation was typed.
+        # Checked again, because the folder may have changed while the user typed the confirmation.
         if not owned.parts and _goes_whole(place, Path(owned.path), ledger):
             remove_tree(owned.path, told=told)
             _remove_empty(Path(owned.path).parent, ends)

@@ -133,7 +133,7 @@ class ShadowScreen:
                     if not pen.known:
                         pen.move(out, x, y)
                     pen.draw(out, row[x])
-                    # Not every terminal combines a mark with its letter, so the cursor may be elsewhere.
+                    # Some terminals do not combine a mark with its letter, so the cursor may be elsewhere.
                     pen.known = len(row[x][0]) < 2
             pen.x = end
             # At the right edge a terminal may delay the wrap, so the column of the cursor is unknown.

@@ -26,7 +26,7 @@ ESC = "\x1b"
 LONE_ESCAPE_S = 2.0
 """Seconds after a lone escape within which an `O` belongs to a broken sequence.
 
-A `[` always does, however late it arrives.
+A `[` always belongs to a broken sequence, however late it arrives.
 """
 _SS3_PARAMETERS = "0123456789;"
 PASTE_LIMIT = 65536

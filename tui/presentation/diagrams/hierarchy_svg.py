@@ -25,7 +25,7 @@ from tui.presentation.diagrams.lineage_svg import (
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
 Ways = Mapping[tuple[str, str], bool]
-"""Maps (source, target) pairs of tables to True if the target streams from the source, False for a static input."""
+"""Maps pairs of tables (source, target) to True if the target streams from the source, False for a static input."""
 
 
 def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:

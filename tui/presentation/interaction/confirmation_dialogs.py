@@ -24,7 +24,7 @@ from tui.presentation.styling.theme import Glyphs
 TITLE_WIDTH = 72
 """Maximum width of a dialog's title, in cells. A longer title moves into the body."""
 ARMS_AFTER_S = 0.4
-"""For this many seconds after opening, a dialog ignores keys, because they were meant for the screen behind it."""
+"""Seconds after opening for which a dialog ignores keys, because they were meant for the screen behind it."""
 TYPED_BESIDE = 12
 """Minimum width of the typed text next to the hint about Enter.
 
@@ -33,7 +33,7 @@ With less space, the hint is on a separate line.
 LOSSES = 8
 """Maximum number of a plan's losses that a dialog lists. All others are only counted."""
 BURST_S = 0.03
-"""An Enter within this many seconds after a character is ignored: the text was pasted or scripted."""
+"""Seconds after a character within which Enter is ignored, because the text was pasted or scripted."""
 
 
 @dataclass(frozen=True, slots=True)

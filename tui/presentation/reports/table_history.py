@@ -133,7 +133,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     for seen in node.evidence if node else ():
         if is_of_columns(seen):
             yield HistoryEntry(began, "schema", evidence_words(seen), **who)
-    # An edit in place has the pointer show the columns of the version that serves already.
+    # After an edit in place, the swap only makes the pointer show new columns of the version that already serves.
     for step in own if node is None or node.action is not Action.RESTART else ():
         if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
             yield HistoryEntry(

@@ -204,7 +204,7 @@ def why(
     for offer in offers if full else offers[:1]:
         lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
     if words := "" if full else _more_offers(node, len(offers)):
-        # On 24 lines, all options would push leftovers and verdicts off the screen.
+        # On a screen of 24 lines, all options would push leftovers and verdicts out of view.
         lines.append(line((f"   {words}: enter", Tone.DIM)))
     if node.bindings and node.action is not Action.DELETE:
         reads = ", ".join(f"{one.parent}{f'__v{one.version}' if one.version else ''}" for one in node.bindings)

@@ -22,7 +22,7 @@ from tui.presentation.styling.theme import STATE_TONES, TREND_TONES, WORDS_ALONE
 from tui.presentation.styling.value_formatting import lag_words, moment, rate, trend_words
 
 WIDE, WIDEST = 110, 150
-"""Minimum widths: from `WIDE` on, rates and the slowest phase are shown; from `WIDEST` on, also the curve of lag."""
+"""Minimum widths: from `WIDE` on, rates and the slowest phase are shown; from `WIDEST` on, the curve of lag as well."""
 
 SPARK = 24
 """Width of the curve of recent lag, in cells."""
@@ -145,7 +145,7 @@ def state_words(release: Release, now: float) -> str:
     if release.state is ReleaseState.OBSERVING and release.old_until is not None:
         return f"{release.state} until {moment(release.old_until, now)}"
     if release.state is ReleaseState.DONE:
-        # The end of its soak is not recorded.
+        # The time at which the soak ended is not recorded.
         return str(release.state)
     return f"{release.state} since {moment(release.since, now)}"
 

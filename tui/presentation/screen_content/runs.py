@@ -68,7 +68,7 @@ def run_summary(run: RunRow, environment: str, now: float, *, planned: Sequence[
     cells = run_cells(run, now)
     if not left and cells["predicted"].text:
         left = f", predicted {cells['predicted'].text}"
-    # The id of a run begins with the hash of its plan, which therefore has no cell of its own.
+    # No cell shows the hash of the plan, because the run's id begins with it.
     return line(
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",

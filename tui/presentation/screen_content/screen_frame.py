@@ -58,7 +58,7 @@ class ConsoleIdentity:
 
 
 class LaterCommands(NamedTuple):
-    """The command lines that reopen the console and that stop everything, in a form that works in the user's shell."""
+    """Command lines, in a form that works in the user's shell, that reopen the console or stop everything."""
 
     console: str = "headgate"
     down: str = "headgate down"

@@ -237,7 +237,7 @@ def _out(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 
 def _rows(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
     total = statement.line.rows_total
-    # Of external tables, only those with a log are measured.
+    # Only external tables with a log are measured.
     unknown = "" if statement.external and statement.line.at is None else "-"
     return (unknown if total is None else short_number(total)), Tone.DIM
 

@@ -199,7 +199,7 @@ def _reads(statement: StatementView, deployed: Deployment | None) -> tuple[Span,
 def _writes(statement: StatementView, deployed: Deployment | None, look: RowContext) -> SheetFact:
     name, how, clone, folder = Span(f"{statement.table}__v{statement.version}"), statement.line.format, "", ""
     if deployed is not None:
-        # The mode of a keyed table includes the number of its writer.
+        # For a keyed table, the recorded mode also contains the version of its writer.
         how = f"{deployed.format}, {'keyed' if deployed.mode.startswith('upsert') else deployed.mode}"
         clone, folder = f"a clone of v{deployed.clone_of}" if deployed.clone_of else "", deployed.folder
     parts = (name, Span(how, Tone.DIM), Span(clone))

@@ -108,7 +108,7 @@ def _clean_char(char: str) -> str:
 
 
 _DROPPED = re.compile("[\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
-"""Joiner, variation selectors and skin tones, which terminals without support for them draw as extra characters."""
+"""Joiner, variation selectors and skin tones, which some terminals draw as additional characters."""
 
 
 def _unicode_width(char: str) -> int:

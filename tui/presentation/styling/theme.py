@@ -135,7 +135,7 @@ def choose_glyphs(environ: Mapping[str, str]) -> Glyphs:
     return UNICODE if "utf" in locale.lower() else ASCII
 
 
-# Faster than the constructors of the enumerations, which the first picture would call for each statement.
+# A lookup is faster than the constructors of the enumerations, which the first frame would call for each statement.
 _STATE_BY_WORD = {str(state): state for state in State}
 _TREND_BY_WORD = {str(trend): trend for trend in Trend}
 
@@ -210,7 +210,7 @@ class Palette:
 
 _BOLD, _FAINT = Paint(bold=True), Paint(dim=True)
 
-# Blue, yellow and orange-red differ for people who cannot tell red from green; so good is a calm blue, not green.
+# People who cannot tell red from green can distinguish blue, yellow and orange-red, so a good state is blue, not green.
 _LOOKS: Mapping[Tone, tuple[Paint, Paint, Paint, Paint]] = {
     Tone.PLAIN: (Paint(), Paint(), Paint(), Paint()),
     Tone.DIM: (Paint(244), Paint(243), _FAINT, _FAINT),
