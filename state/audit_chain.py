@@ -48,7 +48,7 @@ class AuditBreak:
     """Number of the first affected entry; 0 if the record of the latest entry is affected."""
     last: int
     kind: str
-    """changed, removed, inserted, "inserted or moved" if indistinguishable, or missing (a whole archive)."""
+    """One of changed, removed, inserted, missing (a whole archive) or, if the two look alike, "inserted or moved"."""
     file: str = ""
     """The affected archive; empty for the ledger."""
 
@@ -196,9 +196,9 @@ def _places(year: int, archives: Sequence[AuditArchiveRow]) -> Iterator[AuditArc
 
 
 def _append(path: Path, end: int, body: bytes) -> bool:
-    """Append `body` at offset `end` of a file and sync it; return False if that is impossible.
+    """Append `body` to a file at offset `end` and sync the file; return False if its content does not allow this.
 
-    It is impossible if the file is shorter than `end` or has other content there. A partly written `body` is completed.
+    The file must reach up to `end`, and after that may contain only the beginning of `body`, which is then completed.
     """
     is_new = not path.exists()
     if is_new and end:

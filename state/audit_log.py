@@ -24,7 +24,7 @@ _WORDS = {
     "policy_approve": "policy approve",
     "exit": "down",
 }
-"""Display names of operations whose name on the socket is not readable."""
+"""Display names of operations whose name on the socket is not self-explanatory."""
 
 _ABOUT = (
     "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "

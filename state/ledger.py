@@ -120,7 +120,7 @@ class LedgerReader(
         self._connection: sqlite3.Connection | None = None
         self._snapshot: LedgerCopy | None = None
         self.opened = 0
-        """How many times the file was opened; it may have been a different ledger each time."""
+        """Number of times that the file was opened; the path may have led to a different ledger each time."""
         self._file: tuple[int, int] | None = None
         with self._connected():
             pass

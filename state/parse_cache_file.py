@@ -20,7 +20,7 @@ from core.project_reader.project_copy import ReadProject, digest_of, pack_projec
 READER_VERSIONS_KEPT = 3
 """Number of parser versions whose results are kept.
 
-With several, checkouts that are used in turn do not evict each other's results.
+Keeping several versions prevents checkouts that are used in turn from evicting each other's results.
 """
 
 FEW = 400

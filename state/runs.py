@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 """Base-32 digits that cannot be confused with each other."""
 _NO_EVIDENCE = "{}"
-"""Value of a column that is no longer read."""
+"""Value of the column `evidence`, which is no longer read."""
 
 
 def draw_run_id(plan_hash: str) -> str:

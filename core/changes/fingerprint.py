@@ -1,6 +1,6 @@
 """Fingerprints of a revision: hashes that show which parts of two revisions are equal.
 
-Each hash changes only if the part it is named after changes; classification compares the same parts.
+Each hash changes only if the part of the same name changes; classification compares the same parts.
 """
 
 from collections.abc import Iterable, Iterator

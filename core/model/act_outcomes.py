@@ -147,9 +147,9 @@ class ActOutcome:
 def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
     """Combine the outcomes of a command's actions into the outcome of the command.
 
-    The outcome is `PARTLY` if only some actions failed or were refused. If all did, it is `FAILED` if any action
-    failed, else `REFUSED`. If none did, it is the first outcome that occurs, in the order of `CommandOutcome`. At least
-    one action is required.
+    The outcome is `PARTLY` if only some actions failed or were refused. If all actions failed or were refused, the
+    outcome is `FAILED` if any failed, else `REFUSED`. If none did, it is the first outcome that occurs, in the order of
+    `CommandOutcome`. At least one action is required.
     """
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):

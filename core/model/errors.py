@@ -115,7 +115,7 @@ class SparkFailure(StrEnum):
     WORKER_LATE = "worker late"
     """The Python process that writes a keyed table did not start in time."""
     WRITTEN_MEANWHILE = "written meanwhile"
-    """A write conflicted with a change of a Delta table that was committed meanwhile."""
+    """A write conflicted with a concurrent commit to a Delta table."""
     DATABASE_LOST = "database lost"
     """The connection to a database that a batch reads was refused or has ended."""
     NEW_SCHEMA = "new schema"

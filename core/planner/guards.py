@@ -168,7 +168,7 @@ def _readers(case: GuardInput) -> Guard:
 
 
 def _rates(case: GuardInput) -> Guard:
-    """Deny the rebuild of a statement with a rate limit and a watermark: reading history in small batches drops rows.
+    """Deny the rebuild of a statement with a rate limit and a watermark: history read in small batches loses rows.
 
     A start or resume only gets a warning, because rows are dropped only if the backlog is large.
     """

@@ -1,7 +1,7 @@
 """Maintenance of table files: OPTIMIZE merges small files into large ones, VACUUM deletes old files.
 
-Which old files statements still need can change within minutes. The vacuum step therefore checks this when it runs; the
-planner does not.
+The set of old files that statements still need can change within minutes. It is therefore checked by the vacuum step
+when it runs, not by the planner.
 """
 
 from dataclasses import replace

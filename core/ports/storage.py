@@ -93,7 +93,8 @@ class SourceLag:
     wal_bytes: int | None = None
     """Bytes of a database's log after the position, whatever they contain; None for other sources."""
     time_left: TimeLeft | None = None
-    """How long the committed position stays readable; None if none is committed, or if the format alone decides."""
+    """How long the committed position stays readable; None if no position is committed, or if the table format alone
+    determines it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +424,7 @@ class Checkpoints(Protocol):
         """Return the LogMark of a folder's transaction log at `version` (default: latest); None without a log."""
 
     def kept_h(self, folder: str, format: str) -> float | None:
-        """Return for how many hours a table keeps the files of older versions; None if its retention cannot be read."""
+        """Return the hours for which a table keeps files of older versions; None if its retention cannot be read."""
 
     def written_version(self, folder: str, query: str, batch: int) -> int | None:
         """Return the table version that contains exactly a query's batches up to `batch`; None if unknown."""

@@ -246,7 +246,7 @@ def registry_of(ddl: TableDdl) -> RegistryPlace | None:
 def avro_parts(ddl: TableDdl) -> dict[str, tuple[str, ...]]:
     """Return the parts of a table's messages that are Avro, each with the subjects of its schemas.
 
-    By default, a subject is called `<topic>-value` or `<topic>-key`, as Confluent's serializers call it.
+    By default, a subject is called `<topic>-value` or `<topic>-key`, as in Confluent's serializers.
     """
     given = {key.lower(): value for key, value in ddl.options}
     topics, found = topic_place(ddl.location).topics, {}

@@ -40,8 +40,8 @@ def mask_secrets(text: str) -> str:
 def mask_literals(text: str) -> str:
     """Replace literal values that look like secrets with asterisks, in one line of SQL or YAML.
 
-    Unlike `mask_secrets`, leaves a column unchanged if only its name suggests a secret, and any expression compared
-    with it.
+    Unlike `mask_secrets`, this function changes neither a column whose name merely suggests a secret, nor an expression
+    that is compared with such a column.
     """
     return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
 

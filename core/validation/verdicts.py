@@ -194,7 +194,7 @@ def differences_result(
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:
-    """Evaluate how many of the old rows the new version still has; it is unexpected that more than half are missing.
+    """Evaluate how many of the old rows the new version still has; a loss of more than half is unexpected.
 
     `why` is the reason why rows cannot be paired.
     """

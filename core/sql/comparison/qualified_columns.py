@@ -1,7 +1,6 @@
 """Qualifies the columns in canonical SQL, so that queries that differ only in qualifiers become equal.
 
-A column is left as written if it is uncertain to which table it belongs, for example because a table's columns are
-unknown.
+A column is left as written if its table is uncertain, for example because the columns of a table are unknown.
 """
 
 from collections.abc import Mapping, Sequence

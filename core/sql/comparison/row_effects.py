@@ -87,7 +87,7 @@ class TotalsDifferenceReason(FactKind):
 
 
 class RowSide(StrEnum):
-    """Which of the versions has a row: only the old one, only the new one, or both with different values."""
+    """The version that has a row: only the old version, only the new version, or both with different values."""
 
     OLD = "old"
     NEW = "new"

@@ -36,8 +36,7 @@ class StatementHeader:
     """The target table; None for a statement that writes nothing."""
     columns: tuple[Token, ...]
     query: list[Token]
-    """Tokens of the query, including a WITH before the verb; for MERGE, tokens of a query that reads the same tables.
-    """
+    """Tokens of the query, including a WITH before the verb; for MERGE, of a query that reads the same tables."""
     pieces: tuple[tuple[int, int], ...]
     """Spans of the file (start, end) that make up the SQL of the query."""
     rules: tuple[SqlDiagnostic, ...]
