@@ -50,7 +50,7 @@ class SavedPlan:
     created_at: float
     """Creation time of the plan, in epoch seconds."""
     expires_at: float
-    """Expiry in epoch seconds, by the project's setting; the agent applies its own environment's setting instead."""
+    """When the plan expires by the project's setting, in epoch seconds; the agent applies its environment's setting."""
     author: str
     """Login that made the plan; the agent instead records the login that submits the file as the author."""
 

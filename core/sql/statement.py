@@ -126,7 +126,8 @@ class ParsedStatement:
     """Line of the file in which the statement starts, counted from 1."""
     verb: Verb = Verb.INSERT
     requires: RequiredColumns | None = field(default=None, compare=False)
-    """Columns that suffice to resolve all names of the statement; None if unknown, as for less common syntax."""
+    """Columns that suffice to resolve all names of the statement; None if the syntax is too uncommon to determine them.
+    """
 
     @property
     def aggregate_deciding_expressions(self) -> str:
