@@ -33,6 +33,8 @@ class SelectableTables:
     children: Callable[[TableName], Iterable[TableName]]
     tags: Callable[[], Mapping[str, Iterable[TableName]]]
     """Function that returns the tables of each tag; it is called only if a selector contains a tag."""
+    check_tag: Callable[[str], None]
+    """Function that raises an error if the tables of a tag cannot be known."""
 
 
 def is_selector(word: str) -> bool:
@@ -61,7 +63,7 @@ def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableN
     """Return the tables that match any of the selectors, without duplicates and in the order of the selectors.
 
     For each selector, the selected tables come first, then upstream tables, then downstream tables. A named table may
-    be missing from the graph. Raises UsageError for a tag that no table has.
+    be missing from the graph. Raises UsageError for a tag that no table has, and the errors of `among`.
     """
     found: dict[TableName, None] = {}
     for word in words:
@@ -74,6 +76,7 @@ def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableN
 
 
 def _tagged(tag: str, among: SelectableTables) -> tuple[TableName, ...]:
+    among.check_tag(tag)
     known = among.tags()
     if tag not in known:
         tags = (

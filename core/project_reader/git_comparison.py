@@ -46,7 +46,7 @@ def compare_with_commit(
 
     `then` maps each path that differs to its content at the commit, or to None if the commit lacks the path. Only the
     folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table with invalid files
-    at the commit counts as changed.
+    at the commit counts as changed, and so does a broken table of the project if a file in its folder differs.
     """
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
@@ -60,7 +60,8 @@ def compare_with_commit(
     old = with_schema_tracking(with_changes(old, among), among)
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
     changed = [name for name, table in near.items() if name not in old or _identity(table) != _identity(old[name])]
-    gone = [name for name in old if name not in project.tables]
+    changed += [name for name, table in project.broken.items() if table.folder in folders]
+    gone = [name for name in old if name not in project.tables and name not in project.broken]
     before = {name: revision_of(old[name]).texts for name in (*changed, *gone) if name in old}
     was, is_now = older.get(environment), project.environments.get(environment)
     differing = _differing(was, is_now) if was and is_now else ()

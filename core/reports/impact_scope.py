@@ -5,7 +5,7 @@ everything upstream of them. A plan for the part equals a plan for the whole pro
 size of the part.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from core.lineage.column_lineage import LineageTracer
@@ -29,6 +29,25 @@ def affected_part(
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed
     parents, children = _readings(project, observed)
+    below = _below(project, children)
+    # A pointer that leads to another table keeps that table from being dropped, wherever the pointer is declared.
+    astray = {name for name, seen in observed.items() if _leads_astray(name, seen)}
+    part = {root, *astray} | reach((root, *astray), below)
+    part |= reach(part, lambda name: parents.get(name, ()))
+    tables = {name: table for name, table in project.tables.items() if name in part}
+    return replace(project, tables=tables), {name: seen for name, seen in observed.items() if name in part}
+
+
+def affected_tables(
+    project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
+) -> frozenset[TableName]:
+    """Return `root` and all declared and deployed tables downstream of it, in time linear in the project."""
+    return reach((root,), _below(project, _readings(project, observed)[1])) | {root}
+
+
+def _below(
+    project: Project, children: Mapping[TableName, Iterable[TableName]]
+) -> Callable[[TableName], Iterable[TableName]]:
     units: dict[str, list[TableName]] = {}
     for name, table in project.tables.items():
         if not table.external:
@@ -38,12 +57,7 @@ def affected_part(
         table = project.tables.get(name)
         return (*children.get(name, ()), *(units.get(table.folder, ()) if table is not None else ()))
 
-    # A pointer that leads to another table keeps that table from being dropped, wherever the pointer is declared.
-    astray = {name for name, seen in observed.items() if _leads_astray(name, seen)}
-    part = {root, *astray} | reach((root, *astray), below)
-    part |= reach(part, lambda name: parents.get(name, ()))
-    tables = {name: table for name, table in project.tables.items() if name in part}
-    return replace(project, tables=tables), {name: seen for name, seen in observed.items() if name in part}
+    return below
 
 
 def _is_unread(seen: ObservedDeployment) -> bool:

@@ -8,6 +8,7 @@ from core.model.errors import UsageError
 from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.column_lineage import BranchKind, LineageTreeRow, gap_line, name_of, row_conditions, tree
+from tui.presentation.reports.left_out import left_out_as_json, left_out_words
 from tui.presentation.styling.table_layout import format_table
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.user_named_files import write_whole
@@ -22,6 +23,7 @@ def lineage(context: CommandContext) -> int:
     if args.format and output.as_json:
         raise UsageError("--json and --format are two forms of the same data", remedy="give one of them")
     found = context.operations.lineage(args.column, "down" if args.down else "up")
+    project = context.operations.projects.read_sound_tables().project
     for path, html in ((args.svg, False), (args.html, True)):
         if path:
             from tui.presentation.diagrams.lineage_svg import lineage_html, lineage_svg
@@ -30,7 +32,8 @@ def lineage(context: CommandContext) -> int:
             output.say(f"written: {path}")
     edited = context.operations.edited(node.at.table for node in found.nodes)
     if output.as_json:
-        output.data({**as_json(found, context.place.project), "edited": list(edited)})
+        body = as_json(found, context.place.project)
+        output.data({**body, "edited": list(edited), "left_out": left_out_as_json(project)})
     elif args.format:
         from tui.presentation.diagrams.lineage_text import lineage_dot, lineage_mermaid
 
@@ -42,6 +45,8 @@ def lineage(context: CommandContext) -> int:
         output.say(f"this is the lineage of the files; the files of {', '.join(edited)} differ from what is deployed")
     if found.gaps and not output.as_json:
         output.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
+    if words := left_out_words(project):
+        output.say(words)
     return 0
 
 
@@ -54,7 +59,8 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "through": [{"name", "expression"}], "file", "line"}], "unresolved": [{"table", "column", "name", "reason", "file",
     "line"}]}`
 
-    The command adds `"edited": [table]`, the tables whose files differ from the deployed ones. A null column represents
+    The command adds `"edited": [table]`, the tables whose files differ from the deployed ones, and `"left_out":
+    {"tables": [table], "problems": number}` for the files with errors. A null column represents
     the rows of a table or, in the root, all of its columns. A node of kind `landed` is an external table with files of
     `format` at `location`. Edges point in the direction of data flow, whatever the `direction`. A column depends on the
     rows of its table as well as on its own edges. Nodes and edges are listed in the order in which they are reached.
@@ -131,7 +137,9 @@ def impact(context: CommandContext) -> int:
     known = said.known if said else context.operations.planner_input()
     if said:
         place, projects = context.place, context.operations.projects
-        said.refuse_impossible(projects.read().project, place.environment, known.observed, projects.parse_cache)
+        said.refuse_impossible(
+            projects.read_sound_tables().project, place.environment, known.observed, projects.parse_cache
+        )
     children = parse_children(args.children) if args.children is not None else ""
     found = context.operations.impact(args.column, known, children=children)
     commands = {
@@ -139,8 +147,9 @@ def impact(context: CommandContext) -> int:
         for answer in found.answers
         if answer.request is not None
     }
+    project = context.operations.projects.read_sound_tables().project
     if output.as_json:
-        context.document("headgate.impact/1", **as_json(found, commands))
+        context.document("headgate.impact/1", **as_json(found, commands), left_out=left_out_as_json(project))
         return 0
     width = shutil.get_terminal_size().columns
     written = [about(found)]
@@ -149,4 +158,6 @@ def impact(context: CommandContext) -> int:
     if found.columns:
         written += ["", *column_lines(found.columns, width)]
     output.print(written, hang=2)
+    if words := left_out_words(project):
+        output.say(words)
     return 0

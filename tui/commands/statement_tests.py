@@ -11,6 +11,7 @@ from core.text.wording import counted
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.check_results import case_as_json, case_lines, cases_summary
+from tui.presentation.reports.left_out import left_out_as_json, left_out_words
 from tui.services import statement_tests
 from tui.services.statement_tests import PlannedUpgrade, SelectedCases
 
@@ -61,12 +62,20 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
             told.append(case_as_json(result, words, str(change.kind) if change else ""))
             if not output.as_json:
                 output.print(case_lines(result, words))
-    if upgrade and (became := statement_tests.report_failed_upgrades(context.operations, upgrade, results)):
+    if not output.as_json and (left_out := left_out_words(selected.project)):
+        output.say(left_out)
+    if upgrade and (became := statement_tests.report_failed_upgrades(context.operations, selected, upgrade, results)):
         output.say(became)
     took = time.monotonic() - began
     bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]
     if output.as_json:
-        context.document("headgate/tests", passed=not bad, took_s=round(took, 1), cases=told)
+        context.document(
+            "headgate/tests",
+            passed=not bad,
+            took_s=round(took, 1),
+            cases=told,
+            left_out=left_out_as_json(selected.project),
+        )
     elif results:
         output.say(cases_summary(results, took))
     else:

@@ -188,12 +188,19 @@ class ProjectReader:
             return self._kept
 
     def since(self, reference: str) -> "GitComparison":
-        """Compare the project's files with a git commit. Raises UsageError for an unknown reference."""
+        """Compare the project's files with a git commit.
+
+        Raises UsageError for an unknown reference, and InvalidProject if a file outside the folder of any table has
+        errors and has changed, because it may declare a table.
+        """
         from core.project_reader.git_comparison import compare_with_commit
         from tui.project_folder.git_objects import texts_differing_from
 
-        declared = self.read()
+        declared = self.read_sound_tables()
         then = texts_differing_from(self._place.folder, reference, declared.texts)
+        outside = [problem.where.path if problem.where else "" for problem in declared.project.stray]
+        if any(path in then or path not in declared.texts for path in outside):
+            raise _invalid(self._place, declared.problems)
         environment = self._place.environment
         found = compare_with_commit(
             reference, declared.project, declared.texts, then, self.parse_cache, environment=environment

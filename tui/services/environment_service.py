@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from core.plan.model import Plan
     from core.plan.request import PlanRequest
     from core.project.model import Project
+    from core.project_reader.broken_references import BrokenReferences
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from core.run.records import RunRow
@@ -59,7 +60,7 @@ class EnvironmentService:
         self._killed: tuple[LedgerSnapshot, LedgerSnapshot] | None = None
         """A snapshot whose agent was killed: as read, and with the agent removed."""
         self._tracing = threading.Lock()
-        self._tracer: tuple[Project, LineageTracer] | None = None
+        self._tracer: tuple[ProjectDeclaration, LineageTracer] | None = None
 
     @cached_property
     def client(self) -> AgentClient:
@@ -209,11 +210,11 @@ class EnvironmentService:
         """Resolve names and selectors (`+t`, `2+t+`, `tag:x`) to tables.
 
         Selectors apply to the deployed tables or, if `declared`, to the declared ones. Raises BadName for an invalid
-        name, UsageError for an invalid selector, and InvalidProject if the files are needed and invalid.
+        name, UsageError for an invalid selector, and InvalidProject if files with errors could change the selection.
         """
         deployed = not declared and environment_selection.has_ledger(self.place)
         lines = (lambda: self.snapshot().serving) if deployed else None
-        return select_named(words, lines, self.project)
+        return select_named(words, lines, self.projects.read_sound_tables)
 
     def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
         """Resolve names and selectors to the tables of an operator action.
@@ -234,13 +235,17 @@ class EnvironmentService:
             raise UsageError(f"{' '.join(asked)} names only external tables", remedy="Headgate only reads those")
         return left
 
-    def inventory(self) -> "tuple[InventoryEntry, ...]":
-        """List all declared or deployed tables, sorted by name. Before the first start, no table is deployed."""
+    def inventory(self, project: "Project") -> "tuple[InventoryEntry, ...]":
+        """List all declared or deployed tables, sorted by name, without those whose files have errors.
+
+        Before the first start, no table is deployed.
+        """
         from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
-        return inventory_of(self.project(), serving_versions(deployed))
+        serving = serving_versions(deployed)
+        return inventory_of(project, {name: line for name, line in serving.items() if name not in project.broken})
 
     def drift(self) -> ProjectDrift:
         """Compare the tables whose files have no errors with what is deployed."""
@@ -248,13 +253,30 @@ class EnvironmentService:
         return deployed_statements.project_drift(project, self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
-        """Trace a declared `table` or `table.column` upstream or downstream. Raises UsageError for any other name."""
-        with self._traced() as (_, tracer):
-            return tracer.trace(_origin_of(tracer, column), direction)
+        """Trace a declared `table` or `table.column` upstream or downstream.
+
+        Raises UsageError for any other name, and InvalidProject if files with errors may be part of the lineage.
+        """
+        from core.lineage.column_lineage import UPSTREAM
+        from core.lineage.table_graph import edges_of
+
+        with self._traced() as (declared, tracer):
+            references = broken_references(declared)
+            references.refuse_broken([_table_named(column)])
+            found = tracer.trace(_origin_of(tracer, column), direction)
+            tables = {node.at.table for node in found.nodes}
+            if direction == UPSTREAM:
+                known = declared.project.tables
+                references.refuse_broken(
+                    {edge.parent for name in tables & known.keys() for edge in edges_of(known[name])}
+                )
+            else:
+                references.refuse_readers(tables)
+            return found
 
     def edited(self, tables: "Iterable[TableName]") -> "tuple[TableName, ...]":
         """Return which of `tables` have a DDL or DML that differs from the deployed one, sorted by name."""
-        declared, observed = self.project().tables, self.planner_input().observed
+        declared, observed = self.projects.read_sound_tables().project.tables, self.planner_input().observed
         found = []
         for table in sorted(set(tables) & declared.keys() & observed.keys()):
             deployed, ddl, dml = observed[table].deployed, declared[table].ddl, declared[table].dml
@@ -265,24 +287,31 @@ class EnvironmentService:
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
         """Return the effects of rebuilding or dropping `table`, or of losing `table.column`.
 
-        Raises UsageError if there is no such table or column.
+        Raises UsageError if there is no such table or column, and InvalidProject if files with errors may be affected.
         """
         from core.reports.impact import impact_of
+        from core.reports.impact_scope import affected_tables
 
-        with self._traced() as (project, tracer):
+        with self._traced() as (declared, tracer):
+            references, project = broken_references(declared), declared.project
+            references.refuse_broken([_table_named(words)])
             root = _root_of(tracer, known.observed, words)
+            if project.broken or project.stray:
+                affected = affected_tables(project, known.observed, root.table)
+                references.refuse_broken(affected)
+                references.refuse_readers(affected)
             facts = self.projects.parse_cache
             return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
     @contextmanager
-    def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
+    def _traced(self) -> "Iterator[tuple[ProjectDeclaration, LineageTracer]]":
         """Yield the project and its lineage tracer, which is shared so that each statement is analysed only once."""
         from core.lineage.column_lineage import LineageTracer
 
-        project = self.project()
+        declared = self.projects.read_sound_tables()
         with self._tracing:
-            if self._tracer is None or self._tracer[0] is not project:
-                self._tracer = (project, LineageTracer(project))
+            if self._tracer is None or self._tracer[0] is not declared:
+                self._tracer = (declared, LineageTracer(declared.project))
             yield self._tracer
 
     def planner_input(self) -> "PlannerInput":
@@ -401,24 +430,33 @@ def _released(verb: str, word: str, observed: "Mapping[TableName, ObservedDeploy
     return tuple(table for table, seen in sorted(observed.items()) if named is not None and seen.served_by == named)
 
 
+def broken_references(declared: ProjectDeclaration) -> "BrokenReferences":
+    """Return the references from a project's files with errors to its tables."""
+    from core.project_reader.broken_references import BrokenReferences
+
+    return BrokenReferences(declared.project, declared.texts)
+
+
 def select_named(
-    words: Iterable[str], lines: Callable[[], Iterable["StatementLine"]] | None, project: "Callable[[], Project]"
+    words: Iterable[str],
+    lines: Callable[[], Iterable["StatementLine"]] | None,
+    declared: Callable[[], ProjectDeclaration],
 ) -> tuple[TableName, ...]:
     """Resolve names and selectors to tables. Files and ledger are read only if there is a selector.
 
     A selector's levels follow the versions that deployed tables read and, for all other tables, the project's
     statements. Without `lines`, the levels follow the statements alone. Raises BadName for an invalid name, UsageError
-    for an invalid selector, and InvalidProject if the files are invalid and a tag is used or `lines` are missing.
+    for an invalid selector, and InvalidProject if a tag or, without `lines`, a level may include files with errors.
     """
     from core.lineage.selectors import is_selector, select_tables
 
     asked = list(words)
     if not any(map(is_selector, asked)):
         return tuple(dict.fromkeys(map(parse_table_name, asked)))
-    return select_tables(asked, _among(None if lines is None else list(lines()), project))
+    return select_tables(asked, _among(None if lines is None else list(lines()), declared))
 
 
-def _among(lines: list["StatementLine"] | None, project: "Callable[[], Project]") -> "SelectableTables":
+def _among(lines: list["StatementLine"] | None, read: Callable[[], ProjectDeclaration]) -> "SelectableTables":
     from core.lineage.selectors import SelectableTables
     from core.lineage.table_graph import TableEdge, TableGraph, edges_of
 
@@ -426,7 +464,7 @@ def _among(lines: list["StatementLine"] | None, project: "Callable[[], Project]"
     edges = [TableEdge(bound.parent, line.table, bound.streamed) for line in served for bound in line.bindings]
     deployed = {line.table for line in served}
     try:
-        declared = [table for name, table in project().tables.items() if name not in deployed]
+        declared = [table for name, table in read().project.tables.items() if name not in deployed]
     except (InvalidProject, UsageError):
         if lines is None:
             raise
@@ -436,12 +474,32 @@ def _among(lines: list["StatementLine"] | None, project: "Callable[[], Project]"
 
     def tags() -> Mapping[str, list[TableName]]:
         found: dict[str, list[TableName]] = {}
-        for name, table in project().tables.items():
+        for name, table in read().project.tables.items():
             for tag in table.settings.tags:
                 found.setdefault(tag, []).append(name)
         return found
 
-    return SelectableTables(lambda table: (edge.parent for edge in graph.parents(table)), graph.children, tags)
+    # Deployed bindings are known whatever the files contain.
+    references = broken_references(read()) if lines is None else None
+
+    def parents(table: TableName) -> Iterable[TableName]:
+        found = [edge.parent for edge in graph.parents(table)]
+        if references is not None:
+            references.refuse_broken({table, *found})
+        return found
+
+    def children(table: TableName) -> Iterable[TableName]:
+        if references is not None:
+            references.refuse_broken({table})
+            references.refuse_readers({table})
+        return graph.children(table)
+
+    return SelectableTables(parents, children, tags, lambda tag: broken_references(read()).refuse_tagged(tag))
+
+
+def _table_named(words: str) -> TableName:
+    """Return the table of `table` or `table.column`, ignoring case and backticks."""
+    return TableName(words.partition(".")[0].strip().strip("`").lower())
 
 
 def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
@@ -451,8 +509,7 @@ def _root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDepl
     """
     from core.sql.lineage.model import ColumnOrigin
 
-    table, point, _ = words.partition(".")
-    name = TableName(table.strip().strip("`").lower())
+    name, (_, point, _) = _table_named(words), words.partition(".")
     if name in tracer.tables() or name not in observed:
         return _origin_of(tracer, words)
     if point:

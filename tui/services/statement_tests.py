@@ -32,8 +32,9 @@ from core.text.wording import counted, did_you_mean
 from tui.agent_client import agent_process, os_processes
 from tui.project_folder.declaring_files import read_test_files
 from tui.project_folder.environment_selection import has_ledger
+from tui.project_folder.project_folder_reader import ProjectDeclaration
 from tui.project_folder.user_named_files import write_new
-from tui.services.environment_service import EnvironmentService
+from tui.services.environment_service import EnvironmentService, broken_references
 
 RUNNER = "pipelines.statement_tests"
 
@@ -55,7 +56,12 @@ class SelectedCases:
     """The requested tables, whether or not they have test cases."""
     texts: Mapping[str, str]
     tests: Mapping[str, str]
-    tables: Mapping[TableName, Table]
+    project: Project
+
+    @property
+    def tables(self) -> Mapping[TableName, Table]:
+        """The declared tables, without those whose files have errors."""
+        return self.project.tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +75,23 @@ class PlannedUpgrade:
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
     """Read the test cases of tables given by name or product, or all test cases if neither is given.
 
-    Raises UsageError for an unknown name, and InvalidProject if the project or a test case is invalid.
+    Without names, tables are left out if files of theirs, or of a table that they read, have errors. Raises UsageError
+    for an unknown name, and InvalidProject if a test case is invalid, or such a table was named.
     """
-    declared = operations.projects.read()
+    declared = operations.projects.read_sound_tables()
     tables = declared.project.tables
-    chosen = _chosen(operations, declared.project, tuple(words), tuple(products))
-    tests = read_test_files(operations.place.folder, (table.folder for table in tables.values()))
-    cases, problems = read_cases(tests, tables)
+    unsound = {table.folder for table in tables.values() if _parents(table) & declared.project.broken.keys()}
+    sound = {name: table for name, table in tables.items() if table.folder not in unsound}
+    chosen = _chosen(operations, declared, sound, tuple(words), tuple(products))
+    tests = read_test_files(operations.place.folder, (table.folder for table in sound.values()))
+    cases, problems = read_cases(tests, sound)
     mine = tuple(case for case in cases if case.table in chosen)
+    if not mine:
+        # There may be test cases of tables that are left out.
+        operations.projects.read()
     unsafe = [problem for name in {case.table for case in mine} for problem in refuse_unsafe(tables[name])]
     _refuse(operations.place.folder, (*problems, *unsafe))
-    return SelectedCases(mine, frozenset(chosen), declared.texts, tests, tables)
+    return SelectedCases(mine, frozenset(chosen), declared.texts, tests, declared.project)
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
@@ -124,13 +136,13 @@ def request_of(
     `old` contains the old SQL and YAML of upgraded tables.
     """
     names = {case.table for case in selected.cases}
-    texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
+    texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(selected.project, old))
     return CaseRequest(
         texts=texts,
         tests={path: text for path, text in selected.tests.items() if _beside(path, selected.cases)},
         cases=tuple(case.path for case in selected.cases),
         old={name: old[name] for name in sorted(names) if name in old},
-        settings=_settings(operations),
+        settings=_settings(operations, selected.project),
         case_s=case_s,
     )
 
@@ -140,16 +152,17 @@ def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
 
     Raises UsageError if `since` is no git reference.
     """
-    declared = {name: table for name, table in operations.project().tables.items() if not table.external}
+    project = operations.projects.read_sound_tables().project
+    declared = {name: table for name, table in project.tables.items() if not table.external}
     old = {}
     for name, texts in _old_texts(operations, since).items():
         if name in declared and texts.dml.strip() and revision_hash(texts) != revision_of(declared[name]).hash:
             old[name] = texts
-    return PlannedUpgrade(old, {name: _change(operations.project(), name, texts) for name, texts in old.items()})
+    return PlannedUpgrade(old, {name: _change(project, name, texts) for name, texts in old.items()})
 
 
 def report_failed_upgrades(
-    operations: EnvironmentService, upgrade: PlannedUpgrade, results: Iterable[CaseResult]
+    operations: EnvironmentService, selected: SelectedCases, upgrade: PlannedUpgrade, results: Iterable[CaseResult]
 ) -> str:
     """Report failed upgrades to the agent, so that plans rebuild these tables.
 
@@ -161,7 +174,7 @@ def report_failed_upgrades(
         if change is not None and (words := shown_unsafe(each, change)):
             shown[TableName(each.table)] = words
     for name, words in sorted(shown.items()):
-        old, new = revision_hash(upgrade.old[name]), revision_of(operations.project().tables[name]).hash
+        old, new = revision_hash(upgrade.old[name]), revision_of(selected.tables[name]).hash
         try:
             operations.client.call("upgrade_shown", {"table": name, "old": old, "new": new, "shown": words})
         except HeadgateError as error:
@@ -176,9 +189,11 @@ def write_first_case(
 
     Raises Refused if the file exists, UsageError if the table has no statement, and any error of the test run.
     """
-    declared = operations.projects.read()
+    declared = operations.projects.read_sound_tables()
     tables = declared.project.tables
-    table = tables[_one(operations, word, tables)]
+    name = _one(operations, word, declared)
+    broken_references(declared).refuse_broken(_parents(tables[name]))
+    table = tables[name]
     _refuse_external(table)
     path = first_case_path(table)
     place = Path(operations.place.folder, path)
@@ -186,7 +201,7 @@ def write_first_case(
         raise Refused(f"{place} exists", remedy="rename it, or edit it; nothing was written")
     _refuse(operations.place.folder, tuple(refuse_unsafe(table)))
     texts = _needed_texts(declared.texts, tables, {table.name}, set())
-    request = CaseRequest(texts, {}, record=table.name, settings=_settings(operations))
+    request = CaseRequest(texts, {}, record=table.name, settings=_settings(operations, declared.project))
     recorded = ""
     for answer in run_child(request, environ):
         if "doing" in answer:
@@ -272,22 +287,38 @@ def _end(process: "subprocess.Popen[str]", folder: str) -> None:
 
 
 def _chosen(
-    operations: EnvironmentService, project: Project, words: tuple[str, ...], products: tuple[str, ...]
+    operations: EnvironmentService,
+    declared: ProjectDeclaration,
+    sound: Mapping[TableName, Table],
+    words: tuple[str, ...],
+    products: tuple[str, ...],
 ) -> set[TableName]:
-    known = sorted({table.product for table in project.tables.values()})
+    project, references = declared.project, broken_references(declared)
+    sound_products = {table.product for table in project.tables.values()}
+    known = sorted(sound_products | {table.product for table in project.broken.values()})
     for product in products:
         if product not in known:
             raise UsageError(f"{product!r} is not a product", remedy=did_you_mean(product, known) or ", ".join(known))
     named = set(operations.selected(words, declared=True))
+    references.refuse_broken(named)
     for name in sorted(named - set(project.tables)):
         raise UsageError(f"{name} is not declared", remedy=did_you_mean(name, project.tables) or "headgate inventory")
+    folders = {project.tables[name].folder for name in named}
+    units = (table for table in project.tables.values() if table.folder in folders)
+    references.refuse_broken({parent for table in units for parent in _parents(table)})
     if not (words or products):
-        return set(project.tables)
-    return named | {name for name, table in project.tables.items() if table.product in products}
+        return set(sound)
+    return named | {name for name, table in sound.items() if table.product in products}
 
 
-def _one(operations: EnvironmentService, word: str, tables: Mapping[TableName, Table]) -> TableName:
+def _parents(table: Table) -> frozenset[TableName]:
+    return frozenset(read.table for read in table.parsed.reads) if table.parsed else frozenset()
+
+
+def _one(operations: EnvironmentService, word: str, declared: ProjectDeclaration) -> TableName:
     (name,) = operations.selected([word.strip("+")], declared=True)
+    tables = declared.project.tables
+    broken_references(declared).refuse_broken([name])
     if name not in tables:
         raise UsageError(f"{name} is not declared", remedy=did_you_mean(name, tables) or "headgate inventory lists all")
     return name
@@ -303,8 +334,8 @@ def _refuse(folder: str, problems: tuple[Problem, ...]) -> None:
         )
 
 
-def _settings(operations: EnvironmentService) -> dict[str, str]:
-    return settings_of_meaning(operations.project().environments[operations.place.environment].pool.conf)
+def _settings(operations: EnvironmentService, project: Project) -> dict[str, str]:
+    return settings_of_meaning(project.environments[operations.place.environment].pool.conf)
 
 
 def _beside(path: str, cases: Iterable[StatementCase]) -> bool:

@@ -20,7 +20,8 @@ WORDS = st.tuples(DEPTHS, st.sampled_from(NAMES), DEPTHS)
 
 def over(readings: list[tuple[TableName, TableName]], tags: dict[str, set[TableName]]) -> SelectableTables:
     graph = TableGraph((TableEdge(parent, child, True) for parent, child in readings), NAMES)
-    return SelectableTables(lambda t: (edge.parent for edge in graph.parents(t)), graph.children, lambda: tags)
+    parents, nothing = lambda t: (edge.parent for edge in graph.parents(t)), lambda tag: None
+    return SelectableTables(parents, graph.children, lambda: tags, nothing)
 
 
 def typed(up: str | None, what: str, down: str | None) -> str:

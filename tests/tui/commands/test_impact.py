@@ -39,6 +39,7 @@ def test_before_the_first_start_impact_uses_declared_tables(folder: Path, capsys
         "edited",
         "answers",
         "columns",
+        "left_out",
     ]
     assert (found["format"], found["table"], found["column"], found["basis"]) == (
         "headgate.impact/1", "a", None, "declared",

@@ -34,7 +34,17 @@ def test_down_shows_every_reader(folder: Path, capsys: pytest.CaptureFixture[str
 def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["format", "project", "root", "direction", "nodes", "edges", "unresolved", "edited"]
+    assert list(found) == [
+        "format",
+        "project",
+        "root",
+        "direction",
+        "nodes",
+        "edges",
+        "unresolved",
+        "edited",
+        "left_out",
+    ]
     assert (found["format"], found["root"]) == ("headgate.lineage/1", {"table": "b", "column": "kind"})
     assert [(node["table"], node["column"], node["kind"]) for node in found["nodes"]] == [
         ("b", "kind", "column"), ("a", "kind", "column"), ("b", None, "rows"),
