@@ -1,4 +1,4 @@
-"""The whole run: Spark servers shared by all workers and started on demand, and which worker runs which tests."""
+"""Configuration of the whole test run: Spark servers that all workers share, and the assignment of tests to workers."""
 
 import fcntl
 import os
@@ -31,19 +31,20 @@ settings.load_profile("headgate")
 SERVER = Pool(cores=2, memory="1g")
 DELTA_SERVER = Pool(cores=2, memory="1500m")
 EVERY = 5
-"""Only every fifth case of a `sampled` test runs by default, and all of them with the drills."""
+"""By default, only every fifth case of a `sampled` test runs. With the drills, all cases run."""
 FIRST = ("spark", "terminal")
-"""Marks of files that mostly wait, and so run well beside others; they go first."""
+"""Marks of files whose tests mostly wait, so that other tests can run at the same time; these files run first."""
 DRILLS = "tests/drills"
-"""Its tests start environments, each with an agent and a server: two workers run them, before anything else."""
+"""Folder of tests that start environments, each with an agent and a server. Two workers run them, before anything else.
+"""
 SECOND_HALF = f"{DRILLS}/test_n"
-"""The drills from this name on are the second group; each group takes about as long as the other."""
+"""The first drill, in order of names, of the second group. Both groups take about equally long."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return 3 if the whole set runs, so that two cores stay busy while one worker waits for Spark or a process.
 
-    Return 0 if files are named, because each worker would collect all tests again.
+    Return 0 if files are named, because each worker would have to collect all tests again.
     """
     return 0 if config.option.file_or_dir else 3
 
@@ -117,13 +118,13 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
-    """The run's server, which all workers share through one home; it ends with the run, not with a worker."""
+    """The run's server, which all workers share through one home. It is ended with the run, not with a worker."""
     return _started(LocalPool, tmp_path_factory, pytestconfig, "spark-server", SERVER)
 
 
 @pytest.fixture(scope="session")
 def delta_pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
-    """The run's server with Delta and the reader of Avro, shared by all tests of these."""
+    """The run's server with Delta and the reader of Avro, shared by all tests that need these."""
     jars = {"delta": delta_jars(), "kafka": kafka_jars()}
     with_delta = partial(LocalPool, connectors=tuple(Connector(name, jars=(str(of),)) for name, of in jars.items()))
     return _started(with_delta, tmp_path_factory, pytestconfig, "delta-server", DELTA_SERVER)

@@ -19,11 +19,11 @@ POSITIONAL = 5
 FORBIDDEN_MODULES = {"utils", "helpers", "common", "manager", "base"}
 
 LONGER_FUNCTIONS: dict[str, int] = {}
-"""Exceptional limits by `path:function`, each with its reason beside it."""
+"""Exceptions to the limit by `path:function`, each with a comment that gives the reason."""
 
 
 UNPACKED = 4
-"""Most values that may be distinguished by position alone."""
+"""Maximum number of values that may be distinguished only by position."""
 
 BY_POSITION = (
     "core/sql/parsing/", "core/sql/tokens/", "core/sql/statement_codec.py", "core/text/diff.py",
@@ -71,7 +71,7 @@ def test_values_are_distinguished_by_name() -> None:
 
 
 def told_by_position(path: Path) -> Iterator[str]:
-    """Yield long unpackings and calls with many positional arguments, not counting a `call`'s deadline and function."""
+    """Yield long unpackings and calls with many positional arguments, except the deadline and function of a `call`."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and not any(isinstance(argument, ast.Starred) for argument in node.args):
             forwards = isinstance(node.func, ast.Attribute) and node.func.attr == "call"

@@ -56,7 +56,7 @@ class Way(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """The seconds until the tables exist and until the pointers do, and the server's average CPU use in cores."""
+    """The seconds until all tables and until all pointers exist, and the server's average CPU use in cores."""
 
     tables_s: float
     seconds: float
@@ -77,7 +77,7 @@ class Watched:
 
 
 class Alone:
-    """A pool's tables that register each table by a request of its own."""
+    """A pool's tables, wrapped so that each table is registered by a separate request."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -93,7 +93,7 @@ class Alone:
 
 
 class Lake:
-    """The tables of one environment, and the server with its catalog while it lives."""
+    """The tables of one environment, and the server whose catalog lists them."""
 
     def __init__(self, root: Path, tables: int) -> None:
         self.home = root / "home"

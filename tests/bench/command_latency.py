@@ -47,7 +47,7 @@ class Taken:
     wall: float
     cpu: float
     mb: int = 0
-    """Peak resident memory; 0 for what runs in this process."""
+    """Peak resident memory; 0 for commands that run in this process."""
 
 
 def table_of(rows: Iterator[str]) -> Iterator[str]:

@@ -31,9 +31,7 @@ def peak_mb(pid: int) -> float:
 
 
 def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float, int, float]:
-    """Start the console; return the ms until content shows and until it takes keys, bytes, and CPU seconds until
-    content.
-    """
+    """Start the console; return the ms until content and until it accepts keys, bytes, and CPU ms until content."""
     with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(home)], width, height) as terminal:
         began = terminal.began
         while "product_000" not in terminal.text():

@@ -26,13 +26,13 @@ def first_frame(terminal: Terminal) -> None:
 
 
 def still(terminal: Terminal) -> None:
-    """Wait until keys are accepted and the picture is still."""
+    """Wait until keys are accepted and the picture no longer changes."""
     terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
     terminal.quiet()
 
 
 def keys_waiting(terminal: Terminal) -> None:
-    """Send keys that remain unanswered, each of which causes a new picture."""
+    """Send several keys, each of which causes a new picture, without reading the output."""
     still(terminal)
     terminal.send("jk" * 200)
 
@@ -53,7 +53,7 @@ MOMENTS: dict[str, Callable[[Terminal], None]] = {
 
 
 def end_ms(home: str, reach: Callable[[Terminal], None]) -> float:
-    """Start the console, close its terminal at a certain moment, and return the milliseconds until its process ends."""
+    """Start the console, bring it to a situation with `reach`, close its terminal, and return the ms until it ends."""
     with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", home], 200, 60) as terminal:
         reach(terminal)
         began = time.monotonic()
@@ -66,7 +66,7 @@ def end_ms(home: str, reach: Callable[[Terminal], None]) -> float:
 
 
 def measure(statements: int) -> float:
-    """Measure every moment over one ledger, print the rows of the table and return the longest time."""
+    """Measure every situation over one ledger, print the rows of the table and return the longest time."""
     longest = 0.0
     with tempfile.TemporaryDirectory() as folder, make(Path(folder), statements) as ledger:
         write(ledger, random.Random(7), statements, 1)

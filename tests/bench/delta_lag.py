@@ -36,7 +36,7 @@ BOUND_S = 1.0
 
 
 class Statements:
-    """Statements c0, c1, … over Delta tables p0, p1, …, and the agent's measurement of them."""
+    """Statements c0, c1, … over Delta tables p0, p1, …, and the collector that measures them."""
 
     def __init__(self, root: Path, count: int, versions: int) -> None:
         ledger = create_or_open(root / "ledger.db", environment_row())

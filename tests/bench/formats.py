@@ -1,8 +1,8 @@
 """Measures statements on parquet against Delta: `python -m tests.bench.formats [COUNT ...]`, two to three minutes each.
 
-One statement reads landing files and the others stream its table into tables of their own: COUNT statements in all,
-with the same texts and input in both formats, on a pool of two cores. What misses its time limit is recorded as such.
-CPU is in cores: 1.0 is one core for the whole time.
+One statement reads landing files, and the others stream its table into tables of their own: COUNT statements in all,
+with the same texts and input in both formats, on a pool of two cores. If a figure reaches its time limit, the table
+shows how much was done. CPU is in cores: 1.0 is one core for the whole time.
 """
 
 import json
@@ -23,9 +23,10 @@ from tests.support.live_project import Driven
 COUNTS = (10, 30)
 FORMATS = ("parquet", "delta")
 BEGINS_S, RESTS_S, ARRIVES_S = 90.0, 30.0, 40.0
-"""Time limits for first batches, for the rest after them, and for the last rows."""
+"""Time limits in seconds: for the first batches, for the statements to become idle afterwards, and for the last rows.
+"""
 IDLE_S, LANDS_S, EVERY_S = 15.0, 20.0, 2.0
-"""How long idle statements are measured, how long files land, and the interval between them."""
+"""Seconds for which idle statements are measured, for which files land, and between two files."""
 ROWS = 100
 HEAD = """project: formats
 id: 6d1c4a52-9df2-4a52-9c0c-0f6f8d1a2b3d
@@ -95,7 +96,7 @@ class Statements(Driven):
         return sum(1 for committed in self.batches().values() if committed)
 
     def complete(self) -> int:
-        """Count the tables that hold every row."""
+        """Count the tables that contain every row."""
         folder = self.folder / "data/tables"
         held = (self.files.rows(str(folder / f"{table}__v1"), self.format) for table in self.tables)
         return sum(1 for rows in held if rows == self.landed)
@@ -118,7 +119,7 @@ class Figures:
 
 
 def measure(count: int, format: str, root: Path) -> dict[str, str]:
-    """Measure statements of one format; return the figures with units, by name, as far as the run got."""
+    """Measure statements of one format; return the figures with units, by name, even if the run ends early."""
     found, driven = Figures(), Statements(root, format=format, count=count)
     try:
         _measure(driven, found)
@@ -180,14 +181,14 @@ def _under_load(driven: Statements, found: Figures) -> None:
 
 
 def _waited(counted: Callable[[], int], of: int, ends_at: float, since: float) -> tuple[float, str, int, int]:
-    """Wait for the count or the time limit; return the seconds since `since`, their unit, count and `of`."""
+    """Wait until the count is `of` or until `ends_at`; return the seconds since `since`, the unit, count and `of`."""
     while (done := counted()) < of and time.monotonic() < ends_at:
         time.sleep(0.2)
     return time.monotonic() - since, "s", done, of
 
 
 def _until_rest(driven: Statements) -> None:
-    """Wait until no statement has committed a batch for ten seconds."""
+    """Wait until no statement has committed a batch for ten seconds, or until RESTS_S seconds have passed."""
     ends_at, seen, since = time.monotonic() + RESTS_S, driven.batches(), time.monotonic()
     while time.monotonic() < ends_at and time.monotonic() - since < 10:
         time.sleep(0.5)

@@ -161,7 +161,7 @@ def _layers(tables: int) -> Iterator[str]:
 
 
 def _statement(name: str, above: list[str], landed: list[str], ends: bool, chance: random.Random) -> str:
-    """Return one statement; its parents are near in the list, so that diamonds and long chains arise."""
+    """Return a statement that reads nearby tables of the list `above`, so that diamonds and long chains arise."""
     near = above[-max(2, len(above) // 3) :]
     a, b = chance.choice(near), chance.choice(near)
     form = COUNTED if ends else chance.choice((STATELESS, STATELESS, ENRICHED, JOINED, UNITED))

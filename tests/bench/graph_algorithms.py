@@ -1,9 +1,9 @@
 """Compares our graph algorithms with networkx: `python -m tests.bench.graph_algorithms [RUNS]`, a minute.
 
-In every row both run in turn in one process, over the same tables and with results that are checked to be equal. The
-ratio is the median of CPU time, run by run; above 1, networkx is faster. The graph of networkx is built inside the
-first two rows of a size and before the last two. The cost of the import, which a command pays once, is measured in
-separate processes.
+For each row, both run alternately in one process, over the same tables, and their results are checked to be equal. The
+ratio is the median of the CPU-time ratios of the runs; above 1, networkx is faster. In the first two rows of a size,
+building the graph for networkx is included; in the last two, it is not. The cost of the import, which a command pays
+once, is measured in separate processes.
 """
 
 import gc
@@ -24,7 +24,7 @@ from tests.bench.generated_projects import project_texts
 
 SIZES = (3_000, 10_000)
 ROOTS = 50
-"""Tables whose ancestors and descendants are sought, spread evenly."""
+"""Number of tables, spread evenly, whose ancestors and descendants are searched."""
 
 Parents = Mapping[TableName, Sequence[TableName]]
 

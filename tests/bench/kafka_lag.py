@@ -33,13 +33,13 @@ from tests.support.ledger_rows import deployment_row, environment_row
 STATEMENTS = 50
 PARTITIONS = 4
 MESSAGES = 20
-"""Messages in each partition at first, half of them unread; each round adds one and reads one."""
+"""Number of messages in each partition at first, half of them unread. Each round adds one message and reads one."""
 ROUNDS = 10
 BOUND_S = 1.0
 
 
 class Statements:
-    """Statements c0, c1, … over tables p0, p1, … in topics of one broker, and the agent's measurement of them."""
+    """Statements c0, c1, … over tables p0, p1, … in topics of one broker, and the collector that measures them."""
 
     def __init__(self, root: Path, count: int, broker: Broker) -> None:
         self.root, self.count, self.added = root, count, 0

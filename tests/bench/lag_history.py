@@ -21,7 +21,7 @@ from pipelines.storage.checkpoints import TableCheckpoints
 
 SIZES = (10_000, 100_000, 1_000_000)
 ROUNDS = 50
-"""Each round writes one new file and consumes one; every tenth compacts both logs."""
+"""Number of rounds. Each round writes one new file and consumes one; every tenth round compacts both logs."""
 ROWS = 10
 PENDING = 3
 
@@ -70,7 +70,7 @@ class History:
 
 
 def _add(log: Path, batch: int, line: object) -> None:
-    """Write one batch; every tenth covers all before it. Covered batches go after ten minutes, or 120 batches."""
+    """Write one batch; every tenth batch contains all earlier ones. Older files go after 10 min or 120 batches."""
     assert callable(line)
     (log / str(batch - 120)).unlink(missing_ok=True)
     if batch % 10 < 9:

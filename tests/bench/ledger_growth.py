@@ -42,14 +42,14 @@ ROUNDS = {16: 120_960, 100: 3_600, 1_000: 240}
 """Rounds by number of statements, after the rounds in which memory fills."""
 DAYS = (30, 120, 420, 520)
 PLANS, RUNS, COMMANDS = 20, 10, 60
-"""Per day; half of the runs rebuild one table each."""
+"""Numbers per day. Half of the runs rebuild one table each."""
 EVENTS_EACH = 4
 TEXTS = 2_500
-"""Bytes of text per statement; a plan carries the texts of the whole project, its body those of ten statements."""
+"""Bytes of text per statement. A plan contains the texts of the whole project, and its body those of ten statements."""
 WARM = 10_000
-"""Files of all statements before the memory of them reaches its limit (`row_counting`)."""
+"""Number of files of all statements after which the memory for them reaches its limit (`row_counting`)."""
 TRACED = 16
-"""Largest number of statements for which allocations are traced at the end, which multiplies the time."""
+"""Largest number of statements for which allocations are traced at the end; tracing multiplies the run time."""
 TRACED_ROUNDS = 400
 REBUILT_ROUNDS = 3_456
 """Rounds between two rebuilds: five a day."""
@@ -140,7 +140,7 @@ def _bytes(ledger: Ledger) -> int:
 
 
 def agent_of_rounds(statements: int, rounds: int) -> None:
-    """Print the cost of rounds, and the memory at their end, in seven parts."""
+    """Measure rounds in seven parts; print their total cost, and the memory after each part."""
     row_counting.parquet_rows = lambda path: 10
     with tempfile.TemporaryDirectory() as folder:
         histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
@@ -181,7 +181,7 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
             )
         )  # fmt: skip
     for n in range(KEPT):
-        # What an agent finds when it starts: everything that it retains of each statement.
+        # Data that an agent retains for each statement, as found when it starts.
         rows = 10 * (200 - KEPT + n)
         sample = sample_row(
             START + (n - KEPT) * ROUND_S, lag_rows=10 * PENDING, lag_files=PENDING, produced_rows=rows,
@@ -201,7 +201,7 @@ def _agent(folder: Path, histories: list[History]) -> AgentContext:
 
 
 def _rounds(agent: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
-    """Let all statements write and read a file, measure, keep house every five minutes; return the CPU time."""
+    """Measure growing histories, with housekeeping every five minutes; return the CPU time of both."""
     cpu = 0.0
     for _ in range(rounds):
         for history in histories:
@@ -225,7 +225,7 @@ def _rounds(agent: AgentContext, collector: LagCollector, histories: list[Histor
 
 
 def _move(agent: AgentContext, histories: list[History], n: int) -> None:
-    """Replace the newest version by one with its own checkpoint; the table that it reads continues to be written."""
+    """Replace the newest version by a new one with its own checkpoint; its source table continues to be written."""
     history, before = histories[n], agent.ledger.versions(TableName(f"t{n}"))[0]
     moved = history.checkpoint.with_name(f"c{before.version + 1}")
     shutil.copytree(history.checkpoint, moved)

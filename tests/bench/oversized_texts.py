@@ -18,7 +18,7 @@ from tests.bench.oversized_text_cases import Text, megabytes, nested, wide_texts
 ROOT = Path(__file__).parents[2]
 BOUND_S = 5.0
 LINES_S = 1.0
-"""For 2,000 lines, which people do write."""
+"""Time limit, in seconds, for texts of 2,000 lines, which people do write."""
 PATIENCE_S = 120.0
 
 _RUN = """

@@ -83,7 +83,7 @@ def _rows(graph: str, project: Project, runs: int) -> Iterator[str]:
 
 
 def as_in_a_ledger(project: Project) -> dict[TableName, ObservedDeployment]:
-    """Observe everything as running, with the texts, versions and bindings that a ledger has."""
+    """Return observations of all tables as running, with the texts, versions and bindings that a ledger records."""
     bindings = {str(name): 0 if table.external else 1 for name, table in project.tables.items()}
     return {name: deployed(table, bindings=bindings) for name, table in project.tables.items()}
 

@@ -50,7 +50,7 @@ def made(session: Session, folder: Path, count: int) -> SparkTables:
 
 
 def read(pool: LocalPool, count: int, over: threading.Event, seen: Counter[str]) -> None:
-    """Read every pointer in turn until `over` is set, and count the results: a version, or an error's class."""
+    """Read every pointer repeatedly until `over` is set, and count the results: a version, or the class of an error."""
     with attached(pool) as session:
         n = 0
         while not over.is_set():

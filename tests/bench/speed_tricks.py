@@ -32,7 +32,7 @@ TELL = (
     "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
     "for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)), file=sys.stderr)); "
 )
-"""Prints the CPU time of a command, and of its finished child processes."""
+"""Code that makes a command print its CPU time and that of its finished child processes."""
 COMMAND = "import sys; from tui.cli import main; sys.exit(main())"
 CONSOLE = "import runpy; runpy.run_module('tests.terminal.ledger_under_load', run_name='__main__', alter_sys=True)"
 

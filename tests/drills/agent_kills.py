@@ -76,7 +76,7 @@ def change(tiny: Tiny, point: int) -> None:
 
 
 def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
-    """Apply one plan while the agent dies at a point (0 for none), and return what is wrong afterwards, or `ok`."""
+    """Apply one plan while the agent dies at a point (0: at none); return `ok` or what is wrong afterwards."""
     try:
         renew_agent(tiny, HEADGATE_FAULT_AT=str(point) if point else "")
         applied = tiny.apply(tiny.plan(*words))
@@ -97,8 +97,8 @@ def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
 def renew_agent(tiny: Tiny, **environ: str) -> None:
     tiny.done("down", "--keep-pool", "--confirm", "")
     tiny.done("up", **environ)
-    # A plan made before the agent has found its statements running would resume them, and pass other points than
-    # counted.
+    # If a plan were made before the agent has found its statements running, it would resume them, and pass other points
+    # than those counted.
     until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent has found the running statements")
 
 
@@ -107,7 +107,7 @@ def dead(pid: int) -> bool:
 
 
 def holds(tiny: Tiny) -> str:
-    """Check that every landed id occurs once in the version that serves and runs; return `ok` or what is wrong."""
+    """Check that the version that serves and runs contains every landed id once; return `ok` or what is wrong."""
     until(lambda: tiny.statements()["marked"]["state"] == "running", 60, "the statement runs")
     version = int(str(tiny.statements()["marked"]["version"]).lstrip("v"))
     wanted = list(range(1, tiny.landed + 1))

@@ -29,7 +29,7 @@ def main() -> int:
     words.add_argument("--shrink", action="store_true")
     words.add_argument("--show", action="store_true")
     asked = words.parse_args()
-    # Handing the baton from core to core would double the time.
+    # Passing the baton between threads on different cores would double the time.
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[asked.seed % len(os.sched_getaffinity(0))]})
     lives = Lives()
     try:

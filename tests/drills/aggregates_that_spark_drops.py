@@ -1,4 +1,4 @@
-"""Drill: if two statements differ in one choice above an aggregate and we plan a restart, are Spark's aggregates equal?
+"""Drill: two statements differ in one choice above an aggregate, and we plan a restart; are Spark's aggregates equal?
 
 Run: PYTHONPATH=. python tests/drills/aggregates_that_spark_drops.py [--seed N] [--count N]. Spark's optimizer drops
 aggregates that are no longer read, and with them part of the state (core/sql/comparison/optimizer_folding.py): both

@@ -9,7 +9,7 @@ from tiny_project import Tiny, tiny_that_runs
 
 @pytest.fixture(scope="session")
 def on_topics(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Iterator[Tiny]:
-    """An environment with the connector for Kafka and a password as a variable; tests add tables of distinct names."""
+    """An environment with Kafka's connector and a password as a variable. Tests add tables with distinct names."""
     broker.create("unread")
     options = f"OPTIONS ('kafka.bootstrap.servers'='{broker.servers}', subscribe='unread')"
     ddl = {"unread": f"CREATE TABLE unread (id BIGINT) USING kafka {options};"}

@@ -34,27 +34,27 @@ PARENT = "src_orders__v1"
 EVERY_S = 2.0
 
 GRAIN_S = 15.0
-"""A batch and two samples; the end of a backlog cannot be known more precisely."""
+"""Seconds of a batch and two samples, because the end of a backlog cannot be known more precisely."""
 
 WORKED_OFF = 60
-"""Rows: about one batch of the parent at 8 orders/s."""
+"""Rows below which a backlog counts as processed: about one batch of the parent at 8 orders/s."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A change to the demo, and the trends that then hold for the slow statement, in this order."""
+    """A change to the demo, and the trends that the slow statement must then have, in this order."""
 
     name: str
     begin: Callable[[Pizzeria], None]
     words: tuple[str, ...]
     seconds: float
     rate: float | None = None
-    """Nominal orders per second from then on; None if the rate does not change."""
+    """Nominal orders per second from this phase on; None if the rate does not change."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One observation."""
+    """One observation of the slow statement."""
 
     at: float
     trend: str
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def watch(demo: Pizzeria, phase: Phase) -> tuple[float, list[Seen]]:
-    """Begin a phase and observe the slow statement until it ends; times count from its beginning."""
+    """Begin a phase and observe the slow statement until the phase ends; times are relative to its beginning."""
     began = time.time()
     phase.begin(demo)
     seen: list[Seen] = []
@@ -161,7 +161,7 @@ def told(phase: Phase, seen: list[Seen], changed_s: float) -> str:
 
 
 def eta(seen: list[Seen]) -> str:
-    """Compare the estimates from the second half of a drain with the moment when the lag was worked off."""
+    """Compare the estimates in the second half of a drain with the time at which the backlog was processed."""
     calls = [one for one in seen if one.trend == "draining"]
     drained = next(
         (one.at for one in seen if calls and one.at > calls[0].at and (one.lag_rows or 0) < WORKED_OFF), None

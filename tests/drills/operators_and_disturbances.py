@@ -34,7 +34,7 @@ ACTS = ("stop", "stop", "start", "restart")
 
 
 class Operator(threading.Thread):
-    """Stops, starts, restarts and deletes until told to end, and remembers the last word on each statement."""
+    """A thread that stops, starts, restarts and deletes until told to end; remembers each statement's last command."""
 
     def __init__(self, demo: Disturbed, seed: int, stopped: set[str]) -> None:
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class Operator(threading.Thread):
 
 
 def act(demo: Disturbed, table: str, what: str, stopped: set[str], done: Counter[str]) -> None:
-    """Repeat a command until an agent answers, because a command whose agent died may not have been heard."""
+    """Repeat a command until an agent answers, because an agent that died may not have received it."""
     while True:
         said = demo.run(what, table, "--confirm", "yes", "--json")
         found = json.loads(said.stdout or "{}")
@@ -70,7 +70,7 @@ def act(demo: Disturbed, table: str, what: str, stopped: set[str], done: Counter
 
 
 class Deck:
-    """Draws each of its cards once before any is repeated."""
+    """A deck of cards: each card is drawn once before any card is drawn again."""
 
     def __init__(self, cards: dict[str, Disturbance], chance: random.Random) -> None:
         self._cards, self._chance, self._left = cards, chance, list[str]()
@@ -118,7 +118,7 @@ def disturb(
     did: Counter[str],
     took: list[float],
 ) -> bool:
-    """Rebuild, act and disturb at once, then restore older state; return whether all rules held after each."""
+    """Rebuild, act and disturb at once, then restore older state; return whether all rules held after each step."""
     stopped: set[str] = set()
     demo.run("restart", NEIGHBOUR, "--confirm", "yes")
     operator = Operator(demo, chance.randrange(2**32), stopped)
@@ -137,7 +137,7 @@ def disturb(
     name, disturbance = restored.draw()
     good &= went(demo, chance, name, disturbance, did)
     for table in sorted(demo.healthy()):
-        # An older registry knows older words, so that the operator's last words are repeated.
+        # An older registry contains older commands, so the operator's last commands are repeated.
         act(demo, table, "stop" if table in stopped else "start", stopped, did)
     good &= holds(demo, f"round {number:2}, {name}", stopped, did, took)
     for table in sorted(stopped):
@@ -169,7 +169,7 @@ def begin_rebuild(demo: Disturbed, table: str, did: Counter[str]) -> None:
 
 
 def holds(demo: Disturbed, what: str, stopped: set[str], did: Counter[str], took: list[float]) -> bool:
-    """Wait until the rules hold, and print those that do not."""
+    """Wait until the rules hold, and print the rules that do not."""
     began = time.monotonic()
     try:
         demo.back()
@@ -213,7 +213,7 @@ def restart_failed(demo: Disturbed, stopped: set[str], did: Counter[str]) -> Non
 
 
 def wrong(demo: Disturbed, stopped: set[str]) -> dict[str, str]:
-    """Return states that differ from the operators' last words."""
+    """Return the states that contradict the operators' last commands."""
     return {t: s for t, s in demo.healthy().items() if s != ("stopped" if t in stopped else "running")}
 
 

@@ -26,7 +26,7 @@ from pizzeria_demo import Pizzeria
 
 INSIDE = 0.8
 GRAIN_S = 0.1
-"""Durations are rounded to this."""
+"""Durations are rounded to this many seconds."""
 SETTLED_S = 180.0
 
 
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 def plans(demo: Pizzeria, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each plan of a round once the one before was carried out."""
+    """Yield each plan of a round, once the preceding plan has been carried out."""
     yield "rebuild a leaf", demo.plan("fct_takings", "--rebuild", "--children", "none")
     if number == 0:
         demo.done("demo", "change", "column")
@@ -95,7 +95,7 @@ def edit(demo: Pizzeria, table: str, head: str) -> None:
 
 
 def pace(demo: Pizzeria, seconds: int) -> None:
-    """Write another trigger for fct_takings, which restarts it."""
+    """Write a different trigger for fct_takings, which restarts the statement."""
     file = demo.folder / "pipelines/facts/sales/fct_takings/fct_takings.yml"
     lines = [line for line in file.read_text().splitlines() if not line.startswith("trigger:")]
     file.write_text("\n".join([*lines, f"trigger: {seconds} seconds", ""]))
@@ -133,7 +133,7 @@ def compared(what: str, record: dict[str, Any]) -> Compared | None:
 
 
 def report(what: str, found: Sequence[Compared]) -> None:
-    """Print how many took as long as predicted, in all and by kind, and the width of the ranges."""
+    """Print how many steps took as long as predicted, in total and by kind, and the width of the ranges."""
     kinds: dict[str, list[Compared]] = defaultdict(list)
     for one in found:
         kinds["all"].append(one)

@@ -26,7 +26,7 @@ from core.model.actions import Action
 from core.plan.descriptions import evidence_words
 
 AT_ONCE = 75
-"""Pairs per server, because a server keeps the plans of all queries that it ran."""
+"""Pairs per server, because a server keeps the plans of all queries that it has run."""
 
 KINDS = ("equal", "seam", "differs", "unreadable", "refused", "not run")
 ACTIONS = (Action.KEEP, Action.RECORD, Action.RESTART, Action.REBUILD)
@@ -57,7 +57,7 @@ def drill(seed: int, count: int, only: Sequence[int] | None) -> int:
 
 
 def portion(seed: int, numbers: Sequence[int]) -> list[Run]:
-    """Try some pairs on a server of their own, and print unsafe ones."""
+    """Try some pairs on a separate server, and print unsafe pairs."""
     pairs = drawn(seed, numbers)
     with tempfile.TemporaryDirectory(prefix="headgate-pairs-") as name:
         folder = Path(name)

@@ -70,7 +70,7 @@ def drill(seed: int, asked: argparse.Namespace) -> int:
 
 
 def portion(seed: int, numbers: range, asked: argparse.Namespace) -> list[tuple[Finding, bool]]:
-    """Compare some statements with Spark on a server of their own."""
+    """Compare some statements with Spark on a separate server."""
     with Server() as server, ThreadPoolExecutor(THREADS) as threads:
         parts = [numbers[index::THREADS] for index in range(THREADS)]
         works = [threads.submit(lambda part: list(reading(server, seed, part, asked)), part) for part in parts]
@@ -78,7 +78,7 @@ def portion(seed: int, numbers: range, asked: argparse.Namespace) -> list[tuple[
 
 
 def reading(server: "Server", seed: int, numbers: range, asked: argparse.Namespace) -> Iterator[tuple[Finding, bool]]:
-    """Compare some statements with Spark in a session of their own."""
+    """Compare some statements with Spark in a separate session."""
     name = f"random_statements_{numbers.start}"
     spark = Recorded(Path(asked.answers, f"{seed}-{numbers.start}.jsonl"), cache(lambda: server.asked(name)))
     for number in numbers:
@@ -93,7 +93,7 @@ def reading(server: "Server", seed: int, numbers: range, asked: argparse.Namespa
 
 
 class Server:
-    """A server for some statements, which starts with the first question."""
+    """A server for some statements, started by the first question."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -31,7 +31,7 @@ ACTING = {
     "rollback": ("", "stop inside", "release beside", "delete beside", "restart inside"),
     "seam": ("", "stop inside", "restart inside", "release beside"),
 }
-"""The actors in the lives of each request, in turn."""
+"""The other actors in the lives of each kind of request, in turn."""
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def read_notes(file: Path, world: Released, kills: int) -> dict[str, Any]:
-    """Return the stored lives and results, or all lives without results at first."""
+    """Return the stored lives and results; if nothing is stored, all lives without results."""
     if not file.exists():
         lives = all_lives(world, kills)
         write_notes(file, {"lives": [asdict(life) for life in lives], "ends": {}, "seconds": 0.0, "acts": 0})
@@ -98,7 +98,8 @@ def all_lives(world: Released, kills: int) -> list[Life]:
         labels = points_of(plan)
         lives = [labels[n :: -(-len(labels) // kills)] for n in range(-(-len(labels) // kills))]
         for n, life in enumerate(lives[1:], 1):
-            # Points that the other actor's run passes too go to the first life, in which nobody else has a run.
+            # Points that the other actor's run also passes are assigned to the first life, in which no other run
+            # exists.
             steps = own.get(acting[n % len(acting)], set())
             meets = {p for p in life if steps and (p.startswith("swap ") or any(s in f"{p} " for s in steps))}
             lives[0] += [point for point in life if point in meets]

@@ -25,9 +25,10 @@ from pizzeria_demo import Pizzeria
 
 BACK_S = 240.0
 RATE = "4"
-"""Orders per second: few, so that catching up ten times does not dominate the duration."""
+"""Orders per second. The rate is low, so that catching up ten times does not dominate the duration."""
 MOMENT_S = 15.0
-"""A kill comes within this time after all are back: the longest trigger, so that it may hit any phase."""
+"""Maximum seconds from the return of all statements to the next kill: the longest trigger, so that a kill may hit any
+phase."""
 
 
 def main() -> int:
@@ -78,7 +79,7 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
 
 
 def busy(demo: Pizzeria) -> list[tuple[str, int]]:
-    """Return the statements whose newest batch has begun but is not committed, with the batch's number."""
+    """Return the statements whose newest batch has begun but is not committed, with the number of that batch."""
     found = []
     for folder in sorted((demo.folder / "data/checkpoints").iterdir()):
         offset, commit = newest(folder / "offsets"), newest(folder / "commits")

@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -> None:
-    """Ask a server of our own; each answer is saved as it arrives."""
+    """Ask a separate server, saving each answer as it arrives."""
     with tempfile.TemporaryDirectory(prefix="headgate-agreement-") as folder:
         home = Path(folder)
         with spark_server(home, memory="3g") as pool:
@@ -54,7 +54,7 @@ def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -
 
 
 def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[Case, list[Verdict]]]:
-    """Ask about several cases at once, and print the ones without an answer."""
+    """Ask about several cases at once, and print the cases that got no answer."""
 
     def answer(case: Case) -> tuple[Case, list[Verdict]]:
         return case, [verdict(session.spark, each, home) for each in spark_texts(case)]

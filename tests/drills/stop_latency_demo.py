@@ -23,7 +23,7 @@ DEMO_SITUATIONS = {"gate": "a run waits at its gate", "busy": "a run waits, both
 BATCHES = "batch-queries"
 WAVE = 13
 TWO_TRIGGERS_S = 32.0
-"""The longest trigger of the sample is 15 s."""
+"""Seconds to wait for two triggers; the sample's longest trigger interval is 15 s."""
 PRINTER = "pipelines/facts/kitchen/order_labels/sql-scripts/dml.order_labels.sql"
 
 
@@ -120,7 +120,7 @@ def prove(demo: Pizzeria, wave: list[str]) -> Iterator[str]:
     """Wait for two triggers; yield a complaint per statement that is not stopped or committed after its stop."""
     rows = demo.statements()
     before = {table: commits(demo, table, int(rows[table]["version"])) for table in wave}
-    time.sleep(TWO_TRIGGERS_S)  # That nothing happens is no condition to wait for.
+    time.sleep(TWO_TRIGGERS_S)  # The absence of an event is not a condition that can be awaited.
     rows = demo.statements()
     for table in wave:
         after = commits(demo, table, int(rows[table]["version"]))

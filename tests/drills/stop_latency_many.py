@@ -33,9 +33,9 @@ FORTY = 40
 FIRST_MS, ALL_MS = 300.0, 3000.0
 IDLE = 1000
 AGAIN_S, AGAIN_PER_S = 0.1, 500
-"""Seconds until closed connections are reopened, and how many per second, as if so many programs called again."""
+"""Seconds until closed connections are reopened, and connections per second, as if that many programs called again."""
 FLAT = 4
-"""Threads and files that come and go by themselves."""
+"""Number of threads and files that may come and go independently of the test."""
 
 
 def measure_many(count: int, words: Sequence[str]) -> Iterator[Situation]:
@@ -73,7 +73,7 @@ def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
     said = f"{len(entries)} entries, first called after {first:.0f} ms, all gone after {last:.0f} ms"
     print(f"  forty by one command: {said}; threads {before} before, at most {most()}, {many.threads()} after")
     within = len(entries) == 1 and first <= FIRST_MS and last <= ALL_MS
-    # Each stop in progress costs a thread of the lane and one with the deadline.
+    # Each stop in progress uses two threads: one executes it, and one enforces the deadline.
     flat = most() <= before + 2 * STOPS_AT_ONCE + FLAT
     wrong = [] if within and flat else [said]
     until(lambda: many.threads() <= before + FLAT, 10, "the number of threads is as before")
@@ -119,7 +119,7 @@ def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[
 
 
 def learned(many: ManyStatements, stops: Sequence[Stop]) -> tuple[str, ...]:
-    """Return each stop that was not confirmed, once the ledger has learned of all stops."""
+    """Wait until the ledger has recorded all stops; return each stop that was not confirmed."""
     tables = {found.table for found in stops}
     until(lambda: tables <= many.tables_in("stopped"), 60, "the ledger has learned of every stop")
     return tuple(f"{found.table}: {found.outcome}" for found in stops if found.outcome != "stopped")

@@ -23,7 +23,7 @@ from tiny_project import Tiny, until
 
 FROZEN_S = 60.0
 QUIET_S = 5.0
-"""Longer than two triggers of the tiny project."""
+"""Seconds without progress that prove a stop: longer than two triggers of the tiny project."""
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def frozen(root: Path) -> None:
-    """The pool does not answer: that is reported, a stop is sent unconfirmed, and it holds once the pool is back."""
+    """The pool does not answer: this is reported, a stop is sent unconfirmed, and it holds once the pool is back."""
     with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _frozen)
 
 
@@ -73,7 +73,7 @@ def _frozen(tiny: Tiny) -> None:
 
 
 def locked(root: Path) -> None:
-    """Another process holds the ledger: a stop is not delayed, and the ledger learns of it later."""
+    """Another process holds the ledger: a stop is not delayed, and the ledger records it later."""
     with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _locked)
 
 
@@ -91,7 +91,7 @@ def _locked(tiny: Tiny) -> None:
 
 
 def full(root: Path) -> None:
-    """The home is on a full disk: a stop works, and the ledger learns of it once there is room."""
+    """The home is on a full disk: a stop works, and the ledger records it once there is space."""
     home = root / "home"
     home.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(home)], check=True)
@@ -145,12 +145,12 @@ def nothing_moves(tiny: Tiny) -> None:
     before = tiny.ids("marked", 1)
     tiny.land(10)
     until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 60, "its parent processes new rows")
-    time.sleep(QUIET_S)  # That nothing happens is no condition to wait for.
+    time.sleep(QUIET_S)  # The absence of an event is not a condition that can be awaited.
     assert tiny.ids("marked", 1) == before, "the stopped statement took rows"
 
 
 def learned(tiny: Tiny) -> None:
-    """Wait until the ledger has learned of the stop, then start the statement again."""
+    """Wait until the ledger has recorded the stop, then start the statement again."""
     began = time.monotonic()
     until(lambda: tiny.statements()["marked"]["state"] == "stopped", 60, "the ledger learned of the stop")
     row = tiny.statements()["marked"]
@@ -161,7 +161,7 @@ def learned(tiny: Tiny) -> None:
 
 
 def goes_on(tiny: Tiny) -> None:
-    """Start the statement again: every landed row must be there once."""
+    """Start the statement again, and check that the table contains every landed row once."""
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: tiny.ids("marked", 1) == list(range(1, tiny.landed + 1)), 60, "every row arrived once")
     say(f"started again: {tiny.landed} landed rows, each once")
@@ -187,7 +187,7 @@ def fill(path: Path) -> int:
 
 
 def wait_until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))  # How long it stays frozen is the point of this drill.
+    time.sleep(max(0.0, moment - time.monotonic()))  # The duration of the freeze is the point of this drill.
 
 
 def say(line: str) -> None:

@@ -50,7 +50,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def arrived(tiny: Tiny) -> bool:
-    """Return whether every landed row is in each table once."""
+    """Return whether each table contains every landed row once."""
     return all(tiny.ids(table, 1) == list(range(1, tiny.landed + 1)) for table in TABLES)
 
 
@@ -93,7 +93,7 @@ def values(tiny: Tiny, column: str) -> list[tuple[int, int | None]]:
 
 
 def as_wanted(tiny: Tiny, columns: int) -> None:
-    """Wait until everything runs and holds each row once; the newest column must be filled, and no version created."""
+    """Wait until all statements run and each table contains each row once; check the newest column and the versions."""
     tiny.land(5)
     until(lambda: arrived(tiny), 90, "every row is in each table once")
     until(lambda: running(tiny), 30, "all statements run")
@@ -106,7 +106,7 @@ def as_wanted(tiny: Tiny, columns: int) -> None:
 
 
 def as_widened(tiny: Tiny, column: int, last: int) -> None:
-    """Wait until everything runs and holds each row once; new values must exceed the old type.
+    """Wait until all statements run and each table contains each row once; new values must exceed the old type.
 
     `last` is the id of the last row written before the change.
     """

@@ -1,7 +1,7 @@
 """Kafka topics in Avro on a real broker and real Spark: schemas that change under a running reader, and kills.
 
-The schema registry is played by `schema_registry_server`, because none can be installed here. The drill takes two to
-three minutes, most of them pauses before automatic restarts.
+`schema_registry_server` plays the schema registry, because no real one can be installed here. The drill takes two to
+three minutes, most of which are pauses before automatic restarts.
 """
 
 import io

@@ -34,7 +34,7 @@ def versions(world: OrdersProject) -> dict[str, int]:
 
 
 def rolled_back(world: OrdersProject, table: str) -> dict[str, int]:
-    """Roll a release back; return for each table the rows that stay in its retired version."""
+    """Roll a release back; return the number of rows that remain in each table's retired version."""
     run = applied(world, "rollback", table)
     notes = {step["table"]: step["note"] for step in run["steps"] if step["do"] == "stop"}
     assert all("since the swap stay in" in note for note in notes.values()), notes

@@ -17,7 +17,7 @@ from tiny_project import DDL, DML, Tiny, tiny_that_runs, until
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 AT_ONCE = "USING parquet TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours');"
-"""Adapted to Delta: files that only older versions hold may be deleted at once."""
+"""A table format, adapted to Delta, whose files are deleted at once when only older versions contain them."""
 
 
 @dataclass

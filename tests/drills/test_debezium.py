@@ -1,4 +1,4 @@
-"""Changes of a PostgreSQL table by way of Debezium and Kafka in a keyed table, while the worker of Connect is killed.
+"""Changes of a PostgreSQL table, read from Debezium through Kafka into a keyed table, while Kafka Connect is killed.
 
 `HEADGATE_SEED` repeats a run.
 """
@@ -73,7 +73,7 @@ def postgres() -> Iterator[PostgresServer]:
 def connect(
     tmp_path_factory: pytest.TempPathFactory, broker: Broker, postgres: PostgresServer
 ) -> Iterator[KafkaConnect]:
-    """A worker that is not started yet."""
+    """A Kafka Connect worker that has not been started."""
     customers = debezium(postgres, "pg", **SETTINGS, table_include_list="public.customers")
     outbox = debezium(postgres, "outbox", table_include_list="public.outbox") | ROUTED
     worker = KafkaConnect(tmp_path_factory.mktemp("work") / "connect", broker, {"customers": customers, "out": outbox})
@@ -128,7 +128,7 @@ def transaction(postgres: PostgresServer, *statements: str) -> Iterator[tuple["p
 
 
 def awaited(postgres: PostgresServer, number: str) -> None:
-    """Wait until the creation of a slot waits for the end of a transaction."""
+    """Wait until the creation of a slot is waiting for the transaction `number` to end."""
     sql = (
         f"SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted AND transactionid = '{number}'"
     )

@@ -1,4 +1,4 @@
-"""A drill that is told to end leaves nothing running."""
+"""A drill that is told to end leaves no process behind."""
 
 import signal
 import subprocess

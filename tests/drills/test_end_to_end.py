@@ -107,7 +107,7 @@ def test_a_rebuild_has_the_same_rows_as_the_old_version(tiny: Tiny) -> None:
     found = tiny.apply(plan)
     assert found.returncode == 0, found.stdout + found.stderr
     assert arrived(tiny, "kept", 3)
-    # The second version never ran and was set aside above; its number is not reused.
+    # The second version never ran and was moved to the trash above; its number is not reused.
     assert arrived(tiny, "marked", 4)
     peeked = json.loads(tiny.done("peek", "kept", "-n", "1", "--json"))
     assert "!" in json.dumps(peeked)

@@ -1,4 +1,4 @@
-"""Somebody else's Delta table through agent and pool, while a session outside Headgate writes it."""
+"""Another owner's Delta table, read through agent and pool while a session outside Headgate writes it."""
 
 import json
 import os

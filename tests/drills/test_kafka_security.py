@@ -1,4 +1,4 @@
-"""Statements over topics of a broker with SASL and TLS: secrets by reference, and what is said of refused ones."""
+"""Statements over topics of a broker with SASL and TLS: secrets by reference, and messages about refused ones."""
 
 import json
 from pathlib import Path

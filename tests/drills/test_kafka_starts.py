@@ -24,7 +24,7 @@ def send(broker: Broker, ids: range, at: float | None = None, partition: int | N
 
 @pytest.fixture(scope="module")
 def tiny(on_topics: Tiny, broker: Broker) -> Tiny:
-    # Otherwise, the retention would delete messages that are older than a week.
+    # By default, retention would delete messages that are older than a week.
     broker.create("dated", **{"retention.ms": "-1"})
     send(broker, range(10), FIRST_DAY)
     send(broker, range(10, 20), FIRST_DAY + DAY)

@@ -36,7 +36,7 @@ DML = {
 FROM STREAM kept WHERE _change_type <> 'update_preimage';""",
 }
 FILTERS = ("", "\nWHERE seq > 0", "\nWHERE seq >= 1")
-"""Texts with equal results that are deployed over each other."""
+"""Filters without effect, so that the statement's text changes and its results do not."""
 VICTIMS = ("agent", "server", "writer")
 """Processes killed in turn while a deploy is in progress."""
 KEYED = "mode: upsert\nkey: [id]\nsequence: seq\ndeletes: gone\ntags: [compatible]\n"
@@ -54,7 +54,7 @@ else:
     compiler.NEWEST_WRITER = 99
     writers._WRITERS = {**writers._WRITERS, 99: newest}
 """
-"""Startup code of an agent that has another writer."""
+"""Start-up code for an agent that has a newer writer."""
 
 Held = dict[int, tuple[str, int]]
 
@@ -92,7 +92,7 @@ class Events:
         hidden.rename(folder / f"data/landing/{self.landed:09}.json")
 
     def held(self) -> Held:
-        """Return what the table must hold."""
+        """Return the rows that the table must contain."""
         return {i: (v, seq) for i, (seq, v, gone) in self.last.items() if not gone}
 
 

@@ -78,7 +78,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Timed]:
 
 @contextmanager
 def landing(tiny: Timed, *, every: float) -> Iterator[None]:
-    """Land files of ten rows throughout the block, `every` seconds."""
+    """Land files of ten rows throughout the block, one every `every` seconds."""
     over = threading.Event()
 
     def go_on() -> None:

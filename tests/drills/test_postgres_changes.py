@@ -45,7 +45,7 @@ AUDIT = """CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 INSERT INTO audit VALUES (CASE TG_OP WHEN 'INSERT' THEN 'c' WHEN 'UPDATE' THEN 'u' ELSE 'd' END,
     CASE TG_OP WHEN 'DELETE' THEN OLD.id ELSE NEW.id END);
 RETURN NULL; END $$"""
-"""Records each change in the same transaction: what the stream must contain."""
+"""Trigger that records each change in the same transaction, as a reference for the stream."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> It
 
 
 def change(server: PostgresServer, chance: random.Random) -> None:
-    """Commit two transactions that overlap, so that changes do not have the order of their commits."""
+    """Commit two overlapping transactions, so that the order of changes differs from the order of commits."""
     with psycopg.connect(server.dsn) as one, psycopg.connect(server.dsn) as two:
         for number, connection in enumerate((one, two, one)):
             # Each connection has its own keys, so that neither waits for the other.
@@ -144,7 +144,7 @@ def audited(server: PostgresServer) -> Counter[tuple[str, int]]:
 
 
 def is_exact(tiny: Tiny, server: PostgresServer) -> bool:
-    """Return whether the keyed table equals the table in the database, and the other one has each change once."""
+    """Return whether the keyed table equals the database's table, and the other table has each change once."""
     files = tiny._delta_files(tiny.folder / "data/tables/kept__v1")
     rows = sorted(
         (row["id"], row["name"], row["total"]) for file in files for row in parquet.read_table(file).to_pylist()
@@ -226,7 +226,7 @@ def rows_of(tiny: Tiny, table: str) -> list[dict[str, int]]:
 
 
 def is_gapless(tiny: Tiny, server: PostgresServer) -> bool:
-    """Return whether a table of all changes has each number of each key once, from its row in the snapshot on."""
+    """Return whether a table of all changes has each number of each key once, starting with its row in the snapshot."""
     numbers: dict[int, list[int]] = {}
     for row in rows_of(tiny, "counts"):
         if row["op"] != "d":

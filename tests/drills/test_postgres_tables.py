@@ -1,4 +1,4 @@
-"""A statement that joins a table of a real PostgreSQL server: what its batches read, and what faults look like."""
+"""A statement that joins a table of a real PostgreSQL server: what its batches read, and how faults are reported."""
 
 import json
 import threading
@@ -219,7 +219,7 @@ def test_an_agent_killed_in_a_refresh_leaves_a_whole_copy(
     changed = time.time()
     trace = tiny.root / f"{price}.trace"
     environ = {"HEADGATE_FAULT_AT": point, "HEADGATE_FAULT_TRACE": str(trace)}
-    # It waits for the agent that dies, until the next one answers.
+    # This `up` waits for the agent that dies, and returns once the next agent answers.
     up = threading.Thread(target=tiny.run, args=("up",), kwargs=environ)
     up.start()
     until(lambda: trace.exists() and point in trace.read_text(), 60, "the agent died at the point")

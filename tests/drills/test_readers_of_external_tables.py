@@ -1,6 +1,6 @@
-"""Whole lives of readers of somebody else's Delta table, on agent and pool: nothing in its folder ever changes.
+"""Whole lives of readers of another owner's Delta table, on agent and pool: nothing in its folder ever changes.
 
-The tests form one history and must run in order; each compares names, bytes and times in the folder.
+The tests form one history and must run in order; each test compares names, bytes and times in the folder.
 """
 
 from collections import Counter

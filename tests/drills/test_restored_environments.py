@@ -1,4 +1,4 @@
-"""Old copies restored under a real agent and Spark: noticed, reported, nothing started, and every row once at last."""
+"""Old copies restored under a real agent and Spark: noticed and reported, nothing is started, and no row is lost."""
 
 import json
 import os

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 @dataclass
 class ScenarioFolder(Driven):
-    """The folder of a scenario, which the user nobody may enter, because PostgreSQL refuses to run as root."""
+    """The folder of a scenario. The user `nobody` can enter it, because PostgreSQL refuses to run as root."""
 
     number: int = 0
 
@@ -30,7 +30,7 @@ class ScenarioFolder(Driven):
         return self.root / "scenario"
 
     def begin(self) -> dict[str, Any]:
-        """Start the scenario, or what of it does not run; return the decoded JSON."""
+        """Start the scenario, or the parts of it that are not running; return the decoded JSON."""
         words = ("demo", str(self.folder), "--scenario", str(self.number), "--no-console", "--json")
         found: dict[str, Any] = json.loads(self.done(*words))
         return found
@@ -41,7 +41,7 @@ class ScenarioFolder(Driven):
         return {name: int(found["pid"]) for name, found in record["processes"].items()}
 
     def tickets(self) -> int:
-        """Return how many rows the target has."""
+        """Return the number of rows in the target table."""
         files = committed(self.folder / "data/tables/pizzas_to_bake__v1")
         return sum(int(parquet.read_metadata(file).num_rows) for file in files)
 
@@ -93,7 +93,7 @@ def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", range(1, 7), indirect=True)
 def test_each_scenario_shows_what_its_way_can_show(scenario: ScenarioFolder) -> None:
-    """Streams of whole states are exact, a view is never wrong, and lookups after fast changes are."""
+    """Streams of whole states are exact and a view is never wrong, but lookups after fast changes are wrong."""
     words = ("--scenario", str(scenario.number), "--transactions", "150", "--json")
     (found,) = json.loads(scenario.done("demo", "compare", str(scenario.root / "all"), *words))["scenarios"]
     print(found)

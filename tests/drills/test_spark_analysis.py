@@ -33,9 +33,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
 
 
 def answered(tiny: Tiny, *words: str) -> dict[str, Any]:
-    """Plan until Spark has answered for every new or changed statement; a busy machine needs several attempts.
+    """Plan until Spark has answered for every new or changed statement; on a busy machine, this needs several attempts.
 
-    `headgate review` would show the first of plans with the same hash, whatever Spark has answered since.
+    If several plans have the same hash, `headgate review` shows the first one, whatever Spark has answered since.
     """
     plans: list[dict[str, Any]] = []
 
@@ -156,5 +156,5 @@ def test_a_direct_request_over_the_socket_never_reaches_spark_and_is_audited(
             (last,) = reader.audits(1)
         return (last.action, last.subject, last.outcome) == ("opinion", "1 statement", "done")
 
-    # If the entry takes longer than half a second, the answer does not wait for it.
+    # If recording the entry takes longer than half a second, the answer does not wait for it.
     until(is_audited, 60, "the request is audited")

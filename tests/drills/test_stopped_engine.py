@@ -53,9 +53,9 @@ def states(tiny: Tiny) -> dict[str, str]:
 
 
 def stop_context(tiny: Tiny) -> None:
-    """Stop the SparkContext from inside, as an error in a thread of Spark would.
+    """Stop the SparkContext from inside, as an error in one of Spark's threads would.
 
-    The caller sees a stopped engine, or none: on a busy machine the agent ends the server meanwhile.
+    The caller sees a stopped engine or, if the agent on a busy machine has already ended the server, none.
     """
     server = LocalPool(tiny.home(), Pool())
     session = Session(server.url, server.token, str(uuid.uuid4()))

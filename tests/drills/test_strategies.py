@@ -1,4 +1,4 @@
-"""Every strategy of a new version on real Spark, with numbered rows: each is once where it is announced to be.
+"""Every strategy of a new version on real Spark, with numbered rows: each row occurs once, in the announced version.
 
 The agent is killed between an action of a fork or seed and its record, and the next agent continues. Rows land before,
 during and after. Each test prints the result of its strategy: rows expected, got, doubled, missed.
@@ -40,7 +40,7 @@ BASE = {
     "dml.counted": COUNTED,
 }
 EACH = 10
-"""Rows per file; rows are a minute of event time apart, and each file is a window."""
+"""Rows per file. Rows are a minute of event time apart, and each file is a window."""
 
 
 @dataclass
@@ -180,7 +180,7 @@ def test_a_carry_over_has_every_row_after_the_cut_once_and_its_rollback_all_rows
     reads_all(world, world.table("flat", new), expected, "id", capsys)
     kinds = world.values(world.table("flat", new), "kind")
     assert set(kinds) == {"A", "B"}
-    # The rollback: the old version resumes and has every row, before the cut and after it.
+    # The rollback: the old version resumes and contains every row, from before and after the cut.
     assert world.apply(world.plan("rollback", "flat")).returncode == 0
     assert world.version("flat") == old
     reads_all(world, world.table("flat", old), Counter(range(1, world.landed + 1)), "id", capsys)
@@ -225,7 +225,7 @@ def test_a_chain_serves_every_row_once_from_both_layouts(world: World, capsys: A
     until(lambda: served().total() >= everything.total(), 60, "the pointer serves all rows")
     told(capsys, f"pointer: expected {everything.total()}, got {served().total()}")
     assert served() == everything
-    # A new pool has an empty catalog: tables and pointers come back from the registry.
+    # A new pool has an empty catalog, whose tables and pointers are restored from the registry.
     world.replace_pool()
     until(lambda: served() == everything, 60, "the pointer is back")
     assert world.apply(world.plan("rollback", "flat")).returncode == 0

@@ -12,7 +12,7 @@ from tiny_project import DDL, Tiny, alive, tiny_that_runs, until
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 AT_ONCE = "USING parquet TBLPROPERTIES ('delta.deletedFileRetentionDuration'='interval 0 hours');"
-"""Adapted to Delta: files that only older versions hold may be deleted at once."""
+"""A table format, adapted to Delta, whose files are deleted at once when only older versions contain them."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_vacuum_names_the_stopped_reader_it_waits_for_and_keeps_unread_files(t
     tiny.done("start", "marked", "--confirm", "yes")
     until(lambda: arrived(tiny), 90, "marked has read them")
     before = data_files(tiny, "kept")
-    # Its rows are visible before its batch is committed, and until then a vacuum is refused.
+    # The rows are visible before their batch is committed, and a vacuum is refused until then.
     again = ("runs", "retry", last_run_id(tiny), "--follow")
     until(lambda: tiny.run(*again).returncode == 0, 60, "the vacuum ended", every_s=1.0)
     assert data_files(tiny, "kept") < before and "deleted" in last_run(tiny)[1][0]

@@ -19,11 +19,11 @@ TARGET = (
 COLUMNS = "_key STRING, id BIGINT, twice BIGINT"
 DML = "INSERT INTO sent SELECT CAST(id AS STRING) AS _key, id, id * 2 AS twice FROM STREAM source_in;"
 MANY = 60_000
-"""Messages of the batch in whose middle the pool is killed."""
+"""Number of messages in the batch during which the pool is killed."""
 
 
 def ids(broker: Broker) -> Counter[int]:
-    """Return how many messages of the target each id has."""
+    """Return the number of messages in the target topic, by id."""
     return Counter(json.loads(message.value())["id"] for message in broker.messages("target"))
 
 

@@ -163,7 +163,7 @@ def undone(world: World, name: str, table: str, edit: Mapping[str, str]) -> bool
 
 
 def planned_back(world: World, command: str) -> dict[str, Any]:
-    """Plan the printed command; one that would confirm and execute at once is turned into a plan."""
+    """Plan the printed command; a command that would confirm and execute at once is changed so that it only plans."""
     words = command.split()[1:]
     planned = words if words[0] == "plan" else ["plan", *words]
     found: dict[str, Any] = json.loads(world.done(*planned, "--json"))

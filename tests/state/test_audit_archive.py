@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 NEW_YEAR = 1_798_761_600.0
 """2027-01-01 00:00 UTC."""
 NOW = NEW_YEAR + 20 * DAY_S + AUDIT_D * DAY_S
-"""The moment at which entries up to 20 days after NEW_YEAR are too old."""
+"""The time at which entries up to 20 days after NEW_YEAR are old enough to be archived."""
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,7 @@ def test_a_kill_before_rows_leave_the_ledger_neither_loses_nor_duplicates_any(
     with create_or_open(path, facts) as written:
         written.archive_audit(NOW)
     whole = file.read_bytes()
-    # The ledger as before the transaction, and part of the archive on disk, including torn lines.
+    # The ledger before the transaction, and part of the archive on disk, including torn lines.
     path.with_name("before").replace(path)
     file.write_bytes(whole[: began + int((len(whole) - began) * share)])
     assert words(path) == []
@@ -178,7 +178,7 @@ while rows != (rows := len(ledger.audits(10_000))):
 
 
 def archive_until_killed(path: Path, facts: EnvironmentRow, calls: int) -> None:
-    """Archive everything in a separate process, killed as it is about to sync for the given time."""
+    """Archive everything in a separate process, which is killed just before its sync number `calls`."""
     words = [str(path), json.dumps(asdict(facts)), str(calls), str(NOW)]
     subprocess.run([sys.executable, "-c", ARCHIVE, *words], cwd=ROOT, check=False)
 
@@ -268,7 +268,7 @@ def test_a_missing_archive_is_reported_with_its_contents_and_the_rest_is_still_c
     archive_all(ledger)
     (path.parent / "audit-2026.jsonl").unlink()
     assert words(path) == ["audit-2026.jsonl with entries 1 to 2 is missing"]
-    # New entries go into new files: a lost archive is not begun again under its name.
+    # New entries go to new files, because a lost archive must not be started again under its old name.
     (path.parent / "audit-2027.jsonl").unlink()
     archive_all(ledger, NOW + 20 * DAY_S)
     assert lines(path, "audit-2027.2.jsonl") == [5]

@@ -1,4 +1,4 @@
-"""The audit's hash chain: tampering past the triggers is detected, together with what was changed."""
+"""The audit's hash chain: tampering that bypasses the triggers is detected, and the changed entries are named."""
 
 import sqlite3
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def tampered(ledger: Ledger, path: Path) -> Callable[..., list[str]]:
 
 
 def swap(one: int, other: int) -> tuple[str, ...]:
-    """Exchange two entries, with their hashes."""
+    """Return statements that exchange two entries, with their hashes."""
     move = "UPDATE audit SET id = {} WHERE id = {}"
     return move.format(-1, one), move.format(one, other), move.format(other, -1)
 

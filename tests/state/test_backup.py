@@ -273,7 +273,8 @@ os.link, os.rename, os.replace = dying(os.link), dying(os.rename), dying(os.repl
 named = {name: facts[name] for name in ("project_id", "project", "environment")}
 restore(Path(backup), Path(ledger), **named, actor="ana", now=1_800_000_000.0)
 """
-"""Restores a backup in a process that ends before the move of the given number; a fork may hold threads of gRPC."""
+"""Program that restores a backup and exits before the given move; it is not a fork, which could inherit gRPC threads.
+"""
 
 
 @pytest.mark.sampled
@@ -281,7 +282,7 @@ restore(Path(backup), Path(ledger), **named, actor="ana", now=1_800_000_000.0)
 def test_a_restore_that_is_killed_leaves_the_old_ledger_or_the_new_one(
     step: int, path: Path, facts: EnvironmentRow, tmp_path: Path
 ) -> None:
-    """The agent was killed earlier, so that the old ledger's newest entries are in its log; `step` moves are made."""
+    """The agent was killed before, so the newest entries of the old ledger are in its log. `step` moves are made."""
     old = create_or_open(path, facts)
     old.add_event(EventRow(0, NOW, "a", 1, "state", "in the backup"))
     back_up(path, tmp_path / "backup.db")

@@ -1,4 +1,4 @@
-"""Results of comparisons: the latest for each table of a run, for as long as the run is retained."""
+"""Results of comparisons: the latest result for each table of a run, kept for as long as the run is retained."""
 
 from pathlib import Path
 

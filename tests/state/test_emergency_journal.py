@@ -1,4 +1,4 @@
-"""The emergency journal keeps an intent whatever the disk does."""
+"""The emergency journal preserves a stop request, whatever happens to the disk."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The cached view of the ledger: reused while nothing is written, and discarded for another file."""
+"""The cached view of the ledger: reused until something is written, and discarded if the file is replaced."""
 
 import shutil
 from collections.abc import Callable, Iterator

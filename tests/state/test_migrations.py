@@ -1,4 +1,4 @@
-"""Migrations: each is complete or absent, and every row field has a column."""
+"""Migrations: each is applied completely or not at all, and every field of a row has a column."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Commands of operators: the newest on each subject counts, whatever the order in which they are written."""
+"""Commands of operators: the latest command on each subject counts, in whatever order they are written."""
 
 from collections.abc import Callable
 from itertools import permutations

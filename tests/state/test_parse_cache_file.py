@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(cache: ParseCacheFile, files: dict[str, str]) -> int:
-    """Read a project through the cache as a process does; return the number of unknown texts."""
+    """Read a project through the cache as a process does; return the number of texts that were not in the cache."""
     facts = cache.load()
     assert read_project(files, facts) == read_project(files)
     new = len(facts._fresh)
@@ -206,7 +206,7 @@ print(*(module.__file__ for module in loaded if module.__file__), sep="\\n")
 
 
 def test_the_version_covers_every_module_of_core_that_reads_a_project() -> None:
-    """An omitted module could change the results, while texts parsed before would still be trusted."""
+    """If a module were omitted, it could change the results while cached texts would still be trusted."""
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", _LOADED], cwd=root, capture_output=True, text=True, check=True)
     loaded = {Path(line).resolve() for line in done.stdout.splitlines()}

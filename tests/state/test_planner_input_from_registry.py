@@ -1,4 +1,4 @@
-"""What the planner learns of versions that have served: the former one, and the one in the trash."""
+"""What the planner learns about versions that have served: the former version, and the version in the trash."""
 
 from typing import Any
 

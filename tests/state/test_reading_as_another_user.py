@@ -93,10 +93,10 @@ class Agent:
 
 
 class OtherUser:
-    """A reader that runs as nobody, in the ledger's group by default.
+    """A reader that runs as the user nobody, by default in the ledger's group.
 
-    It becomes nobody after all imports, because Python itself may be inaccessible to nobody. It is a separate process,
-    because gRPC aborts forks of a process that uses it.
+    It changes its user only after all imports, because nobody may have no access to Python itself. It is a separate
+    process, because gRPC aborts forks of a process that uses it.
     """
 
     def __init__(self, path: Path, group: int = GROUP) -> None:

@@ -1,4 +1,4 @@
-"""The recorded policy: one in force, one pending, and protection that follows the one in force."""
+"""The recorded policy: a policy in force, a pending one, and the protection that the policy in force determines."""
 
 import pytest
 from ledger_rows import policy_row

@@ -1,4 +1,4 @@
-"""Retention: what each table of the ledger forgets, what it never forgets, and how much it deletes at once."""
+"""Retention: what the ledger deletes from each table, what it never deletes, and how much it deletes at once."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def count(ledger: Ledger, table: str) -> int:
 
 
 def forget_all(ledger: Ledger, now: float = NOW) -> None:
-    """Repeat housekeeping until nothing changes any more."""
+    """Repeat housekeeping until nothing changes."""
     before = -1
     while (after := sum(count(ledger, table) for table in ("event", "command", "plan", "run", "revision"))) != before:
         before = after

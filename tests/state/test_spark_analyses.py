@@ -1,4 +1,4 @@
-"""Spark's answers: stored by key, and only the newest."""
+"""Spark's answers: stored by key, and only the latest answer per key."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ def held_elsewhere(agent: AgentContext, *versions: Version, by: str = "run 7f3a"
 
 
 class _ReadBefore:
-    """A ledger that lets another actor act once, right after it has first answered a certain question."""
+    """A ledger wrapper that lets another actor act once, right after the first answer to a certain question."""
 
     def __init__(self, ledger: Ledger, question: str, act: Callable[[], object]) -> None:
         self._ledger, self._question, self._act = ledger, question, act
@@ -64,7 +64,7 @@ def read_before(agent: AgentContext, question: str, act: Callable[[], object]) -
 
 
 def put_made(agent: AgentContext, deployment: Deployment, run: str = "") -> Deployment:
-    """Write a version as its run would have left it: in the ledger, in the catalog, and with a checkpoint folder."""
+    """Record a version in the state in which a run leaves it: in the ledger and catalog, with a checkpoint folder."""
     agent.ledger.put_deployment(deployment)
     pool: Any = agent.pool
     pool.tables[agent.layout.catalog_name(deployment.table, deployment.version)] = deployment.compiled_ddl
@@ -83,7 +83,7 @@ def stop_in_ledger(agent: AgentContext, *names: str) -> None:
 
 
 def in_a_thread(act: Callable[[], object]) -> threading.Thread:
-    """Run another actor's work in a daemon thread, which does not keep a test that ends early from exiting."""
+    """Run another actor's work in a daemon thread, so that a test that ends early can exit."""
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     return thread

@@ -29,7 +29,7 @@ from pipelines.spark_connect.call_deadlines import call
 from pipelines.spark_connect.session import Session, spark_errors
 
 AT_ONCE = 4
-"""Queries that run side by side on a machine of two cores."""
+"""Number of queries that run in parallel on a machine with two cores."""
 
 BOUND_S = 240
 EVOLVING = {

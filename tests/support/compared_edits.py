@@ -49,12 +49,12 @@ class Edit:
     new: str
     columns: str
     new_columns: str = ""
-    """Empty if the columns stay the same."""
+    """The columns after the edit; empty if the columns stay the same."""
     key: str = ""
     reads: str = "true"
-    """Selects the rows of `landed` that the new version reads; its text does not show that the others are lost."""
+    """Condition on the rows of `landed` that the new version reads; its SQL does not show that other rows are lost."""
     told: str = ""
-    """The expected sentence about rows or values that the new text itself removes."""
+    """The expected sentence about rows or values that the new SQL itself removes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ OPERATORS = {
     "stream_join": "symmetricHashJoin",
     "limit": "globalLimit",
 }
-"""Our kinds of operator by their names in Spark's progress; to Spark, DISTINCT and UNION are aggregates."""
+"""Names of operators in Spark's progress, by our kind of operator; to Spark, DISTINCT and UNION are aggregates."""
 
 
 @dataclass(frozen=True)

@@ -79,4 +79,4 @@ def _source(made: Table) -> Table:
 EDITS: tuple[Callable[[Table], Table], ...] = (
     _comment, _owner, _trigger, _filter, _after, _delay, _aggregate, _fewer_columns, _more_columns, _format, _source,
 )  # fmt: skip
-"""Each returns the table as deployed before an edit: rows 1, 2, 11a, 3, 6b, 6c, 6d, 6a, 4, 5, 8 and 7a."""
+"""Functions that return the table as deployed before an edit: rows 1, 2, 11a, 3, 6b, 6c, 6d, 6a, 4, 5, 8 and 7a."""

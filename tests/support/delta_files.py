@@ -29,7 +29,7 @@ _META = pyarrow.struct(
 
 
 class WrittenLog:
-    """A table's `_delta_log`; each commit adds files with given numbers of rows, at 100 bytes per row."""
+    """A table's `_delta_log`. Commits add files with the given numbers of rows, at 100 bytes per row."""
 
     def __init__(self, folder: Path, id: str = "id-1", configuration: Mapping[str, str] | None = None) -> None:
         self.folder, self.id, self.version = folder, id, -1

@@ -54,7 +54,7 @@ class Disturbed(Pizzeria):
                 subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
     def begin_on_disks(self, *words: str) -> None:
-        """Start the demo, move its checkpoints to a separate disk, and start it again."""
+        """Start the demo, move its checkpoints to a separate disk, and start the demo again."""
         self.begin(*words)
         self.done("down", "--confirm", "")
         kept = self.root / "checkpoints"
@@ -96,7 +96,7 @@ class Disturbed(Pizzeria):
             return planned
         plan = json.loads(planned.stdout)
         reviewed = self.run("review", plan["hash"][:12])
-        # Between plan and review the world may have been disturbed.
+        # A disturbance may have happened between plan and review.
         return self.apply(plan) if "--confirm '" in reviewed.stderr else reviewed
 
     def healthy(self) -> dict[str, str]:
@@ -184,14 +184,14 @@ def freeze_pool(demo: Disturbed, chance: Random) -> None:
     with suppress(OSError, ValueError, StopIteration):
         pid = demo.pool_pid()
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(chance.uniform(5.0, 40.0))  # How long it stays frozen.
+        time.sleep(chance.uniform(5.0, 40.0))  # The duration of the freeze.
         os.kill(pid, signal.SIGCONT)
 
 
 def lock_ledger(demo: Disturbed, chance: Random) -> None:
     with closing(sqlite3.connect(demo.home() / "ledger.db", timeout=30, isolation_level=None)) as ledger:
         ledger.execute("BEGIN IMMEDIATE")
-        time.sleep(chance.uniform(2.0, 20.0))  # How long it stays locked.
+        time.sleep(chance.uniform(2.0, 20.0))  # The duration of the lock.
         ledger.execute("ROLLBACK")
 
 
@@ -206,7 +206,7 @@ def hold_idle_sockets(demo: Disturbed, chance: Random) -> None:
             held.append(one)
             with suppress(OSError):
                 one.connect(path)
-        time.sleep(5.0)  # How long they are held.
+        time.sleep(5.0)  # The duration for which the connections are held.
     finally:
         for one in held:
             one.close()
@@ -228,7 +228,7 @@ def _fill(filler: Path, seconds: float) -> None:
                 with suppress(OSError):
                     while True:
                         file.write(bytes(65536))
-                time.sleep(0.2)  # Also fill whatever others free meanwhile.
+                time.sleep(0.2)  # Also fill space that other processes free meanwhile.
     finally:
         filler.unlink(missing_ok=True)
 
@@ -287,7 +287,7 @@ def restore_ledger(demo: Disturbed, chance: Random) -> None:
 
 
 def restore_home(demo: Disturbed, chance: Random) -> None:
-    """Restore a home that is some seconds old; the server that it does not know is found by the doctor, then killed."""
+    """Restore a home that is some seconds old; doctor finds the server unknown to this home, which is then killed."""
     demo.kill_agent()
     kept = demo.root / "older-home"
     shutil.copytree(demo.home(), kept)
@@ -315,7 +315,7 @@ def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
     table = "fct_kitchen_load"
     for each, state in demo.healthy().items():
         if state == "stopped":
-            # A stopped parent would give it no batches.
+            # A stopped parent would give the statement no batches.
             demo.done("start", each, "--confirm", "yes")
     row = demo.statements()[table]
     checkpoint = demo.checkpoints / f"{table}__v{row['version']}"
@@ -358,13 +358,13 @@ def clone_home(demo: Disturbed, chance: Random) -> None:
         twin.run("up")
         until(lambda: "this home is" in twin.run("doctor").stdout, 60, "the clone is noticed")
         refused = twin.run("restart", "fct_revenue", "--confirm", "yes")
-        # It has no pool either, because the first agent's server holds the lock on the data folder.
+        # The second agent has no pool either, because the first agent's server holds the lock on the data folder.
         assert refused.returncode in (3, 4), refused.stdout + refused.stderr
     finally:
         twin.run("down", "--confirm", "")
         shutil.rmtree(copy)
     assert alive(pool), "the clone has ended the server of another home"
-    # The twin ends the generator, which belongs to the data folder.
+    # The second agent ends the generator, which belongs to the data folder.
     demo.run("demo", str(demo.folder), "--no-console")
 
 

@@ -1,7 +1,8 @@
 """One life of an environment in virtual time: the real agent with modelled server and disk, operators and faults.
 
-Everything inside the agent's process is product code: `daemon.Agent` with its loops, lanes, reconciler, journal, ledger
-and adoption. The server, the folders and what survives a kill are models. The same script always yields the same life.
+Everything inside the agent's process is product code: `daemon.Agent` with its loops, drivers of runs, reconciler,
+journal, ledger and adoption. The server, the folders and what survives a kill are models. The same script always yields
+the same life.
 
 `tests/support/simulated_agent.py` is different: it models only the steps of a plan, as a pure function.
 """
@@ -44,7 +45,7 @@ ENVIRONMENT = Environment("dev")
 SETTLES_S = 240.0
 """Virtual seconds within which an environment must settle after the last fault."""
 LOOKS = 3
-"""Rounds of the director between two checks of whether the environment settles."""
+"""Rounds of the director between two checks of whether the environment has settled."""
 STEPS = 400_000
 """Switches of the baton after which a life is considered endless."""
 
@@ -85,7 +86,7 @@ class Unexpected(logging.Handler):
 
 
 class _Points:
-    """The points of a life at which faults can be injected."""
+    """Fault points that pass each point of a life to the director, who can inject faults there."""
 
     def __init__(self, life: "Life") -> None:
         self._life = life
@@ -213,7 +214,7 @@ class Life:
                 self.another_hand()
 
     def another_hand(self) -> None:
-        """Write counts into the data folder that are newer than the ledger's, as another agent would."""
+        """Write counts to the data folder that are higher than the ledger's, as another agent would."""
         data, self.rules.touched = str(self.root / "data"), True
         mark = read_mark(data)
         if mark is not None:
@@ -278,7 +279,7 @@ class Life:
             try:
                 main()
             except LedgerUnavailable as error:
-                # A service manager likewise sees the agent end and starts it again.
+                # A service manager would also notice that the agent has ended, and start it again.
                 self.rules.say(f"the agent ends: {error.summary}")
                 self.fault(Event("kill", 0.0))
 

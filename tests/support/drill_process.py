@@ -23,7 +23,7 @@ def _leave(number: int, _: object) -> NoReturn:
     for again in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         # The clean-up takes seconds, and an impatient second signal must not cut it off.
         signal.signal(again, signal.SIG_IGN)
-    # Servers first: threads waiting for an answer from Spark would otherwise delay the exit until they got it.
+    # Servers are ended first: threads waiting for an answer from Spark would otherwise delay the exit.
     for server in _servers:
         server.end()
     raise SystemExit(128 + number)

@@ -40,9 +40,9 @@ class ExpectedRules:
     """How the demo's `--change` options alter the results."""
 
     void_is_baked: bool = True
-    """False after `--change filter`."""
+    """Whether voided orders are baked; False after `--change filter`."""
     revenue_window_ms: int = 60_000
-    """120,000 after `--change window`."""
+    """Length of the revenue window, in ms; 120,000 after `--change window`."""
     pizza_column: str = "pizza_id"
     """The name of this column in int_order_items: `menu_id` after `--change rename`."""
 

@@ -1,4 +1,4 @@
-"""A Delta table that is owned and written by somebody else, and read by a project."""
+"""A Delta table that another party owns and writes, and that a project reads."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ LANDED = "CREATE TABLE landed (id BIGINT, kind STRING) USING delta LOCATION 'lak
 
 @dataclass
 class Owner:
-    """The owner of the table, who writes it in sessions of their own, on the server that Headgate uses."""
+    """The owner of the table, who writes it in separate sessions on the server that Headgate uses."""
 
     tiny: Tiny
     rows: int = 0

@@ -38,7 +38,7 @@ from core.model.errors import HeadgateError
 from pipelines.demo.servers import KAFKA, Artifact, KafkaBroker, free_port, java_program, resolved_jars
 
 QUIET = logging.getLogger("kafka broker")
-"""Receives what the client library would write to stderr while a broker is down."""
+"""Receives the messages that the client library would otherwise write to stderr while a broker is down."""
 QUIET.disabled = True
 
 USER, PASSWORD = "headgate", "a secret of tests"
@@ -48,8 +48,8 @@ USER, PASSWORD = "headgate", "a secret of tests"
 class Broker(KafkaBroker):
     """The demo's broker with its data in `folder`; it can be killed and started again.
 
-    It listens without authentication, at `sasl` with SASL (PLAIN, SCRAM), at `tls` with SASL over TLS, and at `mutual`
-    with TLS alone for clients that show the certificate in `client`.
+    It has a listener without authentication, and three others: `sasl` with SASL (PLAIN, SCRAM), `tls` with SASL over
+    TLS, and `mutual` with TLS only, for clients that present the certificate in `client`.
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
@@ -100,7 +100,7 @@ class Broker(KafkaBroker):
 
     @property
     def client(self) -> Path:
-        """A certificate of CN=reader with its key, which `PASSWORD` protects, as PEM."""
+        """A certificate for CN=reader with its key, encrypted with `PASSWORD`, as PEM."""
         return self.folder / "client.pem"
 
     def change_password(self, password: str) -> None:
@@ -133,7 +133,7 @@ class Broker(KafkaBroker):
         until(answers, 60, "the broker answers")
 
     def kill(self) -> None:
-        """Kill the broker; its data stays."""
+        """Kill the broker; its data is kept."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(30)
@@ -178,7 +178,7 @@ class Broker(KafkaBroker):
         return found
 
     def size(self, topic: str) -> int:
-        """Return how many messages were ever written to a topic."""
+        """Return the number of messages that were ever written to a topic."""
         asked = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(self._partitions(topic))}
         return sum(done.result(30).offset for done in self.admin.list_offsets(asked).values())
 
@@ -189,7 +189,7 @@ class Broker(KafkaBroker):
 
     @contextmanager
     def consuming(self, group: str, topic: str) -> Iterator[None]:
-        """Have a consumer be a member of a group."""
+        """Run a consumer that is a member of a group throughout the block."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": group}, logger=QUIET)
         consumer.subscribe([topic])
         until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), 30, "the consumer has partitions")
@@ -207,10 +207,10 @@ class Broker(KafkaBroker):
         transaction: str = "",
         at: float | None = None,
     ) -> None:
-        """Write messages with their position as key, round robin over two partitions unless one is given.
+        """Write messages with their position as key, round robin over two partitions unless `partition` is given.
 
-        With `transaction`, the id of a transactional producer, they are one transaction. With `at`, in epoch seconds,
-        they have that timestamp.
+        With `transaction`, the id of a transactional producer, all messages are in one transaction. `at`, in epoch
+        seconds, is their timestamp.
         """
         dated = {} if at is None else {"timestamp": int(at * 1000)}
         of_transaction = {"transactional.id": transaction} if transaction else {}
@@ -251,9 +251,10 @@ class Broker(KafkaBroker):
 
 
 def certificate(public: Path, client: Path) -> None:
-    """Write a self-signed certificate to `public`, and with its key, which `PASSWORD` protects, to `client`.
+    """Write a self-signed certificate to `public`, and the certificate with its encrypted key to `client`.
 
-    Kafka's Java client cannot read a key that AES protects (kafka-clients 3.9.2, Java 17).
+    The key is encrypted with `PASSWORD`, but not with AES, because Kafka's Java client cannot read such keys
+    (kafka-clients 3.9.2, Java 17).
     """
     made = ["openssl", "req", "-x509", "-subj", "/CN=reader", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     made += ["-noenc", "-keyout", str(client), "-out", str(public)]
@@ -265,7 +266,7 @@ def certificate(public: Path, client: Path) -> None:
 
 @contextmanager
 def running_broker(folder: Path, *settings: str) -> Iterator[Broker]:
-    """Yield a broker that runs with these settings, and kill it at the end."""
+    """Yield a running broker with these settings, and kill it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     broker = Broker(folder, *settings)
     broker.start()
@@ -276,7 +277,7 @@ def running_broker(folder: Path, *settings: str) -> Iterator[Broker]:
 
 
 def jars_of(artifact: Artifact) -> Path:
-    """Return the folder with an artifact and its dependencies; skip the test if they cannot be fetched."""
+    """Return the folder with an artifact and its dependencies; skip the test if they cannot be downloaded."""
     try:
         return resolved_jars(artifact, CACHE)
     except HeadgateError as error:

@@ -14,7 +14,7 @@ from pipelines.demo.servers import CONNECT, DEBEZIUM, free_port
 
 
 class KafkaConnect(servers.KafkaConnect):
-    """A worker that runs connectors; its offsets are in `folder`."""
+    """A worker that runs connectors and stores its offsets in `folder`."""
 
     def __init__(self, folder: Path, broker: Broker, connectors: Mapping[str, Mapping[str, str]]) -> None:
         jars = jars_of(CONNECT), jars_of(DEBEZIUM)
@@ -23,7 +23,7 @@ class KafkaConnect(servers.KafkaConnect):
         self.prepare()
 
     def start(self) -> None:
-        """Start the worker, and wait until the tasks of all connectors run."""
+        """Start the worker, and wait until the tasks of all connectors are running."""
         self._process = process = self.spawn()
 
         def runs() -> bool:
@@ -33,7 +33,7 @@ class KafkaConnect(servers.KafkaConnect):
         until(runs, 120, "all connectors run")
 
     def kill(self) -> None:
-        """Kill the worker; its offsets stay."""
+        """Kill the worker; its offsets are kept."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(30)
@@ -58,7 +58,7 @@ def debezium(postgres: PostgresServer, name: str, **settings: str) -> dict[str, 
 def running_connect(
     folder: Path, broker: Broker, connectors: Mapping[str, Mapping[str, str]]
 ) -> Iterator[KafkaConnect]:
-    """Yield a worker that runs, and kill it at the end."""
+    """Yield a running worker, and kill it at the end."""
     worker = KafkaConnect(folder, broker, connectors)
     try:
         worker.start()

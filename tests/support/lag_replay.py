@@ -120,7 +120,7 @@ def same_lag(said: list[Said]) -> Iterator[list[Said]]:
     """Yield groups of assessments from the same round whose statements read the same inputs and are equally late."""
     groups: dict[tuple[object, ...], list[Said]] = defaultdict(list)
     for one in said:
-        # A round takes less than a second, so that one moment identifies it and two rounds never share a group.
+        # A round takes less than a second, so one point in time identifies it, and two rounds never share a group.
         groups[round(one.at / 2), one.inputs, one.rows, one.behind_s].append(one)
     return (group for group in groups.values() if len(group) > 1)
 

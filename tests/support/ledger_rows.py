@@ -1,4 +1,4 @@
-"""Builds ledger rows in one line: every field has a default, and a test overrides those that it is about."""
+"""Builds ledger rows in one line: every field has a default, and a test overrides the fields that matter to it."""
 
 import json
 from collections.abc import Iterable

@@ -62,7 +62,7 @@ class Operators:
         self.notes: Counter[str] = Counter()
 
     def hang_up(self) -> None:
-        """Fail all pending requests, because the agent is gone."""
+        """Make all pending requests fail, because the agent is gone."""
         for word, answer in self.asked:
             word.lost = True
             answer.set_exception(TryAgain("the agent does not answer"))

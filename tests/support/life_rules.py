@@ -52,9 +52,9 @@ class OperatorRequest:
     outcomes: dict[Version, ActOutcome] = field(default_factory=dict)
     refused: str = ""
     lost: bool = False
-    """True if the agent died before it answered."""
+    """True if the agent died before it answered the request."""
     stands: bool = False
-    """True if it was refused with the remark that it may still be carried out."""
+    """True if the request was refused with the remark that it may still be carried out."""
     tables: frozenset[str] = frozenset()
     """The tables of a plan, or of a run's plan."""
     meant: frozenset[Version] = frozenset()
@@ -111,16 +111,17 @@ class Rules:
     since: dict[str, float] = field(default_factory=dict)
     good_since: float = 0.0
     faulted_at: float = 0.0
-    """When the last fault was injected."""
+    """Time at which the last fault was injected."""
     stood_at: float = 0.0
-    """When a thread that carries out a request last stalled."""
+    """Time at which a thread that carries out a request last stalled."""
     stops_by: list[tuple[float, str, OperatorRequest]] = field(default_factory=list)
     """Queries that were stopped by a request other than a stop: time, query, and the request."""
     started: dict[Version, OperatorRequest] = field(default_factory=dict)
     """Versions whose newest request is an answered start, and which are not part of a run."""
     arrived: Callable[[str], object] = field(default=lambda label: None)
     swaps: dict[str, float] = field(default_factory=dict)
-    """For each run, when it last checked whether the versions of its swap may serve; after that, all pointers move."""
+    """By run: the time at which it last checked whether the versions of its swap may serve; all pointers move after
+    that."""
 
     def wrong(self, rule: str, detail: str) -> None:
         """Record a violation."""
@@ -133,7 +134,7 @@ class Rules:
     # What is heard.
 
     def send(self, kind: str, subject: str, lane: str) -> None:
-        """Called before a thread sends a request; the thread may stall here."""
+        """Called before a thread sends a request. The thread may stall here."""
         self.passing(f"{_kind(lane)} sends {kind}")
 
     def sent(self, kind: str, subject: str, lane: str) -> None:
@@ -184,7 +185,7 @@ class Rules:
         self.swaps[self.baton.current.name] = self.baton.now
 
     def pointing(self, view: str, target: str, lane: str) -> None:
-        """Check a pointer that is about to move; moving it back to the serving version is always allowed."""
+        """Check a pointer that is about to move; a move back to the serving version is always allowed."""
         found = re.fullmatch(r"(\w+)__v(\d+)", target)
         row = self._row(TableName(found[1]), int(found[2])) if found else None
         if row is None or row.active or not lane.startswith("run "):

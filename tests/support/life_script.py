@@ -17,9 +17,8 @@ FAULTS = (
     "clock jumps", "query fails", "starts are late", "effects are late", "answers are lost", "effects repeat",
     "first batch is late", "a start is refused", "another hand", "stands still", "a start is late", "stops are early",
 )  # fmt: skip
-"""Kinds of faults. `a start is late` delays the next start of one version; with `stops are early` stops are answered
-before their effect.
-"""
+"""Kinds of faults. `a start is late` delays the next start of one version. While `stops are early`, stops are answered
+before they take effect."""
 
 LABELS = (
     "run sends start",
@@ -136,7 +135,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
             events.append(_fault(chance, kind, lasts))
     held = [event for event in events if event.kind == "plan rebuild held" and not event.label]
     for n, event in enumerate(held):
-        # The gates of that plan take half a minute.
+        # The run is held only after its gates, which take half a minute.
         at = event.at + random.Random(f"word {seed} {n}").uniform(20.0, 45.0)
         events.append(Event("run swap", round(at, 2), by="lee"))
     lasts = max(lasts, *(min(event.at + event.lasts_s + 15.0, 110.0) for event in events))
@@ -144,7 +143,7 @@ def draw(seed: int | str, theme: str = "") -> Script:
         events.append(Event("adopt", round(lasts * 0.9, 1), by="lee"))
     return Script(
         seed=str(seed),
-        # At equal moments, events that wait for a point are armed before any thread starts and passes it.
+        # At equal times, events that wait for a point come first, so that they are armed before any thread passes it.
         events=tuple(sorted(events, key=lambda event: (event.at, not event.label))),
         world=chance.choice(WORLDS),
         switches=chance.choice((0.02, 0.1, 0.3)),

@@ -22,7 +22,7 @@ class Impatient(AssertionError):
 
 @dataclass
 class Driven(ABC):
-    """A project with its own folder, and its own home under `root`."""
+    """A project with a separate folder, and a separate home under `root`."""
 
     root: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Driven(ABC):
         """Stop everything; if the command fails, kill agent and server."""
         if self.run("down", "--confirm", "").returncode != 0:
             for pid_of in (self.agent_pid, self.pool_pid):
-                # Either process may have died before it wrote its id.
+                # Either process may have died before it wrote its process id.
                 with suppress(OSError, StopIteration, ValueError):
                     os.kill(pid_of(), signal.SIGKILL)
 

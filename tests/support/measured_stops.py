@@ -16,16 +16,16 @@ from tui.agent_client.socket_client import AgentClient
 
 @dataclass(frozen=True)
 class Stop:
-    """One measured stop; all durations begin when the command is sent or arrives."""
+    """A measured stop. Durations begin when the command is sent by the client or received by the agent."""
 
     table: str
     outcome: str
     called_ms: float | None
-    """From the command's arrival until Spark's stop is called; None if Spark had no such query."""
+    """Milliseconds from the command's arrival until Spark's stop is called; None if Spark had no such query."""
     took_ms: float
-    """From the command's arrival until the query is proven gone."""
+    """Milliseconds from the command's arrival until the query is proven gone."""
     trip_ms: float
-    """From the client's call to its answer."""
+    """Milliseconds from the client's call to its answer."""
 
 
 @dataclass(frozen=True)

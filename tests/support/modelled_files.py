@@ -168,7 +168,7 @@ class ModelledFiles:
         return tuple(sorted(f for f in there if f == checkpoint or f.startswith(f"{checkpoint}.")))
 
     def lag(self, checkpoint: str, sources: Any) -> tuple[SourceLag, ...]:
-        """Return a lag of three files per source before the first batch is committed, and of none after that."""
+        """Return a lag of three files per source before the first batch is committed, and of no files after that."""
         found = self.read(checkpoint)
         files = 0 if found is not None and found.batch is not None else 3
         return tuple(SourceLag(table, files, files * 100, files * 1000, True, None) for _, table, _, _ in sources)
@@ -278,7 +278,7 @@ class LivedLedger(Ledger):
     quiet = 0
 
     def taken_into(self, baton: Baton, lock: LedgerLock, heard: Any) -> "LivedLedger":
-        """Attach an opened ledger to a life, and return it."""
+        """Attach an opened ledger to a life, and return the ledger."""
         self.baton, self.lock, self.heard = baton, lock, heard
         self._writing: Any = VirtualLock(baton)
         self._reading_lock: Any = VirtualLock(baton, again=True)

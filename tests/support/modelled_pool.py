@@ -27,7 +27,7 @@ class ModelledSession(Session):
         self.spark: Any = SimpleNamespace(streams=_Streams(self))
 
     def attach(self) -> None:
-        """Open the session; an unknown id opens a new session, which sees all queries as well."""
+        """Open the session; an unknown id opens a new session, which also sees all queries."""
 
         def attached() -> None:
             self.server.session_id = self.session_id
@@ -96,7 +96,7 @@ class ModelledEvents:
 
 
 class NoOpenBatches:
-    """Stands in for open batches, because no statement of a life writes by key."""
+    """Stands in for OpenBatches, because no statement of a life replaces rows by key."""
 
     def __init__(self, session: Any) -> None:
         return

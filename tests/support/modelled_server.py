@@ -25,16 +25,16 @@ VERSIONED = re.compile(r"\b\w+__v\d+\b")
 
 @dataclass(frozen=True)
 class Manner:
-    """The fate of one request: seconds until its effect, from there to its answer, and until the effect is repeated."""
+    """How a request fares: seconds until its effect, from effect to answer, and until the effect is repeated."""
 
     effect_s: float = 0.02
     answer_s: float | None = 0.01
-    """None if the answer is lost."""
+    """Seconds from the effect to the answer; None if the answer is lost."""
     again_s: float | None = None
     lost: bool = False
     """True if the request never arrives."""
     early: bool = False
-    """True if the answer, which carries nothing else, precedes the effect."""
+    """True if the answer, which contains no data, arrives before the effect."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Server:
     """Requests that may still take effect, by kind and subject."""
     first_batch_s: Callable[[str], float] = field(default=lambda name: 1.5)
     refuses: dict[str, float] = field(default_factory=dict)
-    """For each name, until when its starts are refused."""
+    """By name: the time until which starts are refused."""
     runs_begun: int = 0
 
     # The process.
@@ -236,7 +236,7 @@ class Handle:
     server: Server
     generation: int
     id: str
-    runId: str  # As PySpark names it.
+    runId: str  # PySpark uses this name.
     name: str
 
     def stop(self) -> None:
@@ -248,7 +248,7 @@ class Handle:
         return self.server.remote(self.generation, "status", self.name, lambda: said)  # type: ignore[no-any-return]  # Any.
 
     @property
-    def lastProgress(self) -> Any:  # As PySpark names it.
+    def lastProgress(self) -> Any:  # PySpark uses this name.
         return self.server.remote(self.generation, "progress", self.name, self._progress)
 
     def exception(self) -> Any:

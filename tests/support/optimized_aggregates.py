@@ -55,7 +55,7 @@ class OptimizedAggregates:
 
 
 def judged(spark: OptimizedAggregates, old: str, new: str) -> str:
-    """Return the verdict on an edit; `UNSAFE` means that a restart would find the state of other aggregates."""
+    """Return the verdict on an edit. `UNSAFE` means that a restart would find the state of different aggregates."""
     texts = (RevisionTexts(_DDL, text, YML) for text in (old, new))
     before, after = (read_revision(TableName("t"), each, Settings()) for each in texts)
     if before is None or after is None:

@@ -22,7 +22,7 @@ from live_project import Driven, committed
 from pipelines.demo.data_folder import DemoDataFolder
 
 DISTINCT = {"src_orders": "orders", "src_payments": "payments", "dim_seatings": "table_assignments"}
-"""The feed of each table that deduplicates it and keeps every event."""
+"""For each table that removes duplicates and keeps every event: its feed."""
 
 _MILLIS = re.compile(r"unix_millis\((\w+)\)")
 _JOINED = re.compile(r"concat_ws\(',', cast\((\w+) AS ARRAY<STRING>\)\)")

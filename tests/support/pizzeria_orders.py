@@ -27,7 +27,7 @@ KEYS = {
     "fct_revenue": "struct(window_start, pizza_name)",
     "vw_busy_windows": "struct(window_start, pizza_id)",
 }
-"""The key of each table; no two rows may have the same."""
+"""The key of each table; no two rows of a table may have equal keys."""
 BEGAN = 1_767_225_600
 """The moment of a hypothetical order 0 in epoch seconds, on a full minute."""
 PACE_S = 3
@@ -41,14 +41,14 @@ TIP_CENTS = 50
 class OrderFeed:
     """Lands eight orders every two seconds, and repeats one of them, until told to end.
 
-    With more and smaller files, two versions of a table would rarely have read the same input, which a comparison waits
-    for.
+    With more and smaller files, two versions of a table would rarely have read the same input, and a comparison waits
+    until they have.
     """
 
     folder: Path
     landed: int = 0
     tips_from: int = 0
-    """The first order with a tip; 0 before the tills record tips."""
+    """The first order with a tip; 0 if tips are not recorded."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -66,7 +66,7 @@ class OrderFeed:
             self.land(8)
 
     def land(self, count: int) -> None:
-        """Land a file with the next orders and one earlier order, repeated as tills do."""
+        """Land a file with the next orders and an earlier order, because tills repeat orders."""
         ids = [*range(max(1, self.landed), self.landed + count + 1)]
         write_whole(self.folder / f"{self.landed + count:09}.json", "".join(map(self._line, ids)))
         self.landed += count

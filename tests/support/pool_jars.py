@@ -38,7 +38,7 @@ def _jars_of(connector: Connector) -> Path:
 
 @cache
 def _obtained(connector: Connector) -> tuple[Path, str]:
-    """Return the folder and the reason why it is empty, or ""; tries once per process."""
+    """Return the folder, and the reason if it is empty, else ""; tries only once per process."""
     jars = ConnectorJars(CACHE, CACHE, (connector,), {})
     try:
         if jars.fetched() is None:

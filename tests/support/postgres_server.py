@@ -16,14 +16,14 @@ from live_project import until
 from pipelines.demo.servers import PostgresCluster, free_port
 
 READER, PASSWORD = "reader", "geheim"
-"""The only user who needs a password, and that password; see `password_file`."""
+"""The only user who needs a password, and the password; see `password_file`."""
 ACCESS = f"""host all {READER} 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust"""
 
 
 class PostgresServer(PostgresCluster):
-    """A cluster in a folder that the user nobody may enter, because PostgreSQL refuses to run as root."""
+    """A cluster in a folder that the user `nobody` can enter, because PostgreSQL refuses to run as root."""
 
     def __init__(self, **settings: str) -> None:
         super().__init__(Path(mkdtemp(prefix="headgate-postgres-")), free_port(), ACCESS, **settings)
@@ -35,7 +35,7 @@ class PostgresServer(PostgresCluster):
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def password_file(self, folder: Path) -> Path:
-        """Write a file with the reader's password, as PGPASSFILE names it for libpq and for Spark's driver."""
+        """Write a file with the reader's password, in the format of PGPASSFILE, for libpq and for Spark's driver."""
         file = folder / "pgpass"
         file.write_text(f"127.0.0.1:{self.port}:*:{READER}:{PASSWORD}\n")
         file.chmod(0o600)
@@ -52,13 +52,13 @@ class PostgresServer(PostgresCluster):
         until(accepts, 60, "the database answers")
 
     def kill(self) -> None:
-        """Kill the server and all of its processes; its data stays."""
+        """Kill the server and all of its processes; its data is kept."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements, each in a transaction of its own; return the rows of the last one."""
+        """Run statements in separate transactions; return the rows of the last statement."""
         rows: list[tuple[Any, ...]] = []
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             for statement in statements:
@@ -69,7 +69,7 @@ class PostgresServer(PostgresCluster):
 
 @contextmanager
 def running_postgres(**settings: str) -> Iterator[PostgresServer]:
-    """Yield a server that runs, and remove it at the end."""
+    """Yield a running server, and remove it at the end."""
     server = PostgresServer(**settings)
     try:
         server.start()

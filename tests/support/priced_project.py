@@ -35,7 +35,7 @@ FIGURES = {
     ),
     "c": TableStatistics(rows=80, bytes=3_000, gone=0, rate_rows_s=20.0),
 }
-"""The oldest file of src is from 2026-01-01, that of a from 2026-01-02."""
+"""Statistics by table. The oldest file of src is from 2026-01-01, that of a is from 2026-01-02."""
 
 
 def declared(**edits: str | tuple[str, str]) -> Project:

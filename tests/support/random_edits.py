@@ -28,7 +28,7 @@ Maker = Callable[[Random, Node], tuple[str, Node] | None]
 
 OLD, NEW = 0, 1
 REBUILT_SHARE = 0.25
-"""Share of rebuilt pairs that are run: no result of Spark can prove such a decision wrong."""
+"""Share of rebuilt pairs that are run. It is small, because no result of Spark can prove a rebuild wrong."""
 
 PLAIN_SHARE = 0.15
 """Share of stateless statements over one table that are kept."""
@@ -46,7 +46,7 @@ class Pair:
     kind: str
     tree: Node
     columns: tuple[tuple[str, str], ...]
-    """Names and kinds of the statement's columns, if they cannot be derived from its items."""
+    """Names and kinds of the statement's columns, if they cannot be derived from the select items."""
     rewrite: Rewrite = str
     """A further rewrite of the new side's text."""
     back: bool = False

@@ -123,14 +123,14 @@ class _Statement(Values):
             stars += [(f"{fields[0].qualifier}.*", fields)] * 3
         aliases = dict.fromkeys(each.qualifier for each in scope)
         if "" not in aliases:
-            # `a.*` has the columns that USING merges, too, which no alias has in the scope.
+            # `a.*` includes columns merged by USING, which no alias in the scope has.
             stars += [(f"{alias}.*", tuple(each for each in scope if each.qualifier == alias)) for alias in aliases]
             stars.append((", ".join(f"{alias}.*" for alias in aliases), scope))
         for star, columns in list(stars):
             gone = self._one_of(columns)
             same = sum(each.name == gone.name for each in columns) > 1
             if len(columns) > 1 and star.count("*") == 1 and not (same and not gone.qualifier):
-                # Spark finds no field that EXCEPT names with its struct.
+                # Spark does not find a struct's field if EXCEPT qualifies it with the name of the struct.
                 qualified = gone.qualifier in aliases and (same or (gone.qualifier and self._chance(0.5)))
                 name = f"{gone.qualifier}.{gone.name}" if qualified else gone.name
                 stars.append((f"{star} EXCEPT ({name})", tuple(each for each in columns if each is not gone)))
@@ -332,7 +332,7 @@ class _Statement(Values):
         if not self._chance(0.45):
             return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)
         alias = self._alias("r")
-        # A name that several columns have cannot be read, and no star over them has distinct names.
+        # A name that several columns share cannot be read, and no star over these columns has distinct names.
         names = [each.name for each in inner.columns]
         if all(names.count(name) > 1 for name in names):
             return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)

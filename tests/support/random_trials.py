@@ -19,7 +19,7 @@ from pipelines.local_pool.connect_server import LocalPool
 SHRINK_TRIES, SHRINK_AT_ONCE = 40, 8
 FILE_ROWS = 6
 _LAST = 26
-"""Minutes covered by part 1 of the inputs; part 2 begins earlier, so that some of its rows are late."""
+"""Minutes covered by part 1 of the inputs. Part 2 begins before they end, so that some of its rows are late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Run:
     def unsafe(self) -> bool:
         """True if Spark, on the old checkpoint, does not do what the planned action promises.
 
-        A changed delay (row 6d) may lead to a difference, because what the old watermark closed stays closed; operators
-        must acknowledge that.
+        A changed delay (row 6d) may lead to a difference, because windows closed by the old watermark stay closed;
+        operators must acknowledge that.
         """
         change, outcome = self.trial.change, self.trial.outcome
         if self.kind == "not run":

@@ -256,7 +256,7 @@ def _specs(chance: random.Random, size: int) -> list[_Spec]:
         if before.reads and not before.gone and before.name not in reads and chance.random() < 0.06:
             specs[-1].product, specs[-1].gone = before.product, False
             specs[-1].unit = before.unit = before.unit or before.name
-    # A table without any remaining parent would look external, so its parents stay.
+    # A table without parents would look external, so its parents stay.
     kept = {spec.name for spec in specs if not spec.gone}
     for spec in specs:
         if spec.reads and not kept.intersection(spec.reads):
@@ -268,13 +268,13 @@ def _specs(chance: random.Random, size: int) -> list[_Spec]:
 def _observe(
     chance: random.Random, habits: _Habits, before: Table, observed: dict[T, ObservedDeployment], facts: Written
 ) -> None:
-    """Deploy a table's old texts in a random state, reading versions of its parents that are kept for it."""
+    """Deploy a table's old SQL in a random state; it reads versions of its parents that are kept for this purpose."""
     texts = facts.take(before)
     if before.parsed is None:
         if chance.random() < 0.8:
             observed[before.name] = ObservedDeployment(state=State.RUNNING, deployed=texts)
         else:
-            # It was never registered, but its readers refer to it.
+            # The external table was never registered, but its readers refer to it.
             observed[before.name] = ObservedDeployment()
         return
     unhealthy = chance.random() < habits.unhealthy

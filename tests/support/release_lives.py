@@ -12,7 +12,7 @@ from release_project import RELEASE, RELEASED, ROLLBACK, SEAM, Released, Rows, r
 
 REQUESTS = {"release": RELEASE, "rollback": ROLLBACK, "seam": SEAM}
 ENDS_S = 180.0
-"""Longest time in seconds from a new agent to the end of a run, on a busy machine."""
+"""Longest time, in seconds, from the start of a new agent to the end of a run, on a busy machine."""
 ROWS_S, LANDS_S = 60.0, 2.0
 
 EVERY_STEP = (
@@ -74,10 +74,10 @@ class Life:
 
 @dataclass
 class Ending:
-    """How a run ended whose agent had died at some points."""
+    """The result of a run whose agent died at some points."""
 
     state: str = ""
-    """The release's state: done, rolled back or aborted; a rollback is done."""
+    """The release's state: done, rolled back or aborted. For a rollback: done."""
     died_at: list[str] = field(default_factory=list)
     not_met: list[str] = field(default_factory=list)
     """Points at which the agent should have died, but which the run did not pass."""
@@ -110,9 +110,9 @@ class Others(threading.Thread):
 
 
 class Voice(threading.Thread):
-    """An operator who works on a run until it ends: confirms a held run, and does what `act` does.
+    """An operator who works on a run until it ends: confirms the run if it is held, and calls `act`.
 
-    If `lands`, new rows keep arriving; without them there would be no batch at which a seam is possible.
+    If `lands`, new rows keep arriving; without new rows, there would be no batch at which a seam is possible.
     """
 
     def __init__(self, world: Released, run_id: str, act: "Callable[[Voice], None]", *, lands: bool) -> None:
@@ -211,10 +211,10 @@ ACTORS: Mapping[str, Callable[[Voice], None]] = {
     "release beside": _releases_beside,
     "delete beside": _deletes_another,
 }
-"""Actors by name; each works from the first death on, while `aside` is stopped and started and `broken` has failed."""
+"""Actors by name. They act from the first death on, while `aside` is stopped and started and `broken` has failed."""
 
 OTHERS_RUNS = {"release beside": ("beside", "--rebuild"), "delete beside": ("delete", "spare")}
-"""Actors with a run of their own, whose points have the same labels."""
+"""Actors that have their own run; the points of that run have the same labels."""
 
 
 def lived(world: Released, life: Life) -> Ending:
@@ -242,7 +242,7 @@ def lived(world: Released, life: Life) -> Ending:
             break
         dead, point = len(deaths), deaths[-1]
         left.remove(point)
-        # Steps whose end is recorded by one write share a point; the agent died at the first of them.
+        # Steps whose end is recorded by one write share a point; the agent died at the first of these steps.
         left = [other for other in left if other not in _ended(world, run_id)]
         found.died_at.append(point)
         voice.acting.set()

@@ -42,7 +42,7 @@ DDL = {
 RELEASED = ("base", "even", "odd", "both")
 RELEASE, ROLLBACK = ("base", "--rebuild", "--hold"), ("rollback", "base")
 SEAM = ("base", "--rebuild", "--strategy", "even=seam", "--strategy", "odd=seam")
-"""Not held, because such a plan would need an approval, and therefore a second login."""
+"""Arguments of a release with seams. It is not held, because such a plan would need an approval by a second login."""
 WHOLE = (*RELEASED, "aside", "beside", "spare")
 
 
@@ -71,7 +71,7 @@ class Released(Tiny):
     agent: subprocess.Popen[bytes] | None = None
     """The newest agent started here, or None while the one from `headgate up` runs."""
     texts_of: dict[tuple[str, int], int] = field(default_factory=dict)
-    """For each version, the number of the text that made all its rows; versions that went over a seam are absent."""
+    """By version: the number of the SQL text that produced all its rows. Versions that passed a seam are absent."""
 
     def __post_init__(self) -> None:
         self.ddl, self.dml = DDL, DML
@@ -170,7 +170,7 @@ class Released(Tiny):
         return {str(table) for (table,) in found} >= set(tables)
 
     def learn(self, plan: Mapping[str, Any]) -> None:
-        """Record which text makes the rows of a plan's versions; versions after a seam, and their readers, have two."""
+        """Record which SQL text produces the rows of a plan's versions; after a seam, versions and readers have two."""
         if any(step["do"] == "seam" for step in plan["steps"]):
             for table in RELEASED[1:]:
                 self.texts_of.pop((table, self.serving()[table][0]), None)
@@ -191,7 +191,7 @@ def released(root: Path) -> Iterator[Released]:
 
 
 def rows_of(world: Released, *tables: str) -> dict[str, Rows]:
-    """Count the rows of each serving version by SQL in the pool; rows produced by another text count as missing."""
+    """Count the rows of each serving version by SQL in the pool; rows produced by other SQL count as missing."""
     with asked(world) as session:
         sql = " UNION ALL ".join(f"SELECT '{table}', id, substring(kind, 2) FROM {table}" for table in tables)
         found = session.call(60, session.spark.sql(sql).collect)

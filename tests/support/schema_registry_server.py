@@ -1,7 +1,7 @@
-"""A schema registry for tests: an HTTP server that answers as the API reference of Confluent's Schema Registry says.
+"""A schema registry for tests: an HTTP server with responses as in the API reference of Confluent's Schema Registry.
 
-No registry server can be installed here, so this is what we know of one: versions and schemas of subjects, with those
-that are deleted softly, compatibility modes, error codes, and Basic authentication.
+No registry server can be installed here, so this server implements what the reference documents: subjects with versions
+and schemas, soft deletion, compatibility modes, error codes, and Basic authentication.
 """
 
 import json
@@ -15,14 +15,14 @@ _VERSIONS = re.compile(r"/subjects/([^/]+)/versions(?:/(\d+))?\Z")
 
 
 class PlayedRegistry:
-    """Subjects with their versions; a test changes them while a client reads them."""
+    """Subjects with their versions; tests can change them while a client reads them."""
 
     def __init__(self, server: HTTPServer) -> None:
         self.server, self.url = server, server.url_for("").rstrip("/")
         self.modes: dict[str, str] = {}
-        """Compatibility modes by subject; BACKWARD for all others."""
+        """Compatibility modes by subject; the mode of all other subjects is BACKWARD."""
         self.login = ""
-        """The header that each request must have; anyone may ask if it is empty."""
+        """The Authorization header that each request must have; if empty, none is needed."""
         self.requests: list[str] = []
         """Paths of all requests, without parameters."""
         self._subjects: dict[str, dict[int, tuple[int, str]]] = {}
@@ -37,19 +37,19 @@ class PlayedRegistry:
         versions[len(versions) + 1] = (id, json.dumps(schema))
 
     def delete(self, subject: str, version: int) -> None:
-        """Delete a version softly: messages with its schema can still be read."""
+        """Soft-delete a version: messages with its schema can still be read."""
         self._deleted.add((subject, version))
 
     def forget(self, subject: str) -> None:
-        """Delete a subject for good."""
+        """Delete a subject permanently."""
         del self._subjects[subject]
 
     def fails_with(self, status: int | None) -> None:
-        """Answer all requests with a status, or as usual."""
+        """Answer all requests with an error status; None restores normal answers."""
         self._status = status
 
     def answers_with(self, text: str) -> None:
-        """Answer all requests with a text, as something else at that address would."""
+        """Answer all requests with a text, like a different server at the same address."""
         self._status, self._text = None, text
 
     def _answer(self, request: Request) -> Response:

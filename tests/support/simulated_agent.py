@@ -51,7 +51,7 @@ class Simulated:
     queries: dict[Version, tuple[Binding, ...]] = field(default_factory=dict)
     """Running queries, with the parent versions that each has read since its start."""
     written_by: dict[Version, str] = field(default_factory=dict)
-    """The checkpoint with which a table was first written."""
+    """The checkpoint with which each table was first written."""
     ledger: dict[Version, Deployment] = field(default_factory=dict)
     journal: dict[str, dict[int, StepProgress]] = field(default_factory=dict)
     runs: dict[str, RunState] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class Simulated:
     stopped: set[T] = field(default_factory=set)
     """Tables that an operator has stopped since the run began or was retried."""
     served: int = 0
-    """Counts moves of pointers, so that versions can be ordered by when they served."""
+    """Number of pointer moves, used to order versions by when they served."""
     trash: dict[Version, str] = field(default_factory=dict)
     """The checkpoints of deleted versions."""
     stops: int = 0
-    """Counts stops by operators; a start compares the count before and after."""
+    """Number of stops by operators; a start compares the number before and after."""
 
     def copy(self) -> "Simulated":
         """Return an independent copy."""
@@ -86,7 +86,7 @@ class Simulated:
         )
 
     def things(self) -> list[object]:
-        """Return the lasting results of a run, without the time at which and the run by which they were produced."""
+        """Return the lasting results of a run, without times and run ids."""
         rows = {
             key: replace(row, served_at=None if row.served_at is None else 0.0, served_by="")
             for key, row in self.ledger.items()

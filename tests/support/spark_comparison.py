@@ -47,7 +47,7 @@ STRICTER_FOR = {
     "it is not a struct with known fields": "lineage has no fields of a struct that an aggregate or a call returns",
     "the statement reads no stream": "only a WITH query that nothing reads streams: no row of it is written",
 }
-"""Words of a Problem, and why we report it although Spark accepts the statement."""
+"""Reasons why we report a Problem although Spark accepts the statement, by words of the Problem."""
 
 _NAMES_AND_TYPES = re.compile(
     r"^(UNRESOLVED_COLUMN|AMBIGUOUS_|DATATYPE_MISMATCH|MISSING_AGGREGATION|MISSING_GROUP_BY|INCOMPATIBLE_COLUMN_TYPE"
@@ -160,7 +160,7 @@ class Asked:
 
 
 class Recorded:
-    """Like Asked, but keeps answers in a file, so that Spark need not be asked again after a change to our code."""
+    """Like Asked, but stores answers in a file, so that Spark need not be asked again after a change to our code."""
 
     def __init__(self, path: Path, asked: Callable[[], Asked]) -> None:
         self._path = path

@@ -26,7 +26,7 @@ ROW = {
     "`select`": "1, 'f', 'w', TIMESTAMP'2024-01-01 00:00:00'",
     "totals": "1, 2.0",
 }
-"""One row per table; without rows no batch runs, and the planner is never invoked."""
+"""One row per table: without rows, no batch runs, and Spark never plans one."""
 
 OPERATORS = {
     "StateStoreSave": "stateStoreSave",
@@ -35,7 +35,7 @@ OPERATORS = {
     "StreamingDeduplicate": "dedupe",
     "StreamingGlobalLimit": "globalLimit",
 }
-"""Stateful operators: their names in EXPLAIN, and in the progress of a query."""
+"""Stateful operators: the names in a query's progress, by the names in EXPLAIN."""
 
 _HEADER = re.compile(
     r"INSERT\s+INTO\s+(?:TABLE\s+)?(?P<table>[`\w.]+)\s*(?:\((?!\s*(?:SELECT|WITH|\())[^)]*\)\s*)?(?:BY\s+NAME\s+)?(?=SELECT|WITH|\(|VALUES)",
@@ -103,7 +103,7 @@ def _executed(spark: SparkSession, statement: str) -> Verdict:
         spark.sql(statement).collect()
     except Exception as error:
         reason = _reason(error)
-        # The parser accepted it; that parquet does not support MERGE is irrelevant here.
+        # The parser accepted the statement; it is irrelevant here that parquet does not support MERGE.
         return Verdict(note=NO_MERGE) if reason == "UNSUPPORTED_FEATURE.TABLE_OPERATION" else Verdict(refused=reason)
     return Verdict(note="EXPLAIN fails, the statement does not")
 
@@ -130,7 +130,7 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
         writer = frame.writeStream.format("noop").outputMode("append").queryName(f"q{uuid.uuid4().hex}")
         query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
         if plan.partition("== Physical Plan ==")[0].count("EventTimeWatermark") > 1:
-            # A watermark over another one is refused only with the first batch.
+            # Spark refuses a watermark over another watermark only in the first batch.
             _run(query)
         if explained:
             kept = [OPERATORS[name] for name in re.findall(rf"\b(?:{'|'.join(OPERATORS)})\b", physical)]
@@ -143,7 +143,7 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
         return Verdict(refused=_reason(error))
     finally:
         if query is not None:
-            # On a busy machine a batch may take longer than the server's limit to plan; the verdict stands anyway.
+            # On a busy machine, planning a batch may exceed the server's time limit; the verdict is valid anyway.
             with suppress(Exception):
                 query.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -42,14 +42,14 @@ class Verdict:
     """A verdict on one statement, given by us or by Spark."""
 
     refused: str = ""
-    """The reason, or "" if it is accepted."""
+    """Reason of the refusal; empty if the statement is accepted."""
     writes: tuple[str, ...] = ()
     reads: tuple[tuple[str, bool, str], ...] = ()
-    """Table, whether as a stream, and the source's name; sorted."""
+    """Tables read, as (table, whether it is streamed, the source's name); sorted."""
     options: tuple[tuple[str, str], ...] = ()
     """Options of all reads; sorted."""
     watermarks: tuple[tuple[str, str], ...] = ()
-    """Column and delay, with singular units; sorted."""
+    """Watermarks as (column, delay), with singular units; sorted."""
     columns: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     """Stateful operators, named as in Spark's progress; sorted."""

@@ -12,9 +12,9 @@ class Node:
     sort: str
     pieces: tuple["Node | str", ...]
     between: str = ""
-    """The text between pieces; if not empty, the node is a list that may lose all pieces but one."""
+    """The text between pieces. If it is not empty, the node is a list that remains valid with a single piece."""
     optional: bool = False
-    """True if the statement remains valid without it."""
+    """True if the statement remains valid without this node."""
     scope: Any = field(default=(), compare=False)
     """The columns that can be referenced here."""
 

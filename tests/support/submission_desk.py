@@ -32,7 +32,7 @@ REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
 
 
 class Driven:
-    """A run lane that only records the runs that it is told to drive."""
+    """A driver of runs that only records which runs it is told to drive."""
 
     def __init__(self) -> None:
         self.driven: list[str] = []
@@ -49,7 +49,7 @@ class Desk:
     commands: CommandHandler
     runs: Driven
     parts: tuple[Any, ...]
-    """The arguments, besides the context, from which the commands were made."""
+    """The arguments of the command objects, besides the context."""
     now: float = NOW
 
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None, **more: Any) -> Plan:

@@ -67,7 +67,7 @@ class Tiny(Driven):
                 (scripts / f"dml.{table}.sql").write_text(dml.get(table, self.dml[table]))
 
     def add(self, ddl: Mapping[str, str], dml: Mapping[str, str]) -> None:
-        """Write further tables, or other texts of the same ones."""
+        """Write additional tables, or new SQL for existing tables."""
         self.ddl, self.dml = {**self.ddl, **ddl}, {**self.dml, **dml}
         self.write()
 

@@ -51,7 +51,7 @@ _REAL: dict[int, str] = {
 }  # fmt: skip
 _LOCK = type(threading.Lock())
 _ROWS = lru_cache(maxsize=100_000)(transactions.row_from_values)
-"""Rows are values, and a life reads the same ones again and again."""
+"""Rows are immutable, and a life reads the same rows repeatedly."""
 
 
 def _agent_modules() -> list[ModuleType]:

@@ -177,7 +177,7 @@ class VirtualFuture:
 
     @property
     def done_now(self) -> bool:
-        """True if it is done; never switches to another thread, so that code outside all threads can call it."""
+        """True if the future is done. Never switches threads, so that code outside all threads can call it."""
         return self._done
 
     def done(self) -> bool:
@@ -231,21 +231,21 @@ class _Threading:
         self._baton = baton
         self._names = itertools.count(1)
 
-    def Thread(  # As the module names it.
+    def Thread(  # `threading` uses this name.
         self, target: Any = None, name: str = "", args: Any = (), kwargs: Any = None, daemon: bool | None = None
     ) -> _VirtualThread:
         return _VirtualThread(self._baton, target, args, kwargs, name or f"thread {next(self._names)}")
 
-    def Lock(self) -> VirtualLock:  # As the module names it.
+    def Lock(self) -> VirtualLock:  # `threading` uses this name.
         return VirtualLock(self._baton)
 
-    def RLock(self) -> VirtualLock:  # As the module names it.
+    def RLock(self) -> VirtualLock:  # `threading` uses this name.
         return VirtualLock(self._baton, again=True)
 
-    def Condition(self, lock: VirtualLock | None = None) -> VirtualCondition:  # As the module names it.
+    def Condition(self, lock: VirtualLock | None = None) -> VirtualCondition:  # `threading` uses this name.
         return VirtualCondition(self._baton, lock)
 
-    def Event(self) -> VirtualEvent:  # As the module names it.
+    def Event(self) -> VirtualEvent:  # `threading` uses this name.
         return VirtualEvent(self._baton)
 
     def get_ident(self) -> int:
@@ -265,7 +265,7 @@ class _Queue:
         self._baton = baton
         self.Empty = queue.Empty
 
-    def Queue(self) -> "VirtualQueue":  # As the module names it.
+    def Queue(self) -> "VirtualQueue":  # `queue` uses this name.
         return VirtualQueue(self._baton, self.Empty)
 
     SimpleQueue = Queue

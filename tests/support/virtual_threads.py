@@ -1,4 +1,4 @@
-"""Threads in virtual time: one runs at a time, a seed chooses which, and the clock advances when all of them wait.
+"""Threads in virtual time: one runs at a time, a seed determines which, and time advances when all threads wait.
 
 The code under test runs unchanged in real threads, of which only the holder of the baton is awake.
 """
@@ -15,7 +15,7 @@ EPOCH = 1_000_000.0
 """The monotonic clock's value when a life begins."""
 
 _HANGS_S = 60.0
-"""Real seconds after which a thread that keeps the baton is taken to wait for something that is not simulated."""
+"""Real seconds after which a thread that keeps the baton is assumed to wait for something that is not simulated."""
 
 
 class Killed(BaseException):
@@ -23,11 +23,11 @@ class Killed(BaseException):
 
 
 class StuckLife(AssertionError):
-    """Raised if no thread can ever continue, or if one waits for something outside the life."""
+    """Raised if no thread can ever continue, or if a thread waits for something outside the life."""
 
 
 class Process:
-    """A group of threads that die together; `label` names what they belong to."""
+    """A group of threads that die together; `label` names the process."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -40,12 +40,13 @@ class Fiber:
     def __init__(self, name: str, process: Process, lane: str) -> None:
         self.name, self.process = name, process
         self.lane = lane
-        """The work that the thread is part of, such as `run 7f3a…` or `reconcile`; a helper has its caller's lane."""
+        """The work to which the thread belongs, such as `run 7f3a…` or `reconcile`; a helper thread has its caller's
+        lane."""
         self.gate = threading.Lock()
         self.gate.acquire()
         self.waits_on: deque[Fiber] | None = None
         self.wake = 0
-        """Numbers the thread's waits, so that a late timer does not end a later wait."""
+        """Number of the thread's current wait, so that the timer of an earlier wait cannot end a later one."""
         self.timed_out = False
         self.over = False
         self.joining: deque[Fiber] = deque()
@@ -55,9 +56,10 @@ class Baton:
     """The scheduler of one life. The thread that creates it is its first fiber, and directs the life."""
 
     def __init__(self, seed: str, *, switches: float = 0.1, stalls: float = 0.0, stall_s: float = 1.0) -> None:
-        """`switches` is the probability that a point passes the baton on; `stalls` that the thread sleeps there.
+        """Create a scheduler for the random `seed`.
 
-        It sleeps for up to `stall_s` seconds.
+        At each point, the thread passes the baton on with probability `switches`, and sleeps for up to `stall_s`
+        seconds with probability `stalls`.
         """
         self.chance = random.Random(seed)
         self.now = EPOCH
@@ -155,7 +157,7 @@ class Baton:
             self._ready.remove(mine[0])
             self._ready.append(self.current)
             self._pass_to(mine[0], self.current)
-            # A thread that ends hands the baton to any other; the director waits for its own turn.
+            # A thread that ends passes the baton to any other thread; the director waits for its own turn.
         self._every = [fiber for fiber in self._every if not fiber.over]
 
     # Scheduling.

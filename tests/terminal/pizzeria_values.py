@@ -89,7 +89,7 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
 
 
 BEHIND_S = ((0, 0.0), (100, 6.0), (1000, 480.0), (10_000, 250.0), (10**9, 2760.0))
-"""Pairs (rows, seconds): with at most so many pending rows, the oldest pending input has this age."""
+"""Pairs of a maximum number of pending rows and the age, in seconds, of the oldest pending input up to that number."""
 
 
 def measurement(name: str, version: int) -> Measurement:
@@ -126,7 +126,7 @@ def measurement(name: str, version: int) -> Measurement:
 
 
 def sample_plan(protected: bool = False) -> Plan:
-    """Return the plan shown in the drawing of Review."""
+    """Return the plan shown in the design of the review screen."""
     old = SQL.format("order_items", "src_orders")
     new = old.replace("status <> 'void'", "status <> 'void' AND vat IS NOT NULL")
 
@@ -229,7 +229,7 @@ def sample_plan(protected: bool = False) -> Plan:
 
 
 def sample_run(now: float) -> RunRow:
-    """Return the run shown in the drawing."""
+    """Return the run shown in the design of the run screen."""
     states = ("done", "done", "gate", "waits", "waits", "waits", "kept")
     notes = ("", "", "lag 81k → 12k, 18 s left", "", "", "", "left behind: crm_orders reads it")
     steps = tuple(

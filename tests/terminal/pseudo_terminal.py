@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a console in it, whose output is counted, drawn by pyte, and read as text."""
+"""A pseudo-terminal that runs a console, counts its output, draws it with pyte, and reads it as text."""
 
 import fcntl
 import os
@@ -17,13 +17,13 @@ import pyte
 ROOT = Path(__file__).parents[2]
 
 PATIENCE_S = 60.0
-"""Longest wait in seconds: on a busy machine a console takes many times as long as on an idle one."""
+"""Longest wait, in seconds; on a busy machine, a console takes many times as long as on an idle one."""
 
 LOOK_S = 0.05
 
 
 class Terminal:
-    """One process in one pseudo-terminal; `close` hangs up like a lost connection."""
+    """A process in a pseudo-terminal; `close` hangs up, like a lost connection."""
 
     def __init__(
         self, command: Sequence[str], width: int, height: int, environ: Mapping[str, str] | None = None
@@ -40,7 +40,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         # The size must be set before the program asks for it.
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        # Not `pty.fork`: this process has gRPC threads, and a fork of it may abort.
+        # `pty.fork` is not used, because this process has gRPC threads, and a fork of it may abort.
         leads = ["setsid", "--ctty", *command]
         self._process = subprocess.Popen(leads, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=values)
         self.pid = self._process.pid
@@ -83,9 +83,9 @@ class Terminal:
         return self.text()
 
     def quiet(self, seconds: float = 0.4) -> bool:
-        """Receive output until none has come for `seconds` during which the process was idle; return False on timeout.
+        """Receive output until none has arrived for `seconds` while the process was idle; return False on timeout.
 
-        A process that waits for a core is not idle, however long it sends nothing.
+        A process that waits for a core is not idle, even if it sends nothing for a long time.
         """
         ends, rested = time.monotonic() + PATIENCE_S, 0.0
         while rested < seconds and time.monotonic() < ends:
@@ -94,7 +94,7 @@ class Terminal:
         return rested >= seconds
 
     def _sleeps(self) -> bool:
-        """Return whether no thread of the process runs or waits for a core; True if the system does not tell."""
+        """Return whether no thread of the process runs or waits for a core; True if the system does not report this."""
         try:
             stats = [(task / "stat").read_text("utf-8", "replace") for task in Path(f"/proc/{self.pid}/task").iterdir()]
         except OSError:

@@ -38,7 +38,7 @@ def test_the_first_paint_stays_within_its_bytes_and_is_not_sent_twice(width: int
     with console(width, height, "--still") as terminal:
         ready(terminal)
         assert terminal.received <= bound
-        # Every visible row is sent once: later drawing by Textual sends next to nothing.
+        # Every visible row is sent once, so Textual's later drawing sends next to nothing.
         assert terminal.raw.count(b"order_items") <= (1 if width < 160 else 6)
 
 
@@ -47,14 +47,14 @@ def test_the_first_paint_stays_within_its_bytes_and_is_not_sent_twice(width: int
 def test_nothing_is_sent_while_nothing_changes(width: int, height: int, bound: int) -> None:
     with console(width, height, "--still") as terminal:
         ready(terminal)
-        # Ages advance in steps of ten seconds; in between nothing is sent.
+        # Ages advance in steps of ten seconds; between two steps, nothing is sent.
         assert terminal.quiet(5.0)
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 1_000), (200, 60, 2_200)])
 def test_a_cursor_key_stays_within_its_bytes(width: int, height: int, bound: int) -> None:
-    """On a wide terminal the inspector follows the cursor, so its whole sheet counts too, a failed one most."""
+    """On a wide terminal, the inspector follows the cursor, so its sheet counts too, above all a failed statement's."""
     with console(width, height, "--still") as terminal:
         ready(terminal)
         for _ in range(24):
@@ -201,7 +201,7 @@ def test_a_terminal_that_shrinks_and_grows_is_drawn_again() -> None:
 
 
 def body(text: str) -> list[str]:
-    """Return the text between the first line, which shows the data's age, and the status line."""
+    """Return the text between the first line, which shows the age of the data, and the status line."""
     return text.splitlines()[1:-2]
 
 
@@ -227,7 +227,7 @@ def test_broken_sequences_stage_confirm_and_send_nothing(gap: float) -> None:
             terminal.pump(gap)
             terminal.send(sequence[place:])
             terminal.pump(0.2)
-        # They must not answer an open dialog either.
+        # The sequences must not answer an open dialog either.
         terminal.send("T")
         terminal.wait(lambda text: "STOP " in text)
         for _, sequence, place in SPLITS:

@@ -1,4 +1,4 @@
-"""The terminal given up and taken back: Ctrl-Z, an editor, and the mouse on request."""
+"""The terminal while it is lent to another program: Ctrl-Z, an editor, and the mouse on request."""
 
 import os
 import signal

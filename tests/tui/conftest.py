@@ -66,7 +66,7 @@ class ScriptedAgent:
 
     def close(self) -> None:
         self.released.set()
-        # Only a shutdown wakes a thread that waits in accept (socket(7)).
+        # Only a shutdown wakes up a thread that is waiting in accept (socket(7)).
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         Path(self.path).unlink(missing_ok=True)

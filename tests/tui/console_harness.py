@@ -1,4 +1,4 @@
-"""The console without a terminal, with clocks that only move when told to."""
+"""The console without a terminal, with clocks that advance only on request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
 
 class Console:
-    """A console in front of a scripted pizzeria."""
+    """A console over a scripted pizzeria."""
 
     def __init__(self, backend: FakeBackend, app: ConsoleApp, pilot: Pilot[int], clocks: dict[str, float]) -> None:
         self.backend, self.app, self.pilot, self.clocks = backend, app, pilot, clocks
@@ -32,7 +32,7 @@ class Console:
         return page
 
     def pass_time(self, seconds: float) -> None:
-        """Move both clocks."""
+        """Advance both clocks."""
         self.clocks["tick"] += seconds
         self.clocks["now"] += seconds
 
@@ -56,7 +56,7 @@ class Console:
         raise AssertionError(f"never: {what}\n{self.text()}")
 
     async def show_ledger(self) -> None:
-        """Show the present state of the pizzeria."""
+        """Show the current state of the pizzeria."""
         self.app.state.view = self.app._newest = make_ledger_view(self.backend.current)
         self.screen.redraw()
         await self.pilot.pause()

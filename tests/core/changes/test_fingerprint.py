@@ -1,4 +1,4 @@
-"""Fingerprints: each changes with its own part of a revision and with nothing else."""
+"""Fingerprints: each one changes with its part of a revision and with nothing else."""
 
 from dataclasses import asdict, replace
 

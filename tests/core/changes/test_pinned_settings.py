@@ -1,4 +1,4 @@
-"""Pinned settings of a pool: everything that can change a row or a state, and never a secret."""
+"""Pinned settings of a pool: all settings that can change rows or state, but no secrets."""
 
 from core.changes.pinned_settings import pool_at_start, recorded_pool
 from core.project.model import Pool

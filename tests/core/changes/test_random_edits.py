@@ -28,7 +28,7 @@ def test_a_pair_is_the_same_each_time_it_is_drawn() -> None:
 
 
 def test_a_pair_holds_an_edit_and_a_smaller_one_holds_it_too() -> None:
-    # In pair 11 of seed 6 the edit changes a column's value, whose kind the table's DDL needs.
+    # In pair 11 of seed 6, the edit changes the value of a column, and classifying that requires the table's DDL.
     for _, found, edit in (*drawn(2, range(5)), *drawn(6, (11,))):
         assert edit.old.texts != edit.new.texts
         for each in islice(smaller_pairs(found), 60):

@@ -34,7 +34,7 @@ def opinion(verdict: Verdict) -> AnalysedStatement:
 
 
 def compared(case: Case, verdicts: list[Verdict]) -> list[tuple[ParsedStatement, AnalysedStatement]]:
-    """Pair our statements with Spark's, if we read them without a Problem and they stream, as in a plan."""
+    """Pair our statements with Spark's, omitting statements that have a Problem or do not stream, as a plan does."""
     found, problems = read_any(case.text, "q.sql", every_table_streams=case.reads == "stream")
     refused = any(ours.refused for ours in corpus_agreement.ours(case))
     if problems or refused or len(found) != len(verdicts):

@@ -93,7 +93,7 @@ def test_behind_is_the_age_of_the_oldest_input_zero_without_input_and_unknown_wi
 
 
 def test_a_pool_that_does_not_answer_ends_the_faults_of_its_statements_at_once() -> None:
-    """Whether they are at fault is unknown then, and the pool is at fault once."""
+    """Whether these statements have a fault is then unknown, and the pool has the only fault."""
     stalled = FaultWatch(FaultSign(Fault.STALLED, "because"))
     for state, fault in ((State.UNKNOWN, Fault.NONE), (State.RUNNING, Fault.STALLED)):
         for behind_s, trend in ((1.0, Trend.STEADY), (1.0, Trend.STALLED), (600.0, Trend.GROWING)):
@@ -116,7 +116,7 @@ def heard(behind: list[float | None]) -> list[tuple[float, bool]]:
 def test_an_objective_is_missed_once_three_measurements_say_so_and_met_after_a_minute() -> None:
     assert heard([10.0, 61.0, 66.0, 71.0, *[5.0] * 13]) == [(15.0, True), (80.0, False)]
     assert heard([61.0, 66.0, 5.0, 61.0, 66.0]) == []
-    # Unknown measurements count for nothing, and meeting the objective now and then does not add entries.
+    # An unknown measurement has no effect, and briefly meeting the objective adds no entries.
     assert heard([61.0, None, 66.0, None, 71.0, 75.0, 80.0]) == [(10.0, True)]
     assert heard([90.0, 90.0, 90.0, *[90.0, 5.0, 5.0] * 40]) == [(10.0, True)]
 

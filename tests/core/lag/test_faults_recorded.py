@@ -13,7 +13,7 @@ from core.model.states import Fault, Trend
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/lag"
 OBJECTIVES = {"order_labels": "5 minutes"}
-"""As the sample declares."""
+"""Objectives declared in the sample."""
 
 WITHIN_S = 30.0
 READERS = ("int_order_items", "int_paid_orders", "int_seated_orders", "tickets_delivery", "tickets_dine_in")
@@ -63,7 +63,7 @@ def test_statements_with_the_same_input_and_lag_have_the_same_trend(recorded: Re
 def test_readers_of_a_stopped_parent_are_starved_within_half_a_minute_of_their_last_work(
     recorded: Recorded,
 ) -> None:
-    """Starvation was once reported one level per round; at a load of fifteen fct_revenue still has work for 39 s."""
+    """Readers once became starved one level per round. At a load of fifteen, fct_revenue still has work for 39 s."""
     phases, said = recorded
     for table in BELOW:
         starved = first(said, table, frozenset({Fault.STARVED}), phases["stopped"])
@@ -83,12 +83,12 @@ def test_a_starved_statement_recovers_when_its_parent_starts_without_another_fau
 
 
 def test_a_pool_that_does_not_answer_is_no_fault_of_any_statement(recorded: Recorded) -> None:
-    """A lack of commits proves nothing about them, so that nobody searches sixteen statements for one cause."""
+    """Missing commits prove nothing about the statements, so that nobody looks for one cause in sixteen of them."""
     phases, said = recorded
     silent = [one for one in said if one.state == "unknown" and phases["frozen"] < one.at < phases["thawed"]]
     assert len({one.table for one in silent}) > 10 and not any(one.fault for one in silent)
     late = {one.judged.trend for one in silent if one.at > phases["frozen"] + WITHIN_S}
-    # Files alone show that nothing is pending.
+    # The files alone show that no input is pending.
     assert Trend.UNKNOWN in late and late <= {Trend.UNKNOWN, Trend.IDLE}
 
 
@@ -119,7 +119,7 @@ def test_a_quarter_of_an_hour_at_a_load_of_nineteen_has_only_faults_that_are_tru
         missed = (one.behind_s or 0.0) > objective_s(OBJECTIVES.get(one.table, ""), one.inputs[-1])
         behind[one.table].append(missed)
         lately = behind[one.table]
-        # A report must be justified: three measurements in a row were behind, of which up to two may be recovered.
+        # A report is justified only if three consecutive measurements were behind, even if later ones are not.
         assert not one.fault or any(all(lately[n : n + 3]) for n in range(len(lately)))
         # A justified report must come within half a minute.
         assert one.fault or not (len(lately) >= 6 and all(lately[-6:]))

@@ -90,7 +90,7 @@ def test_five_times_more_than_it_can_take_is_growing_within_30_s_and_does_not_fl
 @EVERY_TRIGGER
 @EVERY_SEED
 def test_batches_that_get_longer_and_longer_are_growing_most_of_the_time(trigger_s: float, seed: int) -> None:
-    """Nothing is known while one huge batch runs, so that the trend may come later, but must be right in the end."""
+    """No trend is known while one huge batch runs, so the trend may be late, but it must be right in the end."""
     watch = Watch(slow(seed, trigger_s))
     watch.look(120)
     watch.model.rate *= 5
@@ -347,7 +347,7 @@ def test_a_stopped_statement_is_steady_after_six_measurements(state: State) -> N
 
 @pytest.mark.parametrize("arrives, later", [(0, Trend.STEADY), (20, Trend.GROWING)])
 def test_a_stopped_statement_is_judged_by_input_since_then(arrives: int, later: Trend) -> None:
-    """It was stopped in a batch that had run for minutes, and was reported as `growing` although nothing arrived."""
+    """The statement was stopped in a batch of several minutes, and reported as `growing` without any new input."""
     came = [20 * n if n < 30 else 600 + arrives * (n - 30) for n in range(45)]
     points = [Point(5.0 * n, rows - 20, 1, None, rows, 20 if n else 0) for n, rows in enumerate(came)]
 

@@ -21,7 +21,7 @@ PROJECT = {
     T("orders"): declared("orders", "k BIGINT, other BIGINT, ref BIGINT"),
     T("p"): declared("p", "id BIGINT, k BIGINT"),
 }
-"""The column id of orders was removed, while p has one."""
+"""Columns by table. The column id of orders was removed, but p has a column with that name."""
 
 
 def reader(dml: str) -> Table:

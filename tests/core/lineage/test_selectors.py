@@ -14,7 +14,7 @@ NAMES = [TableName(f"t{n}") for n in range(9)]
 READINGS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=24)
 TAGS = st.dictionaries(st.sampled_from(("nightly", "core")), st.sets(st.sampled_from(NAMES), min_size=1), min_size=1)
 DEPTHS = st.one_of(st.none(), st.just(""), st.integers(0, 5).map(str))
-"""No `+`, one without a number, or one with a number."""
+"""Depths of a selector: no `+`, a `+` without a number, or a `+` with a number."""
 WORDS = st.tuples(DEPTHS, st.sampled_from(NAMES), DEPTHS)
 
 

@@ -6,7 +6,8 @@ from core.model.errors import BadName
 from core.model.names import parse_statement_name, split_query, whole_number
 
 NOT_NUMBERS = ("0", "", "²", "٣", "\uff17", "-1", "1 ", "1.5", "1_0", "9" * 19, "9" * 5000)
-"""Superscripts are digits for `isdigit` but refused by `int`; the others are misspelled numbers, or none at all."""
+"""Superscripts are digits for `isdigit` but are refused by `int`. The other texts are misspelled numbers or not
+numbers."""
 
 
 def test_a_version_is_named_by_its_table_and_number() -> None:

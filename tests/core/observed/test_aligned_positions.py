@@ -81,7 +81,7 @@ def test_a_cut_within_a_batch_of_a_rebuilt_parent_is_no_position() -> None:
 
 
 def test_a_shared_parent_is_compared_unchanged() -> None:
-    """Both read a@1, whatever that version has read itself."""
+    """Both versions read a@1, whatever a@1 itself has read."""
     histories = {
         "a@1": known("raw", {}, {}),
         "b@1": known("a@1", {0: "1:x", 1: "2:y"}),
@@ -103,7 +103,7 @@ def test_the_cut_of_a_seam_is_found_across_batches_that_wrote_nothing() -> None:
 def test_two_paths_to_one_source_must_each_agree() -> None:
     sides = {"mid@1": known("raw", {0: "1:r1", 1: "2:r2"}, {"1:m": (0, 0), "2:m": (1, 1)})}
     sides["mid@2"] = known("raw", {0: "1:r1", 1: "2:r2"}, {"1:n": (0, 0), "2:n": (1, 1)})
-    # Blue's newest batch has read more of mid than green's, and as much of raw.
+    # The newest batch of blue has read more of mid than that of green, and equally much of raw.
     sides["top@1"] = known("mid@1 raw", {4: "1:m 2:r2", 5: "2:m 2:r2"})
     sides["top@2"] = known("mid@2 raw", {0: "1:n 2:r2"})
     assert aligned(sides, "top@1", "top@2") == (4, 0)
@@ -181,14 +181,14 @@ def test_a_reader_of_nothing_may_stand_before_batches_of_its_parent_that_wrote_n
 
 @dataclass
 class SimulatedVersion:
-    """A version that keeps every third row of one parent or of a source, and remembers the rows at each batch."""
+    """A version that keeps every third row of its parent or source, and records the rows at each batch."""
 
     name: Version
     parent: "SimulatedVersion | None"
     third: int
     rows: list[tuple[int, ...]] = field(default_factory=list)
     read: list[int] = field(default_factory=list)
-    """For each batch, how many rows of the source, or batches of the parent, it had read by then."""
+    """By batch: the number of rows of the source, or of batches of the parent, that had been read by then."""
 
     def batch(self, upto: int) -> None:
         there = tuple(range(upto)) if self.parent is None else self.parent.rows[upto - 1] if upto else ()

@@ -51,7 +51,7 @@ class Stands:
 
 
 WAYS = [Stands(*each) for each in product((False, True), repeat=3) if not (each[0] and each[1])]
-"""A tombstone removes the pointer, so that no deleted version is active."""
+"""All combinations of flags. A tombstone removes the pointer, so a deleted version is never active."""
 
 
 def ways_of(count: int) -> Iterator[tuple[Stands, ...]]:
@@ -64,7 +64,7 @@ CASES: dict[TableName, tuple[Stands, ...]] = {
 
 
 def expected(ways: tuple[Stands, ...]) -> int:
-    """Narrow the versions down by one criterion after another."""
+    """Return the serving version, found by narrowing the versions down by one criterion after another."""
     left = dict(enumerate(ways, 1))
     for holds in (lambda way: not way.deleted, lambda way: way.active, lambda way: way.started):
         left = {version: way for version, way in left.items() if holds(way)} or left
@@ -84,7 +84,7 @@ def deployment(table: TableName, version: int, way: Stands) -> Deployment:
 DEPLOYMENTS = [deployment(table, n, way) for table, ways in CASES.items() for n, way in enumerate(ways, 1)]
 SERVING = {table: expected(ways) for table, ways in CASES.items()}
 THERE = {table: SERVING[table] for table, ways in CASES.items() if not all(way.deleted for way in ways)}
-"""Without tables that have only tombstones left."""
+"""The expected serving versions, without tables whose versions are all tombstones."""
 
 
 @pytest.fixture(scope="module")

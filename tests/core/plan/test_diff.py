@@ -29,7 +29,7 @@ def test_the_nonce_alone_is_no_difference() -> None:
 NOT_COMPARED = {"the nonce", "an offer's strategy", "what an offer loses", 
                 "what to know of an offer", "the checkpoint seen", "the pointer seen", "the readers seen",
                 "the acts on it", "that it is gone", "a severity that was lowered"}  # fmt: skip
-"""Staleness covers what a plan was computed from, and an offer that nobody took changes nothing."""
+"""Parts of a plan's hash that a diff ignores. Staleness covers its inputs, and unchosen options change nothing."""
 
 
 @pytest.mark.parametrize("name", sorted(MATTERS.keys() - NOT_COMPARED))

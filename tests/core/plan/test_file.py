@@ -49,7 +49,7 @@ def test_a_half_written_file_does_not_count(share: float) -> None:
 
 
 def resealed(**parts: object) -> str:
-    """Edit a file and recompute its digest, as an informed attacker would."""
+    """Edit a file and recompute its digest, as an attacker who knows the format would."""
     from core.plan.file import _digest
 
     data = {**json.loads(saved_as_text(saved())), **parts}

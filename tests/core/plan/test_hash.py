@@ -40,7 +40,7 @@ Edit = Callable[[Plan], Plan]
 
 
 def one() -> Plan:
-    """Rebuild a, which b reads, and c of another product too; guards and offers have costs."""
+    """Return a plan that rebuilds a, its reader b, and c of another product; guards and offers have costs."""
     declared = project(table("src"), table("a", "src"), table("b", "a"), table("c", "a", product="q"))
     found = plan(declared, running(declared), "a", rebuild=True)
     nodes = tuple(
@@ -280,7 +280,7 @@ def test_no_change_outside_the_scope_of_a_plan_changes_its_hash(
 
 
 def _far_from(found: Plan, drawn: World) -> list[T]:
-    """Return the tables that neither read nor are read by anything in a plan or left behind by it."""
+    """Return the tables that neither read nor are read by a table that a plan contains or leaves behind."""
     inside = {node.table for node in found.nodes} | {left.table for left in found.left_behind}
     near = {binding.parent for name in inside for binding in drawn.seen(name).bindings}
     near |= {reader for name in inside for reader in drawn.readers(name)}

@@ -18,7 +18,7 @@ from tests.core.plan.test_rendering import LEE, everything, node
 
 
 def named(plan: Plan) -> Plan:
-    """Return a plan that was handed over."""
+    """Return the plan with the name of a plan file, as after a hand-over."""
     return replace(plan, request=replace(plan.request, nonce="n"))
 
 

@@ -87,7 +87,7 @@ def test_irreversible_steps_wait_until_a_start_is_proved(nodes: tuple[PlanNode, 
 
 
 def test_a_downstream_gate_reads_while_the_upstream_one_waits(nodes: tuple[PlanNode, ...]) -> None:
-    """A chain of three was predicted at 44 to 189 s and took 47 s; a gate below was predicted at 18 s and took 15 s."""
+    """For a chain of three, 44 to 189 s were predicted and 47 s needed; for a downstream gate, 18 s and 15 s."""
     steps = (step(1, StepKind.CATCH_UP, A), step(2, StepKind.CATCH_UP, B, 1))
     found = predicted(nodes, steps)
     assert of_step(found, 2) == (10.0, 20 + 10 + 24)

@@ -183,7 +183,7 @@ def test_the_manifest_of_these_tests_is_read() -> None:
     assert read_project({"headgate.yml": MANIFEST})[1] == ()
 
 
-# The whole output: one plan with everything in it, at both widths.
+# The whole output of a plan that contains everything, at both widths.
 
 
 def node(name: str, action: Action, **parts: Any) -> PlanNode:

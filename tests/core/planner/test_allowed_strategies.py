@@ -160,7 +160,7 @@ def chosen(strategy: str, before: Project, after: Project, *, at: str = "", tabl
 
 
 def test_without_state_a_version_on_delta_begins_with_the_rows_of_the_old_one() -> None:
-    """A cloned table makes this free; where files would have to be linked one by one it is not the fallback."""
+    """Cloning a table makes this free. Where files would have to be linked one by one, it is not the fallback."""
     edited = {"b": "SELECT id, kind FROM STREAM a WHERE id > 7"}
     for tables in (("b",), ("a", "b")):
         found = chosen("fork", on_delta(*tables), on_delta(*tables, selects=edited))

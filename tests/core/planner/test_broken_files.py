@@ -1,4 +1,4 @@
-"""Planning while files have errors: what does not concern a plan is set aside, and what does refuses it."""
+"""Planning while files have errors: a plan is refused if errors concern it; all other errors are set aside."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,8 @@
 """The decision tree of a deploy, with the plan for each path: new, running, changed, state found, state missing.
 
-A job manager asks whether a job is new, runs, has a changed configuration or query, and whether its state is found. The
-answers here are the same, except that a changed query does not always start clean, and if so, in a new table.
+A job manager asks whether a job is new, whether it is running, whether its configuration or query has changed, and
+whether its state exists. The answers here are the same, with one exception: a changed query does not always start with
+empty state, and if it does, it writes a new table.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Path:
     edited: bool = False
     """True if the query changed, and with it its state."""
     found: bool = True
-    """True if the checkpoint exists and is its own."""
+    """True if the checkpoint exists and belongs to this statement."""
     refused: str = ""
 
 

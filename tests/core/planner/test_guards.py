@@ -33,7 +33,7 @@ def judged(
     room: Headroom | None = None,
     nodes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Guard]:
-    """Return the guards of a request's plan by name; `nodes` overrides fields of its nodes by table."""
+    """Return the guards of a request's plan by name; `nodes` overrides fields of the plan's nodes by table."""
     found = make_plan(declared, "dev", observed, replace(request, start=""))
     assert not found.refusals, found.refusals
     context = planning_context(declared, declared.environments["dev"], observed, ParseCache())

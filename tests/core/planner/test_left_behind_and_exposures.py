@@ -50,7 +50,7 @@ def test_an_exposure_of_an_unchanged_table_is_not_mentioned() -> None:
 
 
 def test_an_exposure_is_told_of_its_ticket_if_a_pointer_moves() -> None:
-    """As in `headgate help releases` and the agent: nobody can see whether it names the old version itself."""
+    """See `headgate help releases`: Headgate cannot know whether an exposure itself names the old version."""
     made = project(table("a", "src", settings=Settings(readers=("BI report (ana)",))), src="", b="a")
     (words,) = reader_sentences(plan(made, running(made), "a", rebuild=True))
     assert words == (

@@ -15,18 +15,18 @@ from tests.support.random_worlds import times
 from tests.support.simulated_agent import Agent, Simulated, Version
 
 OFTEN = 0.15
-"""Probability that somebody acts at a point between two changes."""
+"""Probability that another actor acts at a point between two changes."""
 
 
 class Others:
-    """An operator and a failing neighbour; remembers the last command on each table."""
+    """An operator and a failing neighbour. Remembers the last command for each table."""
 
     def __init__(self, pool: Simulated, chance: random.Random) -> None:
         self._pool, self._chance = pool, chance
         self.stopped: set[T] = set()
 
     def act(self, held: frozenset[Version]) -> None:
-        """Perhaps act. A stop waits for nobody; a start waits for the holder of a version, and gives up here."""
+        """Perhaps act. A stop waits for no lock; a start that would have to wait for a locked version is dropped."""
         if self._chance.random() > OFTEN:
             return
         tables = sorted({table for (table, version), row in self._pool.ledger.items() if version and not row.deleted})
@@ -60,7 +60,7 @@ def test_versions_replaced_by_a_rollback_are_stopped_as_well() -> None:
 
 
 def ends_of_undos(seed: int) -> Iterator[tuple[str, str]]:
-    """Repeatedly release or delete undisturbed and roll back among others; yield how each run ended."""
+    """Repeatedly release or delete undisturbed, and roll back while others act; yield how each run ended."""
     life, chance = born(seed, 2 + seed % 7), random.Random(seed)
     for request in (PlanRequest(everything=True, children="all"), *(_ahead(chance, life) for _ in range(3))):
         ahead = life.look().plan(request)
@@ -121,7 +121,7 @@ def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:
         if state in (RunState.FAILED, RunState.CANCELLED) and not swapped(life.pool, agent):
             assert {t: v for t, v in life.pool.pointers.items() if t in served} == served or life.pool.going
         if life.pool.going and state is not RunState.DONE:
-            # A delete remains half done: its table has no pointer, and a person has to plan it again.
+            # A delete stays half done: its table has no pointer, and an operator has to plan the delete again.
             return
         life.pool.going = frozenset()
         life.pool.stopped.clear()
@@ -140,13 +140,13 @@ def a_word(pool: Simulated, agent: Agent, chance: random.Random) -> OperatorCont
 
 
 def swapped(pool: Simulated, agent: Agent) -> bool:
-    """Return whether a run has moved a pointer, or may have; a retry continues a swap that has begun."""
+    """Return whether a run has moved a pointer, or may have moved one; a retry continues a swap that has begun."""
     steps = pool.journal[agent.run_id].values()
     return any(p.step.do in (StepKind.SWAP, StepKind.UNPOINT) and p.state is not StepState.WAITS for p in steps)
 
 
 def holds(pool: Simulated, stopped: set[T]) -> None:
-    """Assert what must hold between two runs, whoever has acted in them."""
+    """Assert the rules that hold between two runs, whoever has acted during them."""
     pool.check()
     for version, bindings in pool.queries.items():
         row = pool.ledger[version]

@@ -144,7 +144,7 @@ def test_an_invalid_choice_is_reported_in_the_terms_of_the_help(chosen: tuple[st
 def drawn(found: Plan) -> str:
     """Return the lines of a plan without its hash, followed by its steps."""
     head, *lines = plan_lines(found, 100)
-    # A plan that does nothing is not stored, so that it shows no hash.
+    # A plan that does nothing is not stored, so it shows no hash.
     assert (found.hash[:4] in head) is not bool(found.refusals or found.empty)
     return "\n".join([*lines, *map(step_line, found.steps)]) + "\n"
 

@@ -230,7 +230,7 @@ def outcome(plan: Plan) -> str:
 
 
 def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
-    """Return one line per set of states with the same outcome, in which `STATE` stands for each of them."""
+    """Return one line per set of states with the same outcome; `STATE` stands for each state in the set."""
     found = []
     for state in State:
         said = outcome(planned(edit, foreign=foreign, state=state))
@@ -242,7 +242,7 @@ def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
 
 
 def table() -> Iterator[str]:
-    """Yield the lines of every edit; lines for foreign readers only if they differ."""
+    """Yield the lines of every edit; the lines for foreign readers are included only if they differ."""
     yield "# a is planned; b (stateless) and s (stateful) read it, first in the same product, then in a foreign one"
     yield "# states of a | a: action row strategy | b | s | left behind | warnings | refusals"
     order = {edit.row: place for place, edit in enumerate(EDITS)}
@@ -267,7 +267,7 @@ def test_every_kind_of_change_is_tested() -> None:
 
 
 def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
-    """Except beginning at a time or partition, which depends on the statement, and a chain, as a reader has state."""
+    """Except starts at a time or partition, which depend on the statement, and a chain, as a reader has state."""
     offered: dict[ChangeKind, set[str]] = {}
     for edit in EDITS:
         for node in planned(edit, foreign=False, state=State.RUNNING).nodes:

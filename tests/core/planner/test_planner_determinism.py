@@ -118,7 +118,7 @@ def test_the_hash_changes_with_observations_inside_the_plan(
 
 
 def done(plan: Plan) -> list[object]:
-    """Return the effects that a state can have: actions and messages."""
+    """Return the effects of a plan: steps, messages and actions."""
     return [plan.steps, plan.warnings, plan.refusals, [(node.table, node.action) for node in plan.nodes]]
 
 
@@ -170,7 +170,7 @@ def test_the_hash_changes_with_the_request_and_the_policy(drawn: tuple[World, Pl
 @given(SMALL, st.randoms())
 @settings(max_examples=times(2))
 def test_the_hash_leaves_out_what_was_measured(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
-    """Measurements drift from minute to minute, and may change a plan only through the verdict of a guard."""
+    """Measurements change from minute to minute, and may change a plan only through the verdict of a guard."""
     world, request = drawn
     plan = world.plan(request)
     now = {
@@ -187,7 +187,7 @@ def test_the_hash_leaves_out_what_was_measured(drawn: tuple[World, PlanRequest],
 
 
 def verdicts_in_words(plan: Plan) -> list[object]:
-    """Return what measurements may change besides the verdict of a guard: the presence of warnings and of retention."""
+    """Return the parts of a plan that measurements may change, apart from guards: messages, approvals and retention."""
     return [plan.warnings, plan.refusals, plan.approvals, [node.retention for node in plan.nodes]]
 
 

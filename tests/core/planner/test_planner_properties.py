@@ -134,7 +134,7 @@ def begins_under_parents_that_run(case: Case) -> None:
 
 
 def forgets_no_reader(case: Case) -> None:
-    """Every reader of a table that gets a new version moves too, or is reported as left behind."""
+    """Every reader of a table that gets a new version also gets one, or is reported as left behind."""
     fresh = {node.table: node.version for node in case.plan.nodes if node.action is Action.REBUILD}
     said = {(left.table, left.reads) for left in case.plan.left_behind}
     for parent, version in fresh.items():
@@ -145,7 +145,7 @@ def forgets_no_reader(case: Case) -> None:
 
 
 def names_at_every_depth_who_stays(case: Case) -> None:
-    """Readers of tables left behind are left behind too, one level deeper; tables that read nothing old never are."""
+    """Readers of tables left behind are left behind too, one level deeper; tables that read no old version are not."""
     fresh = {node.table for node in case.plan.nodes if node.action in (Action.START, Action.REBUILD)}
     left = {found.table: found.depth for found in reversed(case.plan.left_behind)}
     said = {(found.table, found.through) for found in case.plan.left_behind}
@@ -160,7 +160,7 @@ def names_at_every_depth_who_stays(case: Case) -> None:
 
 
 def is_never_milder_than_a_parent_asks(case: Case) -> None:
-    """Within the plan, readers of re-created tables are re-created, or restarted if they read them as a static side."""
+    """Within the plan, readers of a re-created table are re-created, or restarted if they read it as a static side."""
     fresh = {node.table for node in case.plan.nodes if node.action is Action.REBUILD}
     staying = {left.table for left in case.plan.left_behind}
     for name, node in case.nodes.items():
@@ -199,7 +199,7 @@ def makes_each_version_once_and_never_an_old_one_again(case: Case) -> None:
 
 
 def destroys_nothing(case: Case) -> None:
-    """A deploy removes no pointer, and moves only versions to the trash that never served."""
+    """A deploy removes no pointer, and moves only versions that never served to the trash."""
     assert not set(case.does(StepKind.UNPOINT))
     for table_, version in case.does(StepKind.TOMBSTONE):
         seen = case.world.seen(table_)
@@ -213,7 +213,7 @@ def does_not_touch_what_is_excluded(case: Case) -> None:
 
 
 def touches_foreign_products_only_upwards_or_as_asked(case: Case) -> None:
-    """A rebuild outside the accepted products was requested by name, by product or by everything."""
+    """A rebuild outside the accepted products was requested by name, by product, or by a request for everything."""
     request, tables = case.request, case.world.declared.tables
     if request.children == "all" or request.everything:
         return
@@ -257,7 +257,7 @@ def has_no_steps_where_it_is_refused(case: Case) -> None:
 
 
 def acts_by_its_nodes(case: Case) -> None:
-    """Steps belong to nodes, every acting node has steps, and the order lists exactly the acting tables."""
+    """Steps belong to nodes, every acting node has steps, and the plan's order lists exactly the acting tables."""
     acting = {step.table for step in case.plan.steps} | {t for step in case.plan.steps for t in step.tables}
     assert acting <= set(case.nodes) and acting == set(case.plan.order)
     if case.plan.steps:

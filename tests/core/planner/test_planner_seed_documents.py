@@ -1,4 +1,4 @@
-"""The two graphs and all scenarios of the document that the planner is based on, as texts in fixtures/seeds.
+"""The two graphs and all scenarios of the planner's design document, as texts in fixtures/seeds.
 
 To regenerate the outcomes after a deliberate change: `python -m tests.core.planner.test_planner_seed_documents`.
 """
@@ -167,10 +167,10 @@ not running, query changed, with state           | x | failed  | sum(-> max(    
 not running, query changed, state not found      | x | failed  | sum(-> max( lost | rebuild earliest
 not running, query changed, without state        | y | failed  | > 0 -> > 1     | restart in_place
 """
-"""The decision tree in the job runner's document, each branch with what Headgate does.
+"""The decision tree of the job runner's documentation; each branch is followed by what Headgate does.
 
-The job runner starts every changed query with a clean state, which repeats rows in the same table. Here a stateless
-query continues from its checkpoint, and a stateful one starts clean in a new table.
+The job runner starts every changed query with empty state, which repeats rows in the same table. Here, a stateless
+query continues from its checkpoint, and a stateful one starts with empty state in a new table.
 """
 
 

@@ -1,6 +1,6 @@
-"""Plans applied to a simulated pool: after any crash a run reaches what was declared, and the next plan is empty.
+"""Plans applied to a simulated pool: after any crash, a run reaches the declared state, and the next plan is empty.
 
-A life begins with nothing deployed. In each round people edit the project, statements are stopped, fail and lose
+A life begins with nothing deployed. In each round, people edit the project, statements are stopped, fail and lose
 checkpoints, and then a plan is made and applied.
 """
 
@@ -23,7 +23,7 @@ from tests.support.random_worlds import World, Written, request_of, times, world
 from tests.support.simulated_agent import Agent, Died, Simulated, journalled
 
 POINTS = 40
-"""Most crashes tried per plan."""
+"""Maximum number of crashes tried per plan."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Life:
     round: int = 0
 
     def look(self) -> World:
-        """Return the present world."""
+        """Return the current world."""
         facts = self.world.facts
         for made in self.tables.values():
             facts.take(made)
@@ -189,7 +189,7 @@ def test_a_plan_that_continues_a_failed_run_reaches_what_is_declared(life: Life,
 
 
 def crashed(pool: Simulated, plan: Plan, run_id: str, point: int) -> Simulated:
-    """Let the agent die at a point, and a second agent three points after it took over; then let the run end."""
+    """Let the agent die at a point, and the next agent three points after it took over; then let the run end."""
     for dies_at in (point, 3):
         try:
             Agent(pool, plan, run_id, dies_at=dies_at).apply()

@@ -1,4 +1,4 @@
-"""Retirements: what goes into the trash, in which order, and what prevents it."""
+"""Retirements: which versions go to the trash, in which order, and what prevents it."""
 
 from dataclasses import replace
 from typing import Any

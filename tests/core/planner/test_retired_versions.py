@@ -1,4 +1,4 @@
-"""Old versions are ended only by the plan that moves their last reader."""
+"""Old versions are ended only by the plan that moves their last reader away."""
 
 from dataclasses import replace
 

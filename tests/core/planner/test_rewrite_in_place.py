@@ -1,4 +1,4 @@
-"""A keyed table rewritten in place: offered if its rows come out right, with a warning about rows that stay."""
+"""Keyed tables rewritten in place: offered if the rows will be correct, with a warning about rows that stay."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -101,7 +101,7 @@ def test_the_offer_names_rows_that_stay_in_the_table(edit: str, stays: Fact[Noti
 
 
 def test_a_reader_that_is_rebuilt_with_its_table_loses_the_changes_from_before() -> None:
-    """After a column of a keyed table is renamed, the new version has no changes from before."""
+    """After a column of a keyed table is renamed, the new version lacks all earlier changes."""
     renamed = COLUMNS.replace("kind", "sort")
     after = declared(A.replace("kind", "kind AS sort"), columns=renamed, b=B.replace("kind", "sort"))
     lost = "changes of a from before: it begins with the rows that a has then"

@@ -27,7 +27,7 @@ def former(name: str, version: int, **known: Any) -> OtherVersion:
 
 
 def released(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
-    """Observe a and b as moved from v1 to v2 by run r9; c and other read what the arguments say."""
+    """Observe a and b after run r9 has moved both to v2; `known` overrides fields of any table."""
     found = {T("src"): deployed(SHOP.tables[T("src")])}
     for name in ("a", "b"):
         made = deployed(SHOP.tables[T(name)], version=2, bindings={"a": 2})

@@ -25,7 +25,8 @@ from tests.support.priced_project import declared as priced
 from tests.support.priced_project import planned as planned_with_prices
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "plans" / "undo.txt"
-"""To regenerate it: `python -m tests.core.planner.test_undo_plan > tests/fixtures/plans/undo.txt`."""
+"""The expected output; regenerate with `python -m tests.core.planner.test_undo_plan > tests/fixtures/plans/undo.txt`.
+"""
 
 FILTERED = f"{TEXTS['a'][1]} WHERE v > 1"
 GROWN = (

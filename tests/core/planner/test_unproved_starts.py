@@ -37,7 +37,7 @@ def answered(intents: Iterable[RunIntent], *, proved: bool) -> list[RunEvidence]
 
 
 def driven(run: Run, *, proved: bool) -> tuple[Run, list[Step]]:
-    """Skip every step that can be skipped, confirm every swap, and return the run with the steps that were begun."""
+    """Skip every step that can be skipped and confirm every swap; return the run and the steps that were begun."""
     words = [OperatorControl("swap"), *(OperatorControl("skip", p.step.n) for p in run.steps)]
     evidence: list[RunEvidence] = []
     begun: list[Step] = []

@@ -128,9 +128,9 @@ def test_no_parser_is_loaded_when_everything_is_known() -> None:
 
 
 def test_packing_knows_every_field_of_the_values() -> None:
-    """A new field must be packed too, or a cached text would yield less than a parsed one.
+    """Packing must include every new field; otherwise, a cached text would yield less than a parsed one.
 
-    One field of a read comes from the project instead of the text: whether it accepts changes implicitly.
+    One field of a read comes from the project instead of the text: whether the read accepts changes implicitly.
     """
     counts = {
         kind.__name__: len(fields(kind)) for kind in (ParsedStatement, TableRead, Watermark, Operator, Column, TableDdl)

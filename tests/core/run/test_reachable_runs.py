@@ -1,4 +1,4 @@
-"""Every run that small plans can reach, whatever steps report, operators say and agents die of."""
+"""All runs that small plans can reach, whatever steps report, operators command, and wherever agents die."""
 
 import functools
 import itertools
@@ -43,7 +43,7 @@ GATED = frozenset({K.START, K.CATCH_UP, K.HOLD, K.SWAP, K.SEAM, K.OPTIMIZE})
 
 @dataclass(frozen=True)
 class Reached:
-    """A run, with the requests that are not answered yet."""
+    """A run, with the requests that have not been answered yet."""
 
     run: Run
     asked: tuple[RunIntent, ...] = ()
@@ -88,7 +88,7 @@ def bounded(run: Run) -> Run:
 
 
 def following(found: Reached) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]]]:
-    """Yield what a run can become next: by answers and commands, or under a new agent."""
+    """Yield the states that can follow a run: after answers and commands, or under a new agent."""
     for words in spoken(found.run):
         again = recover_run(found.run) if found.run.state not in ENDED else found.run
         for run, evidence in [(again, words), *((found.run, (*said, *words)) for said in heard(found.asked))]:
@@ -98,7 +98,7 @@ def following(found: Reached) -> Iterator[tuple[Reached, tuple[RunEvidence, ...]
 
 @functools.cache
 def reachable(graph: str) -> tuple[tuple[Reached, tuple[RunEvidence, ...]], ...]:
-    """Return every run that a graph can become, with the evidence that led to it."""
+    """Return every run that can be reached with a graph's plan, and the evidence that led to it."""
     return tuple(explored(graph))
 
 

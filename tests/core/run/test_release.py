@@ -1,4 +1,4 @@
-"""Reports about releases: the state for each situation of a run, the pairs, and the rollback or why there is none."""
+"""Reports on releases: the state in each situation of a run, the pairs, and the rollback or why it is impossible."""
 
 from dataclasses import replace
 from typing import Any

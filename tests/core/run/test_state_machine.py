@@ -188,7 +188,7 @@ def test_every_state_has_its_row_and_ends_are_finished() -> None:
 
 
 def pending_start() -> Run:
-    """Return a run whose start awaits its first batch; later steps read it, point to it or end the old version."""
+    """Return a run whose start awaits its first batch; later steps read, point to or replace the started version."""
     steps = (
         step(1, StepKind.START, "a"),
         step(2, StepKind.START, "b", 1),

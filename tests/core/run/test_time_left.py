@@ -45,7 +45,7 @@ def test_gates_that_wait_for_each_other_are_added_up() -> None:
 
 
 def test_a_step_that_takes_longer_than_predicted_leaves_no_number_for_the_run() -> None:
-    """A swap after a gate that was a minute late was once reported as `up to 2 s left` all that time."""
+    """The prediction of a swap, `up to 2 s left`, was once shown for the whole minute by which a gate was late."""
     steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP), step(3, StepKind.SWAP, 1, 2))
     swap = Record(3, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
     late, beside = Record(1, "gate", 100.0), Record(2, "gate", 100.0, predicted_high_s=90.0)

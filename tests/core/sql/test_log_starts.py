@@ -1,4 +1,4 @@
-"""The start of a stream in its table's log, in the text for Spark and in the recorded text."""
+"""The position at which a stream starts in its table's log, in the text for Spark and in the recorded text."""
 
 import pytest
 

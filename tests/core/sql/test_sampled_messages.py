@@ -1,4 +1,4 @@
-"""Columns that are inferred from a sample of messages: types that hold all of them, and what the sample leaves open."""
+"""Columns inferred from a sample of messages: types that fit all messages, and what a sample cannot show."""
 
 import json
 from typing import Any

@@ -330,7 +330,7 @@ DEEP = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("shape", DEEP, ids=str)
 def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
-    # In a separate process, because the failure guarded against ends the process without an exception.
+    # This runs in a separate process, because the failure that it guards against ends the process without an exception.
     program = (
         "from core.sql.statement_reader import read_statements\n"
         f"parsed, problems = read_statements('INSERT INTO t SELECT ' + {DEEP[shape]}, 'f')\n"

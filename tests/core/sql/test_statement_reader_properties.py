@@ -15,7 +15,7 @@ STATEMENTS = (
     "INSERT INTO t ( id , n ) WITH d AS ( SELECT * FROM dim ) SELECT o.id , d.n FROM STREAM ( a ) o JOIN d USING ( i )",
     f"INSERT INTO t SELECT k , sum ( v ) AS s FROM STREAM a {AGED} GROUP BY k , window ( ts , '5 minutes' )",
     f"INSERT INTO t SELECT k , max ( v ) AS s FROM STREAM a {AGED} GROUP BY k , ts HAVING max ( v ) > 1 AND k = 'x'",
-    # The name of a source keeps its case, so that this one has no letters.
+    # A source's name keeps its case, so the name used here contains no letters.
     f"INSERT INTO t SELECT DISTINCT k , ts FROM STREAM a WITH ( maxFilesPerTrigger = 1 ) IDENTIFIED BY _1 {AGED} AS x",
     "INSERT INTO TABLE t SELECT i FROM STREAM a LATERAL VIEW explode ( q ) e AS i UNION ALL SELECT j FROM STREAM b",
     "INSERT INTO t SELECT CASE WHEN a IN ( SELECT a FROM d ) THEN - 1 END AS x , m [ 'k' ] . f FROM STREAM a",
@@ -34,7 +34,7 @@ def pieces(text: str) -> list[str]:
 
 
 def meaning(text: str) -> list[tuple[object, ...]]:
-    """Return what must not depend on how a statement is written."""
+    """Return the parts of a statement's analysis that must not depend on how the statement is written."""
     parsed, problems = read_statements(text, "f.sql")
     assert parsed or problems
     return [

@@ -21,7 +21,7 @@ from core.text.yaml_writer import as_yaml, as_yaml_with_blocks
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 UNSEEN = "\u034f\u115f\u1160\u17b4\u180b\u3164\ufe0f\uffa0\U000e0100"
-"""Some of them have the category of a letter or a mark."""
+"""Invisible characters; some of them have the category of a letter or a mark."""
 EVERY = [chr(code) for code in range(0x110000)]
 
 
@@ -51,7 +51,7 @@ def test_no_character_of_unicode_that_acts_on_a_reader_gets_through(write: Calla
 
 
 SAFE = (WRITERS["yaml"], WRITERS["yaml with blocks"])
-"""Writers that refuse lone surrogates themselves, as YAML does."""
+"""Writers that themselves refuse lone surrogates, as YAML does."""
 
 
 def test_all_other_characters_stay_as_they_are() -> None:

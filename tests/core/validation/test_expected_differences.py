@@ -207,7 +207,7 @@ def test_another_watermark_does_nothing_to_rows_that_are_made_one_by_one() -> No
 
 
 def test_rows_of_an_earlier_text_differ_as_that_text_does() -> None:
-    """The filter was added in place, and a column with it: earlier rows remain, without a value."""
+    """The filter was added in place together with a column, so earlier rows remain and have no value in the column."""
     earlier = expected_differences(
         statement("a", A, "id BIGINT, kind STRING, v BIGINT, ts TIMESTAMP"),
         statement("a", f"{A.replace('ts FROM', 'ts, v * 2 AS w FROM')} WHERE id > 5", f"{A_COLUMNS}, w BIGINT"),

@@ -72,8 +72,8 @@ def _at_once() -> object:
 class ScriptedPool:
     """A pool in memory, with queries, tables and views by name.
 
-    `refuse` maps a query's name to Spark's refusal, `answers` a question's key to Spark's answer, `told` gives fields
-    of a query as events report them, and `shown` as a status call shows them.
+    `refuse` maps the name of a query to Spark's refusal, and `answers` the key of a question to Spark's answer. `told`
+    contains fields of a query as events report them, and `shown` as a status call returns them.
     """
 
     running: dict[str, QueryStart] = field(default_factory=dict)
@@ -106,21 +106,21 @@ class ScriptedPool:
     slow_reads: bool = False
     """True if a query over files runs until it is cancelled."""
     ended_reads: set[str] = field(default_factory=set)
-    """The tags by which they were cancelled."""
+    """Tags with which queries over files were cancelled."""
     looked_after: list[str] = field(default_factory=list)
     """Received OPTIMIZE and VACUUM statements."""
     looks_after: Callable[[str], object] = field(default=lambda sql: None)
-    """Called with each of them; may act or raise."""
+    """Called with each OPTIMIZE or VACUUM statement; may act or raise."""
     cloned: list[tuple[str, str, int, str]] = field(default_factory=list)
     widened: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """Each clone: its name, the folder and version of its base, and its own folder."""
+    """Clones by name, with the folder and version of the base and the clone's own folder."""
     recorded: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Batches that tests have recorded in logs: for each query, the table's folder and the batch."""
     late: list[str] = field(default_factory=list)
     """Methods of ports whose next call misses its deadline; such a call waits in `overdue`."""
     overdue: list["LateCall"] = field(default_factory=list)
     known: dict[str, QueryStart] = field(default_factory=dict)
-    """Runs started by the connection, with the requests."""
+    """Requests of the runs that this connection has started, by run id."""
 
     def begin(self, start: QueryStart) -> str:
         """Begin a query as Spark does, and return its new run id; refused if its name is in use."""
@@ -131,7 +131,7 @@ class ScriptedPool:
         return self.run_of(start.name)
 
     def run_of(self, name: str) -> str:
-        """Return the run id of a query; one that a test has added directly is in its first run."""
+        """Return the run id of a query; a query that a test has added directly is in its first run."""
         begun = self.starts.count(name)
         return f"run {begun} of {name}" if begun > 1 else f"run of {name}"
 
@@ -162,7 +162,7 @@ class LateCall:
             self.work.set_exception(error)
 
     def give_up(self) -> None:
-        """End the call without an answer; its effect may come nevertheless."""
+        """End the call without an answer; it may still take effect later."""
         self.work.set_exception(MissedDeadline("the pool did not answer in time"))
 
     def arrive_unheard(self) -> None:
@@ -319,7 +319,7 @@ class _Tables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Answer by the first word contained in the query, or without rows: no differences, no duplicates."""
+        """Return the answer for the first word contained in the query, or no rows: no differences, no duplicates."""
         self.pool.compared.append((sql, tuple(views)))
         while self.pool.slow_reads and tag not in self.pool.ended_reads:
             time.sleep(0.01)
@@ -382,13 +382,13 @@ class ScriptedFiles:
     notes_aside: dict[str, Any] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     planned: int = 1
-    """Batch 1 is committed everywhere."""
+    """The planned batch; batch 1 is committed everywhere."""
     sink: int | None = 1
     """The newest batch in every table's sink log."""
     asked_records: set[tuple[str, str, str]] = field(default_factory=set)
     """(folder, format, query) of each sink log that was requested."""
     told: dict[str, Any] = field(default_factory=dict)
-    """What every owner file contains besides its ledger."""
+    """Additional contents of every owner file, besides its ledger."""
     epoch: int = 1
     machine: str = ""
     taken_over: list[str] = field(default_factory=list)
@@ -397,21 +397,21 @@ class ScriptedFiles:
     unreachable: set[str] = field(default_factory=set)
     """Folders that the file system cannot reach at the moment."""
     emitted: dict[str, int] = field(default_factory=dict)
-    """Rows that a table has received since any moment, by the name of its folder."""
+    """Number of rows that a table has received since any moment, by the name of its folder."""
     histories: dict[str, BatchHistory] = field(default_factory=dict)
-    """What batches have read, by checkpoint."""
+    """Batch histories, by checkpoint."""
     ids: dict[str, str] = field(default_factory=dict)
     """Ids of tables, by folder."""
     log_heads: dict[str, int] = field(default_factory=dict)
     """The newest versions of logs, by the folder of their table."""
     log_commits: dict[str, dict[int, str]] = field(default_factory=dict)
-    """Marks that identify commits among others with the same number."""
+    """Marks of commits, by folder and version, which distinguish commits with the same number."""
     others: dict[str, tuple[TableName, TableFault]] = field(default_factory=dict)
-    """For each checkpoint, the source that was replaced by another table, and the fault."""
+    """By checkpoint: the source that was replaced by another table, and the fault."""
     not_from: dict[str, str] = field(default_factory=dict)
     """The reason why no stream can begin at a position in a log."""
     logged: bool = False
-    """True if a table has the batch of a fork only once it is recorded in the log."""
+    """True if a table contains the batch of a fork only once the batch is recorded in the log."""
     versions: dict[int, int] = field(default_factory=lambda: {1: 7})
     """Versions of a table with a log, by batch."""
     by_hand: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -419,7 +419,7 @@ class ScriptedFiles:
     lacking: str = ""
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
     said: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    """Tables with rows that no statement wrote: the version, and the operation."""
+    """By table: the version and the operation that wrote rows without the statement."""
     seeded: list[tuple[str, int | None, str]] = field(default_factory=list)
     """Seeded checkpoints, with their batch and the checkpoint they resemble."""
 
@@ -431,7 +431,7 @@ class ScriptedFiles:
 
     held: FolderContents | None = None
     removed: set[str] = field(default_factory=set)
-    """Folders that somebody has removed."""
+    """Folders that were removed."""
     """The contents of every table."""
 
     def is_there(self, folder: str) -> bool:

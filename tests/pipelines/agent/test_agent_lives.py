@@ -16,7 +16,8 @@ KEPT = sorted((ROOT / "tests/fixtures/lives").glob("*.life"))
 SEEDS = (
     4, 6, 15, 58, 59, 66, 82, 115, 122, 123, 147, 212, 231, 242, 293, 329, 560, 702, 1041, 1319, 1831, 1894, 2837
 )  # fmt: skip
-"""Chosen so that at least two lives pass every required point, and each kind of fault affects one."""
+"""Seeds chosen so that at least two lives pass every required point, and at least one life is affected by each fault.
+"""
 DRILLED = range(300, 340)
 
 NOT_DRAWN = {
@@ -28,7 +29,7 @@ NOT_DRAWN = {
     StepKind.VACUUM: "no table of a life is on Delta",
 }
 POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", "copy ", ". begins", ". done")
-"""Prefixes of points passed only by undrawn steps, slots and copies of databases; `.` is the filled-in part."""
+"""Prefixes of points that no drawn life passes: undrawn steps, slots and copies of databases; `.` is a placeholder."""
 
 REQUESTS = {
     "run": ("start", "stop", "point", "unpoint", "create", "forget", "alter", "list"),
@@ -36,7 +37,7 @@ REQUESTS = {
     "reconcile": ("start", "stop", "list"),
     "pool": ("attach", "create", "point"),
 }
-"""The requests of each thread to the server: sent, taking effect, and answered."""
+"""The kinds of requests of each thread to the server that lives must send, let take effect, and answer."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_many_drawn_lives_keep_every_rule(lives: Lives) -> None:
 
 @pytest.mark.drill
 def test_lives_pass_every_edge_of_a_step(report: Report) -> None:
-    """Intent, effect and evidence of each kind of step."""
+    """The edges are the intent, effect and evidence of each kind of step."""
     edges = ("before # {} running", "after # {} running", "effect # {}", "evidence # {}", "before # {} done",
         "after # {} done")  # fmt: skip
     missed = {edge.format(do) for do in StepKind if do not in NOT_DRAWN for edge in edges} - report.passed.keys()
@@ -89,7 +90,7 @@ def test_lives_pass_every_edge_of_a_step(report: Report) -> None:
 
 @pytest.mark.drill
 def test_lives_pass_every_edge_of_a_request(report: Report) -> None:
-    """Requests sent by each thread, taking effect and answered, and the ledger writes of each thread."""
+    """The edges are the requests of each thread (sent, taking effect, answered) and its ledger writes."""
     pairs = ((lane, kind) for lane, kinds in REQUESTS.items() for kind in kinds)
     edges = {f"{lane} {does} {kind}" for lane, kind in pairs for does in ("sends", "effects", "hears")}
     edges |= {f"{lane} wrote" for lane in ("run", "socket", "reconcile")}

@@ -1,4 +1,4 @@
-"""Topics in Avro in the agent: schemas are asked for before each start, and a new one under a reader restarts it."""
+"""Topics in Avro in the agent: schemas are requested before each start, and a new one under a reader restarts it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +52,12 @@ def a(agent: AgentContext) -> Any:
 
 
 def registered(pool: Any) -> str:
-    """Return the ids with which the topic is registered."""
+    """Return the ids of the schemas with which the topic is registered."""
     return str(pool.tables["topic"].partition(" in ")[0])
 
 
 def ended_at(schema: int, agent: AgentContext, reconciler: Reconciler) -> None:
-    """Let the reconciler see that the statement ended at a message of a schema."""
+    """Let the reconciler see that the statement ended at a message with the schema `schema`."""
     over = ReportedQuery("a@v1", "q", a(agent).run_id, False, error_class=NEW_SCHEMA, error="schema 7 of the value.")
     over = replace(over, failure=SparkFailure.NEW_SCHEMA, schema=schema)
     reconciler.round(BeforeRound.of(agent), (), (over,))

@@ -88,7 +88,7 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
 
 
 class Answering(Keeper):
-    """A pool that refuses to list its queries, and answers everything else."""
+    """A pool that refuses to list its queries and answers everything else."""
 
     is_ready, is_starting_statements = True, False
     heard_of: HeadgateError | None = None
@@ -128,7 +128,7 @@ def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
 
 
 class StoppedMeanwhile(Answering):
-    """A pool that refuses to list its queries, for the first time after an operator has stopped one."""
+    """A pool that refuses to list its queries, for the first time after an operator has stopped a query."""
 
     ledger: Any = None
     asked = 0
@@ -166,7 +166,7 @@ def test_a_stop_during_a_query_of_the_pool_is_not_reported_as_unknown(
 
 
 class CountingDown(Keeper):
-    """A pool that is awaited, with a countdown of seconds."""
+    """A pool that is still starting, with a countdown of seconds."""
 
     rounds = 0
 
@@ -226,7 +226,7 @@ def test_the_last_changes_are_recorded_before_an_agent_ends(tmp_path: Path, monk
 
 
 class OnAFullDisk(Keeper):
-    """A pool whose log must be bounded after the trash was purged."""
+    """A pool whose log must be truncated after the trash has been purged."""
 
     bounded: threading.Event
     acts: list[str]

@@ -26,13 +26,13 @@ NOW = 2e9
 
 @pytest.fixture
 def written(tmp_path: Path) -> WrittenLog:
-    """The copy that is there, without a commit yet."""
+    """The existing copy, without any commit yet."""
     return WrittenLog(tmp_path)
 
 
 @pytest.fixture
 def copied(agent: Any, written: WrittenLog, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The copies that are made of the registered table, each a commit; an error in the list is raised instead."""
+    """Results of copying the registered table in sequence: each is a commit, or an error to raise instead."""
     text = f"CREATE TABLE products (id BIGINT) USING jdbc OPTIONS ({OPTIONS}, refresh '60 seconds');"
     ddl, _ = read_ddl(text, "d.sql")
     assert ddl is not None

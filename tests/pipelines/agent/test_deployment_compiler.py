@@ -1,4 +1,4 @@
-"""Keyed tables from plan to start: how they are created, and that each keeps the writer code it was deployed with."""
+"""Keyed tables from plan to start: how they are created, and that each version keeps its original writer code."""
 
 from dataclasses import replace
 from typing import Any
@@ -106,7 +106,7 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
 def test_an_altered_column_missing_from_the_deployed_text_is_left_to_the_next_text(
     agent: AgentContext, pool: Any
 ) -> None:
-    """A run that is cancelled after its ALTER leaves the older text running."""
+    """A run that is cancelled after its ALTER leaves the old SQL running."""
     assert deploy(agent, pool, keyed()) == "done"
     agent.ledger.update_deployment(T("a"), 1, columns=("id", "kind", "extra"))
     found = agent.ledger.deployment(T("a"), 1)

@@ -1,4 +1,4 @@
-"""The records of a start: pool and engine, and what the checkpoint has pinned since the first start."""
+"""What a start records: pool and engine, and the settings that the checkpoint has pinned since the first start."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def pending(agent: AgentContext) -> Deployment:
 
 
 def started(agent: AgentContext, pool: Pool) -> Deployment:
-    """Stop the version if it runs, and start it on a pool."""
+    """Stop the version if it is running, and start it on a pool."""
     agent.layout = EnvironmentLayout(agent.layout.data, Environment("dev", pool=pool))
     agent.pool.connection().queries.stop("a@v1")
     start(agent, agent.ledger.deployment(A, 1), stops=agent.locks.stops((A, 1)))  # type: ignore[arg-type]  # It is there.

@@ -56,7 +56,7 @@ class Place:
         self.machine = "m-1"
 
     def serve(self, rounds: int = 3, ledger_id: str = "ledger") -> str:
-        """Begin an agent, let it compare and count on, and end it; return its doubt."""
+        """Run an agent that compares and increments the counter, and end it; return its doubt."""
         facts = environment_row(ledger_id=ledger_id)
         with create_or_open(self.home / "ledger.db", facts) as ledger:
             identity = self.identity(ledger)
@@ -266,7 +266,7 @@ def test_an_adoption_during_a_check_of_the_mark_leaves_no_doubt(
             found = read_mark(data)
             if not adopting:
                 adopting.append(in_a_thread(lambda: identity.adopt(lambda epoch: None)))
-                # It ends here, or waits for the look that it overlapped with.
+                # The adoption ends here, or waits for the comparison with which it overlapped.
                 adopting[0].join(1)
             return found
 
@@ -354,9 +354,9 @@ def test_an_adoption_announces_its_actions_asks_and_starts_an_epoch(doubted: Age
 
 @contextmanager
 def server_over_data(agent: AgentContext, home: str, recorded_in: str = "") -> Iterator[int]:
-    """Run a process that holds the data folder's lock as the server of a home, and end it; yield its id.
+    """Run a process that holds the data folder's lock as the server of a home, and end it; yield its process id.
 
-    Its record may be in another home, which is a copy.
+    The server's record may be in another home, `recorded_in`, which is a copy.
     """
     with open(Path(agent.layout.data, "_headgate_pool"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -468,8 +468,8 @@ def test_a_ledger_installed_by_headgate_restore_is_in_doubt_until_adopted(tmp_pa
     assert place.serve() == ""
     ledger = place.home / "ledger.db"
     back_up(ledger, tmp_path / "monday.db")
-    # No counts have changed since the backup: the marks are equal, and only the epoch shows that the environment
-    # differs.
+    # No counter has changed since the backup, so the marks have equal counts, and only the epoch shows that the
+    # environment differs.
     who = {"project_id": "p-id", "project": "p", "environment": "dev", "actor": "ana"}
     assert restore(tmp_path / "monday.db", ledger, now=1.0, **who).epoch == 2
     assert place.serve() == "the ledger has epoch 2, but the data folder has epoch 1"

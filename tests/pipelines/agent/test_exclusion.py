@@ -46,7 +46,7 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """An agent whose clock runs fast: nobody here reports a first batch, so that the proof of a restart times out."""
+    """An agent whose clock runs fast: nothing reports a first batch here, so the check of a restart times out."""
     return replace(agent, monotonic=partial(next, count(0.0, 50.0)))
 
 

@@ -46,7 +46,7 @@ def open_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lake(agent: Any) -> Any:
-    """An environment in which that table exists, with one more column than declared."""
+    """An environment in which the external table exists, with one more column than declared."""
     agent.files.ids[LAKE] = "id-1"
     agent.files.types[LAKE] = {"id": "bigint", "Kind": "string", "more": "int"}
     return agent

@@ -32,7 +32,7 @@ UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 
 @pytest.fixture
 def stopped(agent: AgentContext) -> Deployment:
-    """A version that run 7f3a has made, and that is stopped."""
+    """A stopped version that was created by run 7f3a."""
     return put_made(agent, deployment_row(state="stopped", made_by="7f3a"), "7f3a")
 
 

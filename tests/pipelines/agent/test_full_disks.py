@@ -1,4 +1,4 @@
-"""Full disks: which disk is full, what is free there, and what continues by itself once there is space."""
+"""Full disks: which disk is full, how much space it has, and what continues automatically once there is space."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Isolation: a bad statement or table harms no other; it is marked with its error and retried."""
+"""Isolation: a bad statement or table does not harm others; it is marked with its error and retried."""
 
 import threading
 import time
@@ -37,7 +37,7 @@ BAD, GOOD = TableName("a"), TableName("b")
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """An agent for which a minute passes with each look at the clock, so that everything waiting is due."""
+    """An agent whose clock advances by a minute at each reading, so that everything waiting is due."""
     return replace(agent, monotonic=partial(next, count(0.0, 60.0)))
 
 

@@ -51,7 +51,7 @@ def row(agent: AgentContext, table: TableName = C) -> Deployment:
 
 @pytest.fixture
 def late(agent: AgentContext, pool: Any, reconciler: Reconciler) -> Any:
-    """The start of c, whose query was lost with its session, has missed its deadline."""
+    """An environment in which the start of c, whose query was lost with its session, has missed its deadline."""
     deploy(agent, pool, small_project.texts())
     del pool.running["c@v1"]
     pool.late.append("start")
@@ -110,7 +110,7 @@ def test_a_late_start_that_matches_the_ledger_is_found_and_not_repeated(
 def test_a_query_under_an_unrecorded_run_is_stopped(
     state: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    """Another agent requested it with an older text, and was killed."""
+    """Another agent requested the query with older SQL, and was killed."""
     deploy(agent, pool, small_project.texts())
     before = pool.running.pop("c@v1")
     run_id = "" if state == "failed" else row(agent).run_id

@@ -1,4 +1,4 @@
-"""The agent as a program: what it refuses before it has created anything."""
+"""The agent as a program: what it refuses before it creates anything."""
 
 import logging
 import os
@@ -93,7 +93,7 @@ def test_an_agent_that_starts_on_a_full_disk_takes_stops_and_recovers(
         before.close()
     filling = fill(small_disk)
     command = [sys.executable, "-m", "pipelines.agent", "--project", str(tmp_path), "--env", "dev"]
-    # A pipe that nobody reads would be full after 64 kB of failures to log.
+    # If this were a pipe, it would be full after 64 kB of messages about failures to log.
     with open(tmp_path / "output", "w") as output:
         agent = subprocess.Popen(command, env=environ, stdout=output, stderr=subprocess.STDOUT)
     client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION)

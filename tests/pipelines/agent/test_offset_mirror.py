@@ -1,4 +1,4 @@
-"""Commits of a statement's Kafka offsets to a consumer group: which, when, and what is said if a broker refuses."""
+"""Commits of a statement's Kafka offsets to a consumer group: which offsets, when, and messages about refusals."""
 
 from collections.abc import Mapping
 from dataclasses import replace

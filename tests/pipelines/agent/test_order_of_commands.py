@@ -1,4 +1,4 @@
-"""Of two operators' commands the later one holds, by whichever path, and evidence never changes an intent."""
+"""Of two operator commands, the later one prevails, whichever path it takes, and evidence never changes an intent."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
 
 @pytest.fixture
 def agent(agent: AgentContext) -> AgentContext:
-    """An agent whose clock runs fast, so that the proof of a restart times out."""
+    """An agent whose clock runs fast, so that the check of a restart times out."""
     return replace(agent, monotonic=partial(next, count(0.0, 50.0)))
 
 

@@ -1,4 +1,4 @@
-"""An overdue ticket is one event, for as long as its reader reads the replaced version."""
+"""An overdue ticket causes a single event, however long its reader keeps reading the replaced version."""
 
 from dataclasses import replace
 

@@ -53,7 +53,8 @@ class SparkOfOneQuery:
 
     def stop(self) -> None:
         walks = [_ours(frame) for frame in sys._current_frames().values()]
-        # Each thread waits for the next: the connection's, this stop's, and the one of the call with its deadline.
+        # Each of these threads waits for the next: the connection's, this stop's, and that of the call with the
+        # deadline.
         self.walk = [name for first in ("SocketServer._serve", "in_threads.<locals>.work", "call.<locals>.run")
                      for walk in walks if walk[:1] == [first] for name in walk]  # fmt: skip
         self.active = []

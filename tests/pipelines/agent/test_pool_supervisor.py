@@ -74,7 +74,7 @@ class FakeProcess:
 
 
 class FakeSession(Session):
-    """A Session without a server that makes calls as usual; an id that was refused once is refused forever."""
+    """A Session without a server. It makes calls as usual; a session id that was refused once is refused forever."""
 
     def __init__(self, machine: Machine, session_id: str, lost: Callable[[Session], None]) -> None:
         self.machine = machine
@@ -118,7 +118,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def supervise(
     machine: Machine, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., PoolSupervisor]:
-    """Return a function that makes a supervisor; a second one is a new agent."""
+    """Return a function that creates a supervisor; a second supervisor represents a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, **_: FakeProcess(machine))
     monkeypatch.setattr(spark_connection, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
@@ -138,7 +138,7 @@ def supervise(
 
 @dataclass
 class AtOnce:
-    """A thread that is finished when it is started."""
+    """A thread that has already finished when `start` returns."""
 
     target: Callable[[], None]
     daemon: bool = True
@@ -464,7 +464,7 @@ def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
     keeper = supervise()
     keeper.keep()
     machine.did.clear()
-    # It accepts sessions and answers pings: only statements fail, and listing queries is one of them.
+    # The server accepts sessions and answers pings; only statements fail, and listing queries requires a statement.
     machine.fails.update({"prove": STOPPED, "list": STOPPED})
     with pytest.raises(EngineStopped) as raised:
         called(keeper, machine.act, "list")

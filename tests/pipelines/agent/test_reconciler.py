@@ -1,4 +1,4 @@
-"""Wanted against actual state: lost queries are restarted, failures reported, and work in progress left alone."""
+"""Desired against actual state: lost queries are restarted, failures reported, and unfinished work is left alone."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -96,7 +96,7 @@ def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
 def test_a_version_that_was_given_another_text_after_the_pool_was_asked_is_left_to_the_next_round(
     wanted: str, state: str, listed: bool, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    """A step has written the new text, and its start was refused."""
+    """A step has written the new SQL, and its start was refused."""
     deploy(agent, wanted=wanted, state=state, run_id="r1")
     before, queries = BeforeRound.of(agent), ReportedQuery("a@v1", "q", "r1", True)
     agent.files.prepare("/c/a__v1.seam", {})
@@ -281,7 +281,7 @@ def test_a_stop_of_an_unknown_statement_does_not_block_others(agent: AgentContex
 def test_a_keyed_statement_is_not_called_stopped_while_its_last_batch_may_be_written(
     mode: str, agent: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
-    """Its query is gone, and the stop that ended it was not confirmed."""
+    """The statement's query is gone, and the stop that ended it was not confirmed."""
     deploy(agent, wanted="stopped", state="running", mode=mode)
     pool.refuse_stop["a@v1"] = EngineRefused("a@v1 is stopped, but its last batch is still being written")
     assert reconcile(reconciler) == ("stopped" if mode == "append" else "running")

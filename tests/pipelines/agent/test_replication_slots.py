@@ -23,7 +23,7 @@ READS = RevisionTexts("CREATE TABLE a (id BIGINT) USING parquet;", "INSERT INTO 
 
 @pytest.fixture
 def acts(agent: Any, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is done with slots; the external table is registered, and checkpoints have the positions in `positions`."""
+    """The operations performed on the slot of a registered external table, whose readers `read_by` deploys."""
     done: list[object] = []
 
     def advance(slots: ChangeSlots, table: str, url: str, positions: Collection[int | None], *, in_use: bool) -> None:

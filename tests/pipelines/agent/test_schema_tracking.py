@@ -1,4 +1,4 @@
-"""Statements that track their sources' columns: the SELECT of each start, and the meaning of their end."""
+"""Statements that track their sources' columns: the SELECT of each start, and how their end is interpreted."""
 
 from dataclasses import replace
 from pathlib import Path

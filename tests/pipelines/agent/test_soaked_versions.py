@@ -1,4 +1,4 @@
-"""Replaced versions continue for a while, then stop, readers first; a rollback meanwhile finds them running."""
+"""Replaced versions run for a while and are then stopped, readers first; a rollback before that finds them running."""
 
 from dataclasses import astuple
 from typing import Any
@@ -124,7 +124,7 @@ def test_a_clock_that_is_set_by_less_than_an_hour_moves_the_end_of_a_soak_along(
         if version.stops_at is not None:
             soaked.ledger.update_deployment(version.table, version.version, stops_at=wall + 1800.0)
     stop_soaked(soaked)
-    # Set forward by 45 minutes, possibly with a restart of the machine, 5 s before the next look.
+    # The clock is set forward by 45 minutes, possibly with a restart of the machine, 5 s before the next check.
     wall, up, boot = wall + 2700.0 + 5.0, (5.0 if restarted else up + 5.0), "again" if restarted else boot
     stop_soaked(soaked)
     assert len(wanted(soaked)) == 6, "five seconds of half an hour have passed"
@@ -182,7 +182,7 @@ def test_a_table_is_not_deleted_under_what_runs_on(soaked: AgentContext, pool: A
 
 @pytest.fixture
 def twice(soaked: AgentContext, pool: Any) -> tuple[AgentContext, dict[str, str]]:
-    """The same after two more releases of b and c alone, whose serving and replaced versions do not read a."""
+    """The same environment after two more releases of b and c only, whose versions no longer read a."""
     files: dict[str, str] = {}
     for condition in ("", " WHERE id > 0"):
         lane.settle(soaked, pool)

@@ -39,7 +39,7 @@ def acts(agent: AgentContext, tmp_path: Path) -> StatementControl:
 
 
 class ToldRuns:
-    """A run lane that records the commands it receives."""
+    """A driver of runs that records the commands it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -232,7 +232,7 @@ def test_a_start_of_several_that_are_all_refused_is_refused(agent: AgentContext,
     ]
 
 
-# The ledger fails between the word of a start and the record of its result.
+# The ledger fails after recording a start request and before recording its result.
 
 DISK = EngineRefused("No space left on device", error_class="IO")
 
@@ -244,7 +244,7 @@ def reconcile(agent: AgentContext, acts: StatementControl) -> None:
 
 
 def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
-    """Make the ledger refuse some of its writes."""
+    """Make the ledger refuse the named writes."""
 
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be written: database or disk is full")

@@ -1,4 +1,6 @@
-"""Tables with ids: registered where they are, refused and stopped if another table is in their place."""
+"""Tables with ids: registered at their location; refused, or their statement stopped, if another table has replaced
+them.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Purging: only a version's own files, and only after enough real time, whatever the wall clock says."""
+"""Purging: only files of a version itself, and only after enough real time, whatever the wall clock shows."""
 
 import json
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_files_are_deleted_after_their_deadline_and_not_before(agent: AgentConte
 def test_purging_one_version_leaves_the_files_of_others_that_one_run_set_aside(
     agent: AgentContext, clocks: Clocks
 ) -> None:
-    """As earlier agents recorded it: one folder for all versions of a run."""
+    """Earlier agents recorded it in this form: one folder for all versions of a run."""
     due = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="run-7")
     kept = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="run-7")
     clocks.wait(2 * DAY_S)
@@ -252,7 +252,7 @@ JUMPS: dict[str, tuple[float, ...]] = {
     "back and forth": (30.0, -400.0, 3650.0, -20.0, 0.5),
     "minutes": (0.01, -0.02, 0.005),
 }
-"""The days by which the clock is set, one jump after another."""
+"""Sequences of clock jumps, in days."""
 
 every_jump = pytest.mark.parametrize("jumps", JUMPS.values(), ids=JUMPS)
 
@@ -284,7 +284,7 @@ def test_a_table_deleted_before_the_clock_was_set_is_kept_exactly_for_its_time(
 def test_a_table_deleted_while_the_clock_is_wrong_is_kept_exactly_for_its_time(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    """The deletion comes after the first jump and before any check; the clock is corrected later."""
+    """The table is deleted after the first jump and before any check; the clock is corrected later."""
     clocks.wall += jumps[0] * DAY_S
     kept: list[Path] = []
     record_deadline(agent, 7 * DAY_S, lambda at: kept.append(set_aside(agent, "a", drop_after=at, trash="a__v1")))
@@ -323,7 +323,7 @@ def test_a_checkpoint_from_before_a_seam_is_kept_for_its_time_however_the_clock_
 def test_a_row_is_not_forgotten_before_its_time_however_the_clock_is_set(
     jumps: tuple[float, ...], agent: AgentContext, clocks: Clocks
 ) -> None:
-    """A clock that was set back, and stays so, keeps earlier entries for that much longer."""
+    """If the clock was set back and stays so, earlier entries are kept for that much longer."""
 
     def is_kept() -> bool:
         agent.ledger.forget_old(forgetting_time(agent.ledger.clock_check(), agent.clock(), FORGETS_S))
@@ -362,7 +362,7 @@ def test_a_machine_that_is_off_every_night_forgets_in_days_of_the_calendar(agent
 def test_a_full_disk_does_not_prevent_a_purge(
     agent: AgentContext, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger accepts no writes at all; files are deleted, and the ledger records it once it can."""
+    """The ledger accepts no writes at all. Files are deleted, and the ledger records the purge once it can."""
     gone = set_aside(agent, "a", drop_after=clocks.wall + DAY_S, trash="a__v1")
     later = set_aside(agent, "b", drop_after=clocks.wall + 9 * DAY_S, trash="b__v1")
 

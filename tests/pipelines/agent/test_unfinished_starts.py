@@ -1,4 +1,4 @@
-"""Starts and restarts interrupted by a kill: the next agent's reconciler carries out what is wanted."""
+"""Starts and restarts interrupted by a kill: the next agent's reconciler establishes the desired state."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -160,7 +160,7 @@ def test_versions_that_a_cancelled_run_was_to_resume_do_not_start_afterwards(
 
 
 def stopped_while_the_pool_was_down(agent: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`headgate down`, a stop of c, and `headgate up`: the row still names the old query."""
+    """`headgate down`, a stop of c, and `headgate up`; the row still contains the old query."""
     pool.running.clear()
     for found in agent.ledger.deployments():
         if not found.external:
@@ -240,7 +240,7 @@ def test_an_operators_restart_that_was_cut_off_is_carried_out_although_a_run_of_
 
 @pytest.fixture
 def left(undeleting: tuple[OpenRuns, str], deployed: AgentContext, pool: Any) -> str:
-    """The run of a killed agent, which had recorded a start and not carried it out."""
+    """The run of an agent that was killed after recording a start and before performing it."""
     runs, run_id = undeleting
     deployed.stopping.set()
     wait_until(lambda: not runs._woken, 10)

@@ -1,4 +1,4 @@
-"""A version that writes a topic: no table in the catalog, no pointer, and a batch that is written again is reported."""
+"""A version that writes a topic: no catalog table, no pointer, and an event if a batch is written again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a comparison counts as right, later, wrong, missed and repeated, and the latencies of rows."""
+"""How a comparison counts right, later, wrong, missing and repeated rows, and their latencies."""
 
 import json
 import os

@@ -29,7 +29,7 @@ ROOMY = 10**12
 
 @dataclass
 class Clock:
-    """A clock that is a number; `each` is called before every second with the elapsed seconds."""
+    """A simulated clock; `each` is called before every second with the elapsed seconds."""
 
     until: int
     at: float = 1_800_000_000.0

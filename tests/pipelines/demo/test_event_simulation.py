@@ -49,7 +49,7 @@ def test_ids_grow_without_gap_and_a_repeated_id_is_a_repeated_line() -> None:
         lines = [line for second in landed for line in second[feed]]
         first_seen = [json.loads(line)["id"] for line in dict.fromkeys(lines)]
         assert len(set(first_seen)) == len(first_seen)
-        if feed != "payments":  # Payments get their id with the order, and land when due.
+        if feed != "payments":  # A payment gets its id with the order, and lands when it is due.
             assert first_seen == list(range(1, len(first_seen) + 1))
 
 

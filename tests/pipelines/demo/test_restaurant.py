@@ -1,4 +1,4 @@
-"""What happens in the restaurant, and what its orders show at each time."""
+"""The restaurant's transactions, and the contents of its orders after each of them."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The projects of the scenarios: they are valid, their servers have ports of their own, and one is not mistaken."""
+"""The projects of the scenarios: valid, with separate ports for their servers, and not confused with each other."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Servers of a scenario as processes: started once, found again, ended without touching another process."""
+"""Servers of a scenario as processes: started once, found by later commands, ended without harming others."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class Listener(DemoServer):
 
 
 class Broken(Listener):
-    """A server that ends at once."""
+    """A server that exits immediately."""
 
     @property
     def command(self) -> list[str]:

@@ -19,7 +19,7 @@ WHOLE = b"PK\x05\x06" + bytes(18)
 
 
 def spark(folder: Path, does: str) -> Path:
-    """Create a Spark whose `spark-submit` runs a shell line, with the ivy folder as $ivy."""
+    """Create a fake Spark whose `spark-submit` runs the shell line `does`, with the ivy folder as $ivy."""
     program = folder / "spark" / "bin" / "spark-submit"
     program.parent.mkdir(parents=True, exist_ok=True)
     finds = "for word; do case $word in spark.jars.ivy=*) ivy=${word#*=} ;; esac; done"

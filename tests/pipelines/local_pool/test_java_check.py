@@ -1,4 +1,4 @@
-"""The choice of Java and its reason, with programs that only print what a Java would print."""
+"""The choice of Java and its reason, tested with programs that only print what a Java installation prints."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The copy of Spark for our servers: programs and jars, and no Python that each process would compile again."""
+"""The copy of Spark for our servers: programs and jars, but no Python code that each process would compile."""
 
 import os
 from pathlib import Path

@@ -44,7 +44,7 @@ def reader(server: PostgresServer, columns: str = "id v _op", **options: str) ->
 
 
 def batches(reader: ChangeReader, start: dict[str, int] | None = None) -> list[list[Row]]:
-    """Read all that is there, in batches."""
+    """Read all available changes, in batches."""
     at = start or reader.initialOffset()
     found = []
     while (end := reader.latestOffset(at, ReadAllAvailable())) != at:
@@ -235,7 +235,7 @@ def test_an_initial_snapshot_and_the_changes_after_it_neither_overlap_nor_leave_
 def test_a_repeated_snapshot_has_the_rows_of_now_and_is_older_than_every_change(server: PostgresServer) -> None:
     server.run("INSERT INTO t SELECT g, 'old' FROM generate_series(1, 2) g")
     with psycopg.connect(server.dsn) as open:
-        # Its position is before that of the snapshot, which does not see it.
+        # The position of this change is before that of the snapshot, which does not contain it.
         open.execute("UPDATE t SET v = 'open' WHERE id = 1")
         first = reader(server, "id v _op _lsn", snapshot="initial")
         end = first.latestOffset(first.initialOffset(), ReadAllAvailable())

@@ -119,7 +119,7 @@ def test_only_transactions_that_commit_between_the_positions_count() -> None:
         decoder = ChangeDecoder(start, end, table="public.t", columns=("id",), key=("id",))
         return sum(len(list(decoder.changes(0, bytes.fromhex(each)))) for each in (BEGIN, TABLE_T, INSERT, COMMIT))
 
-    # A batch ends where the record of its last commit ends, and the next one begins there.
+    # A batch ends at the end of its last commit record, and the next batch begins there.
     assert [found(0, START), found(0, END), found(START, END), found(END, END + 100)] == [0, 1, 1, 0]
 
 

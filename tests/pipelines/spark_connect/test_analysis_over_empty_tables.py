@@ -125,7 +125,7 @@ def test_refusal_has_sparks_class_and_message(
         ("SELECT i FROM STREAM a WHERE i > 0", "SELECT i FROM STREAM a WHERE i > 1", False),
         ("SELECT i FROM STREAM a", "SELECT i AS j FROM STREAM a", False),
         ("SELECT i FROM STREAM a WHERE k = 'x'", "SELECT i FROM STREAM a WHERE k = 'y'", False),
-        # `sameSemantics` alone does not recognize these.
+        # `sameSemantics` alone does not recognize these pairs as equal.
         ("SELECT i FROM STREAM a WHERE i > 0", "WITH q AS (SELECT * FROM STREAM a) SELECT i FROM q WHERE i > 0", True),
         (f"SELECT i, ts FROM STREAM a {AGED}", f"SELECT a.i, a.ts FROM STREAM a {AGED}", True),
         (f"SELECT i, ts FROM STREAM a {AGED}", f"SELECT i, ts FROM STREAM a {AGED.replace('1', '2')}", False),
@@ -206,7 +206,8 @@ def test_a_query_calls_the_method_outside_of_an_analysis(session: Session, pool:
 
 
 def test_every_function_of_the_server_was_reviewed(session: Session) -> None:
-    # A newer Spark has more: check what they reach, add them to FORBIDDEN if necessary, and then to BUILTINS.
+    # If a newer Spark has more functions: check what they access, add them to FORBIDDEN if necessary, and then to
+    # BUILTINS.
     known = {name for (name,) in session.spark.sql("SHOW SYSTEM FUNCTIONS").collect() if name.isidentifier()}
     assert len(known) > 500
     assert known <= BUILTINS

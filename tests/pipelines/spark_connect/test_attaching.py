@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 TRIES = 20
 SLACK = 4
-"""Threads and files that gRPC keeps for itself, however many channels there were."""
+"""Number of threads and files that gRPC keeps, however many channels there were."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture
 def supervise(pool: LocalPool, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Supervise":
-    """Return a function that makes a supervisor of the tests' server as a remote one, or of another address."""
+    """Return a function that creates a supervisor for the tests' server, as a remote pool, or for another address."""
 
     def session(url: str, token: str, session_id: str, lost: Callable[[Session], None]) -> Session:
         return Session(url, pool.token, session_id, lost=lost)

@@ -54,7 +54,7 @@ def versions(*schemas: Any, first: int = 1, subject: str = "t-value") -> tuple[R
 
 
 def rows(session: Session, columns: str, messages: Sequence[Message], options: str = REGISTERED, **schemas: Any) -> Any:
-    """Return the rows of a table with these columns, in the order of the messages of keys and values."""
+    """Return the rows of a table with these columns, in the order of `messages`, which are pairs of key and value."""
     ddl, problems = read_ddl(f"CREATE TABLE k ({columns}) USING kafka OPTIONS ({options})", "ddl.k.sql")
     assert ddl is not None and topic_fault(ddl) is None, problems or (ddl and topic_fault(ddl))
     steps, selected = row_expressions(ddl, schemas)

@@ -18,7 +18,7 @@ from pipelines.spark_connect.session import Session
 pytestmark = pytest.mark.spark
 
 HEAVY = "SELECT count(*) FROM range(10000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
-"""Half a minute on every core: longer than any wait here, yet harmless to the rest of the run if it is abandoned."""
+"""A query that takes half a minute on every core: longer than any wait here, yet harmless if it is abandoned."""
 
 
 def names(ground: Any) -> set[str]:
@@ -323,7 +323,7 @@ def test_a_read_cancelled_at_its_start_leaves_no_work_on_the_pool(ground: Any) -
         while thread.is_alive():
             tables.cancel_reads("headgate-mine")
             thread.join(0.02)
-        # An abandoned job would hold every core, and this one would wait for it.
+        # An abandoned job would occupy every core, so this job would have to wait for it.
         assert ground.session.call(8, tables.read, "SELECT count(*) FROM range(10)", 1)[1] == ((10,),), number
     reader.close()
 

@@ -1,6 +1,6 @@
 """Recorded messages of Debezium as Spark reads them: the rows of changes, and what is refused instead of misread.
 
-The messages are from Debezium 3.5.0 on PostgreSQL 18, each named by the settings or the change that it shows.
+The messages are from Debezium 3.5.0 on PostgreSQL 18. Each name states the settings or the change shown by a message.
 """
 
 import json
@@ -58,7 +58,7 @@ def refusal(session: Session, columns: str, messages: Sequence[Message]) -> str:
 
 
 def edited(name: str, **fields: object) -> list[Message]:
-    """Return recorded messages with other fields in the envelope."""
+    """Return recorded messages in whose envelope some fields are replaced."""
     return [(key, json.dumps(json.loads(value or "") | fields)) for key, value in recorded(name)]
 
 
@@ -75,7 +75,7 @@ def test_the_row_after_each_change_and_the_key_of_a_delete_are_rows_and_tombston
 
 
 def test_a_tombstone_is_no_fault_although_a_query_filters_and_explodes(session: Session) -> None:
-    """Spark evaluates the condition of the rows and that of the query together (seen with 4.2.0)."""
+    """Spark evaluates the rows' condition and the query's condition together (seen with 4.2.0)."""
     messages = [*recorded("change: r"), *recorded("change: d"), *recorded("change: tombstone")]
     messages = [(key, value) for key, value in messages for _ in range(2)]
     found = table(session, "id INT, ia ARRAY<INT>, _op STRING", messages)

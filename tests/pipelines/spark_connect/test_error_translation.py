@@ -266,21 +266,22 @@ rawStrippedQualifier reason requestedMetadata right rightDim rowsPerSecond ruleN
 sizeLimit sourceType sqlColumn sqlPath sqlType startOffset startTimestamp suggestion tableName targetType typeName
 udtClass validModes varName
 """
-"""Parameters of errors that are no values of rows, but names, types, limits, and arguments that must be constant."""
+"""Parameters of errors that are never values of rows: names, types, limits, and arguments that must be constant."""
 CONSTANT = {
     "ARITHMETIC_OVERFLOW": "message", "DATETIME_FIELD_OUT_OF_BOUNDS": "rangeMessage", "HLL_INVALID_LG_K": "value",
     "AUTOCDC_NON_COLUMN_IDENTIFIER": "expression", "CHECK_CONSTRAINT_VIOLATION": "expression",
     "INVALID_BOUNDARY": "invalidValue", "INVALID_PARAMETER_VALUE": "invalidValue",
     "NEW_CHECK_CONSTRAINT_VIOLATION": "expression", "SKETCH_INVALID_LG_NOM_ENTRIES": "value",
 }  # fmt: skip
-"""Parameters that are values of rows in other errors only, or have messages of Java, which the test above has."""
+"""Parameters that are values of rows only in other errors, or that contain Java messages, which the test above covers.
+"""
 BEYOND = {"MALFORMED_CSV_RECORD", "INVALID_PARTITION_VALUE", "EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED",
           "CANNOT_CONVERT_SQL_VALUE_TO_PROTOBUF_ENUM_TYPE"}  # fmt: skip
 """Errors with values of rows whose SQLSTATE is not that of a data exception or of a violated constraint."""
 
 
 def test_no_data_exception_of_spark_shows_a_value_of_a_row() -> None:
-    """A parameter that a later version of Spark adds fails this test until somebody has judged it."""
+    """If a later version of Spark adds a parameter, this test fails until somebody has classified it."""
     (jar,) = (spark_home() / "jars").glob("spark-common-utils_*.jar")
     conditions = json.loads(zipfile.ZipFile(jar).read("error/error-conditions.json"))
     shown, seen = set(), 0

@@ -51,7 +51,7 @@ def start(ground: Any, name: str, select: str, queries: Any = None, *, trigger: 
 
 
 def land(ground: Any, first: int, last: int, *, each: int = 2) -> None:
-    """Land rows numbered from `first` to before `last`, `each` per file, a minute of event time apart."""
+    """Land rows numbered from `first` up to but not including `last`, `each` per file, a minute of event time apart."""
     for number in range(first, last, each):
         hidden = ground.folder / "landing" / ".hidden"
         rows = (
@@ -59,7 +59,7 @@ def land(ground: Any, first: int, last: int, *, each: int = 2) -> None:
             for n in range(number, number + each)
         )
         hidden.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        # Spark reads by age: rows come in order, and none of them late.
+        # Spark reads files by age, so rows arrive in order and none of them is late.
         os.utime(hidden, (LANDED_S + number, LANDED_S + number))
         os.rename(hidden, ground.folder / "landing" / f"f {number:06d}.json")
 
@@ -127,7 +127,7 @@ def test_every_row_is_once_in_the_new_version_or_before_it(ground: Any, rows: Or
 @pytest.mark.long
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb"])
 def test_a_forked_state_counts_on_as_the_old_one_does(ground: Any, pool: LocalPool, provider: str) -> None:
-    """An aggregate keeps its windows across the cut: both versions end with the same rows."""
+    """An aggregate keeps its windows across the fork, so both versions end with the same rows."""
     conf = {"spark.sql.streaming.stateStore.providerClass": PROVIDERS[provider]}
     session = Session(pool.url, pool.token, str(uuid.uuid4()), conf=conf)
     session.attach()
@@ -153,7 +153,7 @@ def test_a_forked_state_counts_on_as_the_old_one_does(ground: Any, pool: LocalPo
 
 
 def test_a_seeded_version_holds_only_later_rows(ground: Any) -> None:
-    """From a plain folder, and from a table written by another query; settings are pinned by its first own batch."""
+    """Seeded from a plain folder and from a table of another query; the first new batch pins its own settings."""
     land(ground, 0, 10)
     ready(ground, "above")
     start(ground, "above", f"SELECT a, b FROM STREAM {ground.source}")
@@ -174,7 +174,8 @@ def test_a_seeded_version_holds_only_later_rows(ground: Any) -> None:
     land(ground, 10, 40)
     ground.until(lambda: numbers(ground, "plain").total() >= 30 and numbers(ground, "table").total() >= 30)
     assert numbers(ground, "plain") == Counter(range(10, 40)) == numbers(ground, "table")
-    # A window of 20 minutes closes once a row comes 5 minutes after it; rows from before the seed are in none.
+    # A window of 20 minutes closes once a row arrives 5 minutes after its end; no window contains rows from before the
+    # seed.
     ground.until(lambda: len(read(ground, "counted")) == 3)
     assert sorted(read(ground, "counted", "b, a")) == [("b0", 3), ("b1", 4), ("b2", 3)]
     offsets = Path(ground.checkpoint("plain"), "offsets/1").read_text().split("\n")

@@ -1,4 +1,4 @@
-"""What is retained of events, without a server: the newest progress, and when a run last reported."""
+"""What is retained of events, without a server: the newest progress, and when a run last sent an event."""
 
 import json
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ TERMINATED = pb2.StreamingQueryEventType.QUERY_TERMINATED_EVENT
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock, as a list that holds the time."""
+    """The clock, as a list whose only item is the time."""
     clock = [100.0]
     monkeypatch.setattr(listener_events.time, "monotonic", lambda: clock[0])
     return clock

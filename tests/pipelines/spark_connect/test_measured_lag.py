@@ -83,7 +83,7 @@ def test_a_parent_moved_away_leaves_its_child_active_and_its_lag_missing(ground:
     ground.until(lambda: ground.files.read(ground.checkpoint("child")).batch == 0)
     ground.queries.stop(ground.query("parent"))
     ground.tables.forget(f"parent_{ground.mark}__v1")
-    # A query that is listing the folder at that moment would fail.
+    # A query that is listing the folder at this moment would fail.
     ground.until(lambda: ground.queries.refresh(child).waits)
     os.rename(ground.place("parent"), f"{ground.folder}/trash")
     assert ground.lag("child", source)[0].missing

@@ -45,7 +45,7 @@ def declare(ground: Any, server: PostgresServer, columns: str, option: str) -> s
 
 
 def streamed(ground: Any, name: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
-    """Run a stream over all that is there now; return the rows that it has written so far, and its error."""
+    """Run a stream over all available changes; return the rows written so far, and the error that ended it."""
     spark = ground.session.spark
     query = spark.sql(f"SELECT * FROM STREAM {name}").writeStream.format("parquet").trigger(availableNow=True)
     query = query.option("checkpointLocation", f"{folder}/checkpoint").start(f"{folder}/out")

@@ -45,7 +45,7 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_ref
     with pytest.raises(Refused, match="is at batch 1 and its table at batch 11") as refused:
         check(ground)
     assert "--rebuild" in refused.value.remedy
-    # A start would write the rows of the new files as batch 2, which the sink already has.
+    # A start would write the new files' rows as batch 2, which the sink already contains.
     shutil.rmtree(Path(checkpoint, "sources"))
     shutil.copytree(f"{checkpoint}.copy/sources", f"{checkpoint}/sources")
     ground.land(10, a=99)
@@ -96,7 +96,7 @@ def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: A
 
 @pytest.mark.drill
 def test_a_batch_begun_by_another_server_meanwhile_ends_a_statement(ground: Any) -> None:
-    """Two servers on one checkpoint: the second has recorded the next batch before the first tries to."""
+    """Two servers use one checkpoint: the second records the next batch before the first tries to."""
     ground.table("t")
     ground.land(10, a=0)
     ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")

@@ -1,4 +1,4 @@
-"""The Python of a pool: the message if it cannot run a writer, and that our own pool's can."""
+"""The Python of a pool: the message if it cannot run a writer, and a check that our own pool's Python can."""
 
 import sys
 from typing import Any

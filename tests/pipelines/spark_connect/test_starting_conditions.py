@@ -1,4 +1,4 @@
-"""A version that begins at a time, on real Spark: earlier rows never arrive, later ones once, in whole windows only."""
+"""A version that begins at a time, on real Spark: earlier rows never arrive, later ones once, in whole windows."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from core.sql.statement_reader import read_statements
 pytestmark = pytest.mark.spark
 
 FROM_30 = "ts >= TIMESTAMP '2026-01-01T00:00:30Z'"
-"""Half of what `ground.land(60)` lands: a row for each second of a minute."""
+"""Condition that selects half of the rows landed by `ground.land(60)`: a row for each second of a minute."""
 
 
 def compiled(ground: Any, select: str) -> str:
@@ -24,7 +24,8 @@ def test_rows_from_the_time_on_arrive_once_across_a_stop_and_an_edit(ground: Any
     ground.table("t", "a BIGINT, b STRING")
     for n in range(4):
         ground.land(60, a=n)
-        # The statement is edited after the first two files: the condition stays, because it is not in the text.
+        # The statement is edited after the first two files. The start condition stays, because it is not part of the
+        # SQL.
         more = " WHERE length(src.b) = 2" if n > 1 else ""
         ground.start("t", compiled(ground, f"SELECT a, src.b FROM STREAM src WITH ('maxFilesPerTrigger'='1'){more}"))
         ground.until(lambda n=n: ground.files.read(ground.checkpoint("t")).batch == n)

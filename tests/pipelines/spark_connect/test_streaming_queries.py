@@ -32,7 +32,7 @@ def test_a_started_query_fills_its_table_and_reports_progress(ground: Any) -> No
 
 @pytest.mark.drill
 def test_an_idle_query_is_reported_although_it_commits_nothing(ground: Any) -> None:
-    """Every 10 s, as the session is configured; without a listener the silence would only grow."""
+    """It is reported every 10 s, as the session is configured; without a listener, its silence would only grow."""
     ground.land(2)
     ground.table("t")
     name = ground.start("t", f"SELECT a, b FROM STREAM {ground.source}").name
@@ -49,7 +49,7 @@ def test_an_idle_query_is_reported_although_it_commits_nothing(ground: Any) -> N
     found = ground.mine()[name]
     assert found.progress["batchId"] == batch
     assert ground.queries.refresh(found).progress["runId"] == found.run_id
-    # It looks for new files now and then, and waits in between.
+    # The query looks for new files from time to time, and waits in between.
     ground.until(lambda: ground.queries.refresh(found).waits)
 
 

@@ -1,4 +1,4 @@
-"""The writer of keyed tables is sent by value, with all that it needs; other tests try its writes on Delta."""
+"""The writer of keyed tables is pickled by value, with everything that it needs; other tests run it on Delta."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""Rows written to a topic, as messages made by Spark, and read back as a table over the topic has them."""
+"""Rows written to a topic as messages by Spark, and read back through a table over the topic."""
 
 from typing import Any
 

@@ -172,7 +172,7 @@ def test_an_upgrade_that_changes_nothing_for_the_state_is_safe(own_session: Sess
 
 @pytest.mark.drill
 def test_a_filter_below_an_aggregate_mixes_old_and_new(own_session: Session, tmp_path: Path) -> None:
-    """Spark continues silently, with the state that the old text has accepted."""
+    """Spark silently continues with the state of rows that the old filter accepted."""
     declared = tables(COUNT.format(where="WHERE id <> 1 "), COUNTED)
     found = runner(own_session, tmp_path, declared).upgrade(
         case_of(TWO_WINDOWS, declared), text_of(COUNT.format(where=""), COUNTED)

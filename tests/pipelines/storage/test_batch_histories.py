@@ -13,7 +13,7 @@ from pipelines.storage.checkpoints import TableCheckpoints
 
 
 def clean_up(log: Path, upto: int) -> None:
-    """Delete what Spark deletes ten minutes after a compacted file covers it."""
+    """Delete the files that Spark deletes ten minutes after a compacted file covers them."""
     for path in log.iterdir():
         number = path.name.removesuffix(".compact")
         if number.isdigit() and int(number) < upto:
@@ -36,7 +36,7 @@ def test_marks_are_the_same_for_the_same_files_in_any_order_and_batches(tmp_path
 
 
 def test_the_input_of_a_reader_is_found_among_the_batches_of_its_parent(tmp_path: Path) -> None:
-    """Over compacted files, and as both logs grow."""
+    """This covers compacted files, and both logs growing."""
     parent, reader = WrittenTable(tmp_path / "parent"), Consumer(tmp_path / "reader")
     histories = BatchHistories()
     for batch in range(25):
@@ -76,7 +76,7 @@ def test_batches_that_wrote_nothing_hold_what_was_there_before(tmp_path: Path) -
 
 
 def test_only_batches_whose_rows_are_in_the_table_count(tmp_path: Path) -> None:
-    """Batch 1 is planned and not committed; with its rows in the table it counts, because a reader may have them."""
+    """Batch 1 is planned but not committed. It counts if its rows are in the table, as a reader may have read them."""
     reader, raw = Consumer(tmp_path / "reader"), WrittenTable(tmp_path / "raw")
     first, second = raw.write(), raw.write()
     reader.commit(first)
@@ -115,7 +115,7 @@ def test_the_files_of_batches_are_distinguished_from_later_ones_in_compact_files
 
 
 def test_two_versions_over_two_versions_of_a_parent_are_aligned(tmp_path: Path) -> None:
-    """From files alone: raw → a → b, twice."""
+    """The pairs are found from files alone: raw → a → b, twice."""
     raw = WrittenTable(tmp_path / "raw")
     uris = [raw.write() for _ in range(4)]
     files = TableCheckpoints("ledger-1")

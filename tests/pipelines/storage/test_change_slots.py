@@ -1,4 +1,4 @@
-"""Slots on a real PostgreSQL server: lag, faults of a declaration, and how a slot is made, advanced and dropped."""
+"""Slots on a real PostgreSQL server: lag, faults of a declaration, and how a slot is created, advanced and dropped."""
 
 import time
 from collections.abc import Iterator

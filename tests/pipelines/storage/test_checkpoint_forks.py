@@ -112,7 +112,7 @@ def test_rows_that_come_before_lie_in_a_folder_of_the_new_table(tmp_path: Path) 
 def test_a_fork_killed_anywhere_is_complete_after_a_repetition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: OriginRows
 ) -> None:
-    """Kills at each rename and link of a fork in turn; meanwhile the origin continues, as a running query does."""
+    """The fork is killed at each rename and link in turn, while the origin continues as a running query does."""
     acts = 0
 
     def count(real: Any, fails_at: int) -> Any:
@@ -147,7 +147,7 @@ def test_a_fork_killed_anywhere_is_complete_after_a_repetition(
         assert len(log_of(versions.new.table)) == held
         if rows is OriginRows.BEFORE:
             assert len(log_of(versions.new.before)) == found.batch + 1
-        # The remains of a kill inside `prepare` do not belong to the fork.
+        # What a kill inside `prepare` leaves behind does not belong to the fork.
         left = {path.name for path in Path(versions.new.checkpoint).parent.iterdir()}
         assert {name for name in left if not re.search(r"\.[0-9a-f]{8}$", name)} == {"orders__v1", "orders__v2"}
     assert point > 20
@@ -229,7 +229,7 @@ def test_a_version_that_begins_now_runs_its_first_batch_itself(tmp_path: Path) -
     assert found is not None and (cut.batch, found.batch, found.planned, found.id) == (None, None, None, cut.id)
     assert FILES.sink_batch(versions.new.table) is None
     none, lines = (Path(versions.new.checkpoint, f"sources/0/{n}").read_text().split("\n") for n in (0, 1))
-    # For batch 1 Spark reads the entries that name it.
+    # Spark reads for batch 1 the entries with this batch number.
     assert none == ["v1"] and [json.loads(line)["batchId"] for line in lines[1:]] == [0, 0, 0]
     assert not Path(versions.new.checkpoint, "sources/1").exists()
 

@@ -16,7 +16,7 @@ FILES = TableCheckpoints("ledger-1", machine="m-1", epoch=2)
 
 
 def note_of(folder: Path) -> dict[str, Any]:
-    """Return the note beside a table or checkpoint."""
+    """Return the note next to a table or checkpoint."""
     found: dict[str, Any] = json.loads((folder / "_headgate.json").read_text())
     return found
 
@@ -174,7 +174,7 @@ def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
 
 
 def test_a_restored_folder_leaves_no_empty_folder_in_the_trash(tmp_path: Path) -> None:
-    """An empty folder carries no proof of ownership, so that a purge would leave it, with the data folder around it."""
+    """An empty folder contains no proof of ownership, so a purge would keep both it and the data folder."""
     trash = tmp_path / "trash"
     for name in ("t__v1", "c__v1"):
         for kind in ("tables", "checkpoints"):

@@ -1,4 +1,4 @@
-"""Connections to a real broker with SASL and TLS: secrets by reference, and what is said when a broker refuses."""
+"""Connections to a real broker with SASL and TLS: secrets by reference, and messages when a broker refuses."""
 
 import os
 import subprocess
@@ -151,7 +151,7 @@ def test_offsets_of_a_group_are_committed_and_refusals_are_facts(
         found = clients.commit(group, of)
         return found and found.kind
 
-    # The coordinator of a new group is created at the first request.
+    # A new group gets its coordinator at the first request.
     until(lambda: fault("mirror", offsets) is None, 30, "the offsets are committed")
     assert broker.committed("mirror") == offsets
     assert fault("mirror", {("denied", 0): 1}) is GroupFault.NOT_ALLOWED

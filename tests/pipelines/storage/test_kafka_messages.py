@@ -17,7 +17,7 @@ def place(broker: Broker, *topics: str) -> str:
 
 def test_the_newest_messages_of_all_partitions_come_first(broker: Broker) -> None:
     for topic in ("peeked", "peeked-too"):
-        # Otherwise, the retention would delete messages of 1970 once it looks at them.
+        # By default, the retention check would delete messages from 1970.
         broker.create(topic, **{"retention.ms": "-1"})
     assert newest_messages(place(broker, "peeked", "peeked-too"), 5) == []
     producer = Producer({"bootstrap.servers": broker.servers})

@@ -28,18 +28,18 @@ from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offse
 pytestmark = pytest.mark.spark
 TABLE = TableName("orders")
 PROMPT = ("log.retention.check.interval.ms=500", "log.initial.task.delay.ms=0")
-"""Settings of a broker that deletes as soon as retention allows."""
+"""Settings of a broker that deletes messages as soon as retention allows."""
 T = TypeVar("T")
 
 
 @pytest.fixture
 def offsets() -> KafkaOffsets:
-    """Offsets that are requested at every call."""
+    """An instance of KafkaOffsets that requests offsets at every call."""
     return KafkaOffsets(refresh_s=0)
 
 
 def answered(ask: Callable[[], T]) -> T:
-    """Ask until a broker answers: right after a topic was created, a client may not know the leaders."""
+    """Repeat a request until a broker answers: a client may not know the leaders of a topic just created."""
     found: list[T] = []
 
     def is_answered() -> bool:
@@ -276,7 +276,7 @@ def test_offsets_have_one_mark_in_any_order() -> None:
 
 
 def ends(offsets: KafkaOffsets, broker: Broker, end: int) -> None:
-    """Wait until the topic `sent` ends there: a transaction is committed before its last record is written."""
+    """Wait until the topic `sent` ends at `end`: a transaction is committed before its last record is written."""
     all_read = {("sent", 0): end}
     until(lambda: answered(lambda: offsets.lag(all_read, TABLE, place(broker, "sent"))).produced_rows == end, 30, "end")
 

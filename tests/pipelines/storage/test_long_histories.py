@@ -1,4 +1,4 @@
-"""Long histories: what is held in memory, what is read again, and what a new agent knows of them."""
+"""Long histories: what is kept in memory, what is read again, and what a new agent knows about them."""
 
 import gc
 import tracemalloc
@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_the_files_that_were_consumed(history: History
     finally:
         tracemalloc.stop()
     assert (found.files, found.produced_rows, rows) == (PENDING, FILES * ROWS, FILES * ROWS)
-    # 10,000 counted footers are remembered for later statements.
+    # The row counts of 10,000 footers are kept for statements that read the source later.
     assert held / FILES < 200 and most / FILES < 300, (held / FILES, most / FILES)
 
 
@@ -102,7 +102,7 @@ def spoil_the_beginning(history: History) -> None:
 def test_a_log_rewritten_in_the_same_folder_is_read_from_its_beginning(
     more: int, history: History, tmp_path: Path
 ) -> None:
-    """As when the inode number of a folder is reused."""
+    """This happens, for example, if the inode number of a folder is reused."""
     before = lags_of_agent()
     look(before, history)
     encoded = before.encoded()

@@ -1,4 +1,4 @@
-"""Tables of a real PostgreSQL server: which faults of a declared table are found."""
+"""Tables of a real PostgreSQL server: which faults of a declared table are detected."""
 
 from collections.abc import Iterator
 

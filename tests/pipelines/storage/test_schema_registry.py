@@ -1,7 +1,7 @@
-"""The client of a schema registry: which schemas it returns, and what it says when it cannot.
+"""The client of a schema registry: which schemas it returns, and its error messages when it cannot.
 
-No registry is installed here. Its endpoints are played by an HTTP server that answers as the API reference of
-Confluent's Schema Registry says.
+No registry is installed here. An HTTP server plays its endpoints, with responses as documented in the API reference of
+Confluent's Schema Registry.
 """
 
 import base64

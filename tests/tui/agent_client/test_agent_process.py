@@ -52,7 +52,7 @@ def home(place: SelectedEnvironment) -> Path:
 def test_the_agent_of_an_environment_whose_name_begins_alike_is_not_ours(
     place: SelectedEnvironment, home: Path, start: Start, other: tuple[str, str]
 ) -> None:
-    """Its pid was reused: the lock names it, but it holds another lock."""
+    """The pid was reused: the lock file contains it, but its process holds a different lock."""
     folder, name = place.folder + other[0], place.environment + other[1]
     pid = start(HOLDS, str(home / "another.lock"), agent_process.AGENT, "--project", folder, "--env", name)
     Path(place.where.lock).write_text(str(pid))

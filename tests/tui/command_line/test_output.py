@@ -1,4 +1,4 @@
-"""Whatever is at the other end of stdin, stdout and stderr, operations are sent, and no traceback appears."""
+"""Whatever stdin, stdout and stderr are connected to, operations are sent, and no traceback appears."""
 
 import json
 import os

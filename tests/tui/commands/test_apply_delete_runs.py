@@ -184,7 +184,7 @@ def test_an_interrupt_says_in_one_line_what_continues(
         cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert child.stderr is not None
-    # A child that neither reports it nor ends is killed, which the reading below notices.
+    # A child that neither reports the end nor exits is killed, which the read below notices.
     bound = threading.Timer(60, child.kill)
     bound.start()
     said = ""

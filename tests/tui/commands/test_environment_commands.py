@@ -300,7 +300,7 @@ def test_doctor_says_which_java_is_used_and_why(
 
 @pytest.fixture
 def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which no Java can run Spark, not even the bundled one."""
+    """Make every Java on this machine, including the bundled one, unable to run Spark."""
     verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
     monkeypatch.setattr(doctor_checks, "check_engine", lambda *_: (verdict,))
 

@@ -9,7 +9,7 @@ from tui.commands import events_logs_audit
 
 
 class Seen(Exception):
-    """The last line that a test waits for was shown."""
+    """Raised once the last line that a test waits for has been shown."""
 
 
 def test_a_followed_log_loses_no_line_where_it_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

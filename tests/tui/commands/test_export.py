@@ -1,4 +1,4 @@
-"""export observed: the ledger's knowledge as a document, from which the same plan is made without the ledger."""
+"""export observed: the ledger's contents as a document, from which the same plan is computed without the ledger."""
 
 import json
 import os

@@ -121,7 +121,7 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
 
 @pytest.fixture
 def first_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that can carry out only a first start and a rebuild from the earliest row."""
+    """An agent that can only carry out first starts and rebuilds from the earliest row."""
     for module in ("core.planner.strategy_costs", "core.plan.model"):
         monkeypatch.setattr(f"{module}.EXECUTABLE", frozenset({"", "first", "earliest"}))
 
@@ -163,7 +163,7 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
 def test_a_plan_is_computed_again_as_long_as_its_input_changes(
     ledger: Any, agent: Any, deployed: Callable[..., Any]
 ) -> None:
-    """After a start of the pool the agent repeatedly sees one more running statement than the console did."""
+    """After a start of the pool, the agent repeatedly observes one more running statement than the console did."""
     versions = iter(range(1, 7))
 
     def moved(request: dict[str, Any]) -> dict[str, Any] | Stale:
@@ -188,7 +188,7 @@ def test_a_refused_plan_with_unchanged_input_is_abandoned(
 
 
 def answering(ledger: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Answer every question like an agent that has asked Spark: the answers are in the ledger."""
+    """Answer every question like an agent that has asked Spark: the answers are written to the ledger."""
 
     def opine(request: dict[str, Any]) -> dict[str, Any]:
         for each in request["args"]["questions"]:

@@ -1,4 +1,4 @@
-"""`--changed-since`: differences between a git commit and the working tree, and messages where git cannot tell."""
+"""`--changed-since`: differences between a git commit and the working tree, and messages if git cannot compare them."""
 
 import json
 import os
@@ -176,7 +176,7 @@ def test_a_link_out_of_the_repository_counts_by_its_target(
 
 
 def test_a_filter_of_git_is_applied_before_texts_are_compared(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Like git-lfs: the repository has a pointer, and a checkout the text.
+    # This filter works like git-lfs: the repository contains a pointer, and a checkout contains the text.
     kept = cloned.parent / ".git/kept"
     git(cloned, "config", "filter.lfs.clean", f"tee {kept} >/dev/null; echo oid 1234")
     git(cloned, "config", "filter.lfs.smudge", f"cat >/dev/null; cat {kept}")

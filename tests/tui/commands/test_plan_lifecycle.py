@@ -1,4 +1,4 @@
-"""A plan's life from the command line to a real agent's commands, over a real socket and ledger, without a pool."""
+"""The life of a plan, from the command line to a real agent over a real socket and ledger, without a pool."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""`release diff`: the findings for a run and for one of its tables, its exit code, and invalid questions."""
+"""`release diff`: the results for a run and for one of its tables, its exit code, and invalid arguments."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ RUN = RunRow("7f3a-1", "h", "ana", "failed", 1.0, 2.0, (StepRow(4, "validate", "
 
 
 class Context:
-    """What the command needs: one run, and the findings for its table."""
+    """The part of the context that the command needs: one run, and the results for its table."""
 
     def __init__(self, *verdicts: str, table: str = "", as_json: bool = False) -> None:
         self.said: list[Any] = []

@@ -34,7 +34,7 @@ Child = Callable[..., list[CaseRequest]]
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
-    """Let a script answer instead of the child process, and return the requests that it receives."""
+    """Replace the child process with a script that answers, and return the requests that it receives."""
 
     def scripted(*answers: dict[str, Any]) -> list[CaseRequest]:
         asked: list[CaseRequest] = []

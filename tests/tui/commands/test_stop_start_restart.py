@@ -1,4 +1,4 @@
-"""stop, start, restart: what is asked, what is sent, and the exit."""
+"""stop, start, restart: which confirmation is required, which request is sent, and the exit code."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Declaring files: folders of test cases declare nothing, now or at a commit; tables and products of that name do."""
+"""Declaring files: folders of test cases declare nothing, now or at a commit; a table called `tests` is declared."""
 
 import subprocess
 from pathlib import Path

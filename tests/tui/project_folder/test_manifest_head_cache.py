@@ -1,4 +1,4 @@
-"""The head of headgate.yml: every form of YAML is equivalent, broken ones are refused, and the cache is verified."""
+"""The head of headgate.yml: all forms of YAML are accepted, broken files refused, and the cache is verified."""
 
 import json
 import os

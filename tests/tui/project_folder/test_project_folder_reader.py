@@ -1,4 +1,4 @@
-"""Reading a project afresh, from cached texts and from a copy: the results and the output of commands are equal."""
+"""Reading a project from files, from cached texts and from a copy: results and output of commands are equal."""
 
 import os
 from pathlib import Path

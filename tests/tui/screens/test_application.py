@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[3] / "tui" / "screens"
 
 
 def opened() -> set[str]:
-    """Return the screens opened by name; those named like a `:` command are found in its `case`."""
+    """Return the screens that are opened by name; screens named like a `:` command are found in its `case`."""
     texts = [path.read_text() for path in SOURCES.glob("*.py")]
     named = {name for text in texts for name in re.findall(r'\b(?:open_screen|open_when_free)\(\s*"(\w+)"', text)}
     (cases,) = re.findall(r"case ([^:]+):\n\s+host\.open_screen\(word\)", (SOURCES / "colon_commands.py").read_text())

@@ -8,7 +8,7 @@ from tests.tui.console_harness import Console, in_console
 
 
 async def typed(console: Console, text: str) -> None:
-    """Run a `:` command at once, because typing it letter by letter would outlast the data."""
+    """Run a `:` command at once, because typing it letter by letter would take until the data is stale."""
     console.app.command(text)
     await console.pilot.pause()
     console.screen.redraw()

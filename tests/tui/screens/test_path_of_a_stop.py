@@ -36,7 +36,7 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
 
     def recorded(name: str, call: Any) -> Any:
         def record(*args: Any, **kwargs: Any) -> Any:
-            # The test's agent and the poller start threads as well; a greeting is answered before the stop.
+            # The test's agent and the poller also start threads; a greeting is answered before the stop.
             if name != "thread" or "ConsoleApp.run_in_thread" in callers():
                 walks[name] = callers()
             return call(*args, **kwargs)
@@ -44,7 +44,7 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
         return record
 
     monkeypatch.setattr(QuestionBox, "ask", recorded("dialog", QuestionBox.ask))
-    # Called where the bytes of the stop were sent.
+    # This function is called right after the bytes of the stop were sent.
     monkeypatch.setattr(socket_client, "_receive", recorded("socket", socket_client._receive))
     monkeypatch.setattr(threading.Thread, "start", recorded("thread", threading.Thread.start))
     backend = FakeBackend()
@@ -59,6 +59,6 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
 
     in_console(scenario, backend=backend)
     assert agent.heard[0]["op"] == "stop"
-    # The recorded functions count as one more each.
+    # Add 1 for the recorded function itself, which is not in `callers()`.
     assert len(walks["dialog"]) + 1 <= TO_DIALOG, walks["dialog"]
     assert len(walks["thread"]) + len(walks["socket"]) + 1 <= TO_SOCKET, (walks["thread"], walks["socket"])

@@ -1,4 +1,4 @@
-"""Screens operated by keys: what is asked, what is sent, and above all what is not."""
+"""Screens operated by keys: what they ask, what they send, and above all what they do not send."""
 
 import re
 import string
@@ -671,7 +671,7 @@ def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
 
 
 LEAVING = {"q", "ctrl+l", "r", "ctrl+z", "e"}
-"""Home keys that leave the console or change no text on screen; these are tried in a real terminal."""
+"""Keys of the home screen that leave the console or change no text; they are tried in a real terminal."""
 NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
 
 
@@ -679,7 +679,7 @@ NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
 @pytest.mark.parametrize("third", [pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
 def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen: str, third: int) -> None:
-    """If long tests are left out, each screen is tried with another third of the keys."""
+    """If long tests are left out, a different third of the keys is tried on each screen."""
 
     async def scenario(console: Console) -> None:
         keys = KNOWN_KEYS | set(string.ascii_letters) | {"f1", "f9", "(", "insert", "delete", "enter", "backspace"}
@@ -698,7 +698,7 @@ def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen
             front, console.screen.state.message = console.screen, None
             console.screen.redraw()
             before = console.text(), len(console.backend.calls)
-            # Without the second that other tests let pass: a moving clock is not an effect of a key.
+            # Keys are pressed without the usual pause of a second, because a moving clock is not an effect of a key.
             await console.pilot.press(key)
             await console.pilot.pause()
             answered = console.screen is not front or front.typed.entry is not None or front.question.dialog is not None

@@ -15,7 +15,7 @@ from tui.screens.backend import ProjectView
 async def types(console: Console, line: str) -> None:
     await console.press("colon")
     await console.type(line)
-    # Typing takes a second per letter, and nothing is staged on data that old.
+    # Typing takes a second per letter, and nothing is staged while data is that old.
     console.clocks["now"] = NOW
     await console.press("enter")
 

@@ -1,4 +1,4 @@
-"""Rows under the cursor: the selection stays, vanished rows are never acted on, and late data does not interfere."""
+"""Rows under the cursor: the selection stays, a vanished row is never acted on, and late data does not interfere."""
 
 import re
 from dataclasses import replace
@@ -100,7 +100,7 @@ def test_a_row_that_vanished_behind_another_screen_leaves_no_ghost(size: tuple[i
 
 
 def test_the_cursor_on_a_removed_version_moves_to_the_row_of_its_own_table() -> None:
-    """The version's row is followed by one of another table, which takes its position."""
+    """The version's row is followed by a row of another table, which takes its position."""
     backend = FakeBackend()
     alone = backend.current
     others = tuple(one._replace(version=one.version + 7, active=False) for one in alone.statements if not one.external)

@@ -187,7 +187,7 @@ def test_the_pool_of_a_copied_home_is_not_used_by_the_copy(place: SelectedEnviro
     record = {"pid": child.pid, "marker": "feed"}
     try:
         Path(place.where.pool_file).write_text(json.dumps(record | {"home": place.where.home}))
-        # The kernel shows no command line for a moment after the start.
+        # For a moment after a start, the kernel shows no command line.
         until(lambda: agent_process.find_pool_process(place) is not None, 10, "the process is found")
         found = agent_process.find_pool_process(place)
         assert found and found.pid == child.pid

@@ -1,4 +1,4 @@
-"""A purge deletes exactly what is proven to belong to this environment, whatever lies beside it."""
+"""A purge deletes exactly the files that are proven to belong to this environment, whatever lies next to them."""
 
 import fcntl
 import json
@@ -50,7 +50,7 @@ def data(place: SelectedEnvironment, ledger: Any) -> Path:
 
 
 class Lake:
-    """A data folder that others also use: what is in it, and what must be left."""
+    """A data folder that others also use: its contents, and what a purge must keep."""
 
     def __init__(self, data: Path, outside: Path, seed: int) -> None:
         self.data, self.outside, self.random = data, outside, random.Random(seed)
@@ -113,7 +113,7 @@ class Lake:
             (folder / "notes").write_text("mine")
 
     def left(self) -> dict[str, str]:
-        """Return everything that is not ours, without folders that are empty once ours are gone."""
+        """Return everything that is not ours, without folders that become empty when our files are deleted."""
         ours = tuple(f"{path.relative_to(self.data)}/" for path in self.ours)
         before = contents(self.data)
         kept = {path: what for path, what in before.items() if not f"{path}/".startswith(ours)}

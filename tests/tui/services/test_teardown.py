@@ -1,4 +1,4 @@
-"""An environment can be ended from its own folder, and from no copy of it."""
+"""An environment can be ended from its own project folder, but not from a copy of the folder."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def test_an_agent_ends_from_the_folder_to_which_its_project_was_moved(
     pid = start(processes.HOLDS, place.where.lock, agent_process.AGENT, "--project", place.folder)
     Path(place.where.lock).write_text(str(pid))
     moved = shutil.move(place.folder, tmp_path / "moved")
-    # It does not end by itself, and would be waited for.
+    # This process does not end by itself, so the teardown would wait for it.
     monkeypatch.setattr(agent_process, "END_S", 0.0)
     ended = teardown.end_all(
         replace(place, folder=str(moved)),

@@ -1,4 +1,4 @@
-"""The cell diff: after any frames the terminal shows what was intended, and unchanged cells are not sent."""
+"""The cell diff: after any frames, the terminal shows the intended picture, and unchanged cells are not sent."""
 
 import pyte
 import pytest
@@ -130,7 +130,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("edge", [0, 1, 2])
 def test_neighbouring_text_stays_in_its_column(name: str, edge: int) -> None:
-    """The text as rendered by Textual's own widgets; columns are counted as Textual counts them."""
+    """The text is rendered by Textual's own widgets; columns are counted as Textual counts them."""
     text = NAMES[name]
     column = cell_len(text)
     width = column + 1 + edge

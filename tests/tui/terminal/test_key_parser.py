@@ -27,7 +27,7 @@ HARMLESS = {"escape", "up", "down", "left", "right", "home", "end", "pageup", "p
 
 
 class Clock:
-    """Time that passes when told to; the driver polls the parser every 50 ms."""
+    """Simulated time that advances on request; the driver polls the parser every 50 ms."""
 
     def __init__(self, parser: KeyParser) -> None:
         self.parser = parser

@@ -32,7 +32,7 @@ def changed(old: str, new: str) -> set[str]:
         ("AS s", "AS total", {"canonical", "post"}),
         ("sum(v) AS s", "sum(v) * 2 AS s", {"canonical", "post"}),
         ("HAVING sum(v) > 1", "HAVING sum(v) > 1 AND k = 'x'", {"canonical", "pre"}),
-        # From both conditions Spark infers a filter on the key, and pushes it below the aggregate.
+        # Spark infers a filter on the key from both conditions, and pushes the filter below the aggregate.
         ("HAVING sum(v) > 1", "HAVING sum(v) > 1 AND sum(v) = k", {"canonical", "state", "pre", "post"}),
         ("STREAM a", "STREAM a WITH (maxFilesPerTrigger=1)", {"canonical"}),
         ("STREAM a", "STREAM a IDENTIFIED BY x", {"canonical"}),
@@ -69,7 +69,7 @@ NAMED = f"SELECT k AS n, id AS i, sum(v) AS s, max(w) AS m FROM STREAM a {AGED} 
         # The rest of WHERE or HAVING is pushed below the state, where it refers to another key.
         (f"SELECT n, s, m FROM ({NAMED}) WHERE i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
         (f"{NAMED} HAVING i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
-        # Spark only keeps the state of aggregates that are used.
+        # Spark keeps only the state of aggregates that are used.
         (f"SELECT n, s FROM ({NAMED})", ("sum(v) AS s, max(w) AS m", "sum(v) AS m, max(w) AS s")),
     ],
 )

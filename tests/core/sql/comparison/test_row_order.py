@@ -1,4 +1,4 @@
-"""Expressions that depend on the order of rows, and those among them that are sortable lists."""
+"""Expressions that depend on the order of rows, and among these the lists that can be sorted."""
 
 import pytest
 

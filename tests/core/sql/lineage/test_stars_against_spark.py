@@ -61,7 +61,7 @@ def star(random: Random, aliases: list[str]) -> str:
     # For a lone source we drop the qualifier before the star is expanded; Spark refuses it before a field.
     may = len(aliases) > 1 or "st." not in whole
     listed = ", ".join(f"{random.choice(aliases)}.{name}" if may and random.random() < 0.4 else name for name in names)
-    # Spark does not compare names of one column that differ by case.
+    # Spark does not compare the names of one column if they differ only in case.
     return f"{whole} EXCEPT ({listed.upper() if random.random() < 0.2 else listed})"
 
 

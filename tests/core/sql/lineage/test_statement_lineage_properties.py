@@ -51,7 +51,7 @@ def statements(draw: st.DrawFn) -> Written:
 
 
 def edges(found: StatementLineage) -> list[tuple[object, ...]]:
-    """Return what must not depend on names: everything except texts of steps and positions."""
+    """Return the parts of a lineage that must not depend on names: everything except step texts and positions."""
     outputs = [
         (each.name, each.expression, tuple((i.origin, i.kind, i.fields) for i in each.inputs)) for each in found.outputs
     ]
@@ -99,7 +99,7 @@ def test_lineage_never_raises_for_a_deleted_or_repeated_token(
     try:
         found = followed(" ".join(words))
     except AssertionError:
-        return  # The reader refuses it with a Problem, which its own tests cover.
+        return  # The reader refuses such a statement with a Problem, which its own tests cover.
     assert found == followed(" ".join(words))
 
 

@@ -18,12 +18,13 @@ from core.sql.statement import ParsedStatement, TableDdl, Verb
 from core.sql.statement_reader import read_any
 
 KEPT = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.TRUE, TokenType.FALSE})
-"""Names, and the values of options."""
+"""Token types whose spelling is kept: names, and values of options."""
 WORDS = frozenset(("STREAM", "WATERMARK", "DELAY", "OF", "INTERVAL", "IDENTIFIED"))
 """Keywords of Spark that sqlglot's tokenizer treats as names."""
 SPACES = (" ", "\n", "\r\n\t", " /* STREAM ; ' */ ", " -- FROM STREAM x ' \n")
 UNWRITABLE = frozenset(("pivot: of a static side with an alias", "window_functions: QUALIFY"))
-"""A pivot has two aliases, and sqlglot writes QUALIFY as a subquery; neither can be streamed."""
+"""Cases that cannot be written back: a pivot has two aliases, and sqlglot writes QUALIFY as a subquery. None can
+stream."""
 
 
 @cache
@@ -33,7 +34,7 @@ def read(text: str, reads: str) -> tuple[ParsedStatement, ...]:
 
 @cache
 def readable() -> tuple[Case, ...]:
-    # MERGE, which no pipeline uses, has its own words as canonical text.
+    # MERGE, which no pipeline uses, has its original words as canonical text.
     return tuple(case for case in cases() if {p.verb for p in read(case.text, case.reads)} - {Verb.MERGE})
 
 
@@ -42,7 +43,7 @@ READABLE = st.deferred(lambda: st.sampled_from(readable()))
 
 
 def meaning(text: str, reads: str) -> list[tuple[object, ...]]:
-    """Return what must not depend on how a statement is written."""
+    """Return the parts of a statement's analysis that must not depend on how the statement is written."""
     return [(p.writes, p.canonical, p.state, p.pre, p.post, p.operators) for p in read(text, reads)]
 
 
@@ -65,7 +66,7 @@ def rewritten(text: str, spaces: list[str], cased: list[bool]) -> str:
     """Return a text with different space, comments and case of keywords; the lists are used in turn."""
     text, pieces, end = text.removeprefix("\ufeff"), [""], 0
     for n, token in enumerate(words(text)):
-        # Adjacent tokens may be one thing to Spark: `'it''s'`, `x'1F'`, the words of a hint.
+        # Spark may treat adjacent tokens as one: `'it''s'`, `x'1F'`, the words of a hint.
         pieces.append(spaces[n % len(spaces)] if token.start > end else "")
         pieces.append(written(text[token.start : token.end + 1], token, upper=cased[n % len(cased)]))
         end = token.end + 1

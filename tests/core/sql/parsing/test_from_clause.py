@@ -1,6 +1,6 @@
-"""Every position of a relation in Spark's grammar, each with a statement that reads one there.
+"""Every position of a relation in Spark's grammar, with a statement that reads a relation there.
 
-`tests/fixtures/corpus/{brackets_of_joins,places_of_relations}.txt` hold most of them with Spark's own verdicts.
+`tests/fixtures/corpus/{brackets_of_joins,places_of_relations}.txt` contain most of them, with Spark's own verdicts.
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ LINES = [line for line in FIXTURE.read_text(encoding="utf-8").split("\n") if lin
 NO_OPERAND = frozenset(
     ("query", "ansiNonReserved", "errorCapturingIdentifierExtra", "parameterMarker", "identifierList")
 )
-"""Rules that lead to a query, stand for a keyword, for names or an error in one, or need a value from outside."""
+"""Rules for operands that are not tested: queries, keywords, names or errors in names, and values from outside."""
 _OPERATORS = "* / % DIV + - || << >> >>> & ^ | = < <=> != AND OR"
 OPERATORS = _OPERATORS.split()
 BEHIND = (
@@ -103,7 +103,7 @@ def test_a_name_in_except_is_a_column(name: str) -> None:
 
 
 def pairs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield pairs of operators, each with the ways to group it."""
+    """Yield pairs of operators, with the possible groupings of each pair."""
     for a, b in product(OPERATORS, OPERATORS):
         yield f"a {a} b {b} c", (f"(a {a} b) {b} c", f"a {a} (b {b} c)")
         yield f"a BETWEEN b AND c {b} d", (f"(a BETWEEN b AND c) {b} d", f"a BETWEEN b AND (c {b} d)")

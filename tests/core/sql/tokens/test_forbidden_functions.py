@@ -65,7 +65,7 @@ def test_a_name_hidden_by_its_notation_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("select", "words"),
     [
-        # Each was run on 4.2.0: Spark called the method where sqlglot saw a comment or a string.
+        # Each text was run on 4.2.0: Spark called the method where sqlglot saw a comment or a string.
         (f"SELECT /* /*+ */ {JAVA} AS i FROM VALUES (1) -- */ i FROM STREAM a", "Spark ends a comment with /*+"),
         (f"SELECT 1 AS i FROM STREAM a /* x\n-- /*+ */ UNION ALL SELECT {JAVA} -- */", "Spark ends a comment with /*+"),
         (f"SELECT /*+ x -- */ '\n */ {JAVA.replace(chr(39), chr(34))} -- ' AS i FROM STREAM a", "a hint with quotes"),

@@ -1,4 +1,4 @@
-"""Every keyword wherever a name can stand: it is a name to us, as if in backticks, whenever it is one to Spark."""
+"""Every keyword in every position of a name: we accept it as a name, as if in backticks, if and only if Spark does."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -15,16 +15,16 @@ _HEAD, _WORDS, *_PLACES = (
 WORDS = _WORDS.split()
 EVERY = 7
 """Outside the drill, every seventh word is tried in each position."""
-# Words that we accept as names only in some places: elsewhere they are more likely an error, or belong to the grammar.
+# Words that we accept as names only in some positions; elsewhere they are more likely an error, or part of the grammar.
 _REFUSED = """
     ALL AND ANTI ARRAY AS ASOF BETWEEN BY CASE COLLATE CROSS DELETE DISTINCT DIV ESCAPE EXCEPT FROM FULL GROUP HAVING IF
     ILIKE IN INNER INSERT INTERSECT IS JOIN LATERAL LEFT LIKE MERGE MINUS NATURAL NOT ON OR ORDER OVER QUALIFY REGEXP
     RIGHT RLIKE SELECT SEMI STREAM TABLE UNION UPDATE USING VALUES WATERMARK WHERE WITH
 """
 REFUSED = frozenset(_REFUSED.split())
-# The first is a function if no column has its name; before the others Spark takes WHERE for an alias.
+# The first word is a function if no column has its name; before the other words, Spark treats WHERE as an alias.
 READ_AS_NAME = frozenset(("CURRENT_PATH", "LIMIT", "OFFSET"))
-# Spark takes these for a column if one exists, else for a function; we always take them for the function.
+# Spark takes these words for a column if one exists, else for a function; we always take them for the function.
 CALLED = frozenset(("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER"))
 
 

@@ -1,4 +1,4 @@
-"""Measuring lag: what a round writes, and what an agent knows of earlier rounds."""
+"""Measuring lag: the results of a round, and what remains of earlier rounds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -155,7 +155,7 @@ def test_messages_that_are_skipped_are_recorded_once_also_if_they_were_lost_whil
 
 @dataclass
 class Expiring(Files):
-    """A source with these times left for the position, in rounds; the last one stays."""
+    """A source whose position has the given time left in each round; the last value is repeated."""
 
     lefts: list[TimeLeft | None] = field(default_factory=list)
     missing: bool = False
@@ -300,7 +300,7 @@ def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
     measured: AgentContext, running_s: float, word: bool
 ) -> None:
     class Waiting(Files):
-        """A backlog from which nothing was read for an hour."""
+        """A backlog from which nothing has been read for an hour."""
 
         def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
             n = next(self.looks)
@@ -319,7 +319,7 @@ def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
 def test_a_round_judges_parents_before_their_readers_so_that_what_starves_one_starves_all_below_at_once(
     measured: AgentContext,
 ) -> None:
-    """In order of names, a reader would learn of its parent only in the next round: five seconds per level."""
+    """In order of names, readers would learn of a starved parent only in the next round: five seconds per level."""
     (own,) = (each for each in measured.ledger.deployments() if each.table == A)
     above = RevisionTexts("d", SQL.replace("INTO a", "INTO z"), "")
     parent = replace(own, table=TableName("z"), checkpoint="/z", revision="z", texts=above)

@@ -1,4 +1,4 @@
-"""Objectives in the timeline: one event when a table begins to miss its objective, one when it meets it again."""
+"""Objectives in the timeline: one event when a table begins to miss its objective, and one when it meets it again."""
 
 from dataclasses import replace
 from functools import partial
@@ -58,7 +58,7 @@ def test_stopped_and_non_serving_versions_miss_no_objective(measured: AgentConte
 
 
 def test_a_table_that_stays_at_its_bound_for_a_day_has_a_bounded_number_of_events(measured: AgentContext) -> None:
-    """Of 17,280 measurements every other one misses the objective; one entry per minute would be 1,440."""
+    """Every other one of 17,280 measurements misses the objective; an entry per minute would be 1,440 entries."""
     measure(measured, ObjectiveTransitions(measured), *[59.0, 61.0] * 8640)
     assert recorded(measured) == []
     measure(measured, ObjectiveTransitions(measured), *([61.0] * 6 + [59.0] * 6) * 1440)

@@ -1,4 +1,4 @@
-"""Statistics of tables: what is recorded of a real folder, how often, and what callers receive."""
+"""Statistics of tables: what is recorded for a real folder, how often, and what callers receive."""
 
 import os
 import shutil
@@ -106,7 +106,7 @@ def test_a_new_table_is_measured_whenever_its_age_has_doubled(agent: AgentContex
 
 
 def test_a_table_measured_as_empty_is_measured_again_once_it_has_rows(agent: AgentContext, landed: Landed) -> None:
-    """The interval doubles with age, and a plan used to count no rows for a table that had filled since."""
+    """The interval doubles with age; plans used to assume no rows for a table that had filled since."""
 
     def rounds(seconds: int, rows: int | None) -> float | None:
         agent.clock = partial(float, 10_000 + seconds)

@@ -1,4 +1,4 @@
-"""The desk that accepts plans."""
+"""The `desk` fixture: an agent's handler of submitted plans."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class DiesAfterItsAnswers(OpenRuns):
-    """A run lane whose agent is killed after it answers and before a run reads the command."""
+    """A driver of runs whose agent is killed after it answers and before a run reads the command."""
 
     def wake(self, run_id: str) -> None:
         return
@@ -67,7 +67,7 @@ def release(agent: AgentContext, pool: Any) -> str:
 
 @pytest.fixture
 def failed(release: str, agent: AgentContext, pool: Any) -> str:
-    """A release in which a start has failed, for a reason that is gone by now."""
+    """A release in which a start has failed for a reason that no longer exists."""
     pool.refuse["c@v2"] = EngineRefused("no memory", error_class="OOM")
     assert lane.drive(agent, release) == "failed"
     pool.refuse.clear()

@@ -43,11 +43,11 @@ RULES = """\
 """
 SHUT = "    protected: true\n"
 OVERTAKEN_S = 0.3
-"""Seconds given to another actor in the middle of an operation; whoever must wait for its end comes later."""
+"""Seconds given to another actor in the middle of an operation; an actor that must wait for its end acts later."""
 
 
 def texts(rules: str = RULES, **ymls: str) -> dict[str, str]:
-    """Return the texts of a policy: the head, with an environment besides the default one."""
+    """Return the files of a project with this policy: the head, with an environment besides the default one."""
     head = small_project.HEAD + f"  prod:\n    data: data\n{rules}"
     files = {path: "" if path.endswith(".sql") else text for path, text in small_project.texts().items()}
     files["headgate.yml"] = head
@@ -169,7 +169,7 @@ def test_a_policy_needs_its_confirmation(handler: Callable[[], CommandHandler], 
     commands = handler()
     with pytest.raises(ConfirmationNeeded, match="'yes'"):
         record(commands, ALICE, texts(""), confirm="")
-    # The console asks for what the file says, which is stricter than the recorded policy.
+    # The console requires what the file declares, which is stricter than the recorded policy.
     with pytest.raises(ConfirmationNeeded, match="'prod'"):
         record(commands, ALICE, texts(SHUT), confirm="yes")
     assert record(commands, ALICE, texts(SHUT), confirm="prod")["state"] == IN_FORCE
@@ -378,7 +378,7 @@ def test_a_refused_peek_is_recorded_and_counted_like_other_refusals(roles: Comma
 CALL = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"
 
 
-# The second has more groups than Python's first request for them allows, which then fails with ERANGE.
+# The second caller has more groups than Python's first request for groups allows; that request fails with ERANGE.
 @pytest.mark.parametrize("groups", [(4, 20), tuple(range(1000, 1300))], ids=["few", "many"])
 def test_groups_of_a_caller_come_from_the_kernel(groups: tuple[int, ...], tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)

@@ -97,7 +97,7 @@ def test_a_stop_succeeds_behind_a_thousand_idle_connections(connect: Callable[[]
         most = max(most, threading.active_count() - before)
     assert asked(connect(), "stop")["result"] == {"op": "stop"}
     for _ in range(IDLE // 2):
-        # Each takes the place of one that is closed here, so that the test needs few open files.
+        # Each new connection takes the place of one closed here, so that the test needs few open files.
         idle.pop(0).close()
         idle.append(connect())
         most = max(most, threading.active_count() - before)

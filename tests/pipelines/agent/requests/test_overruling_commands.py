@@ -31,7 +31,7 @@ def told(desk: Desk) -> list[OperatorControl]:
 
 
 def begun(desk: Desk, state: str, approvals: int = 0, **states: str) -> Plan:
-    """Put a held rebuild that LEE has planned into a state; its steps are done except for the named ones."""
+    """Put a held rebuild that LEE has planned into a state. All steps are done except those in `states`."""
     made = desk.plan(replace(REBUILD_A, hold=True))
     row = plan_row(made, author_uid=LEE.person, author_process_uid=LEE.uid)
     desk.agent.ledger.put_plan(replace(row, body=json.dumps(json.loads(row.body) | {"approvals": approvals})))

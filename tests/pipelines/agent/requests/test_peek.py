@@ -24,7 +24,7 @@ def commands(agent: Any) -> CommandHandler:
 
 
 def reads(agent: Any, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    """Make the pool answer each read with a value, or raise it."""
+    """Make the pool return a value for each read, or raise it if it is an error."""
 
     def read(self: object, sql: str, limit: int) -> Any:
         if isinstance(answer, Exception):

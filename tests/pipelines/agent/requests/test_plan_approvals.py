@@ -29,7 +29,7 @@ def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
 
 
 ROOT, SERVICE = 0, 70001
-"""Users whose processes keep the login uid of the caller of sudo."""
+"""Users as whom `sudo` runs processes, which keep the login uid of its caller."""
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ from tests.pipelines.agent.runs.test_run_driver import (
 
 A, B, C, LANDED = map(TableName, ("a", "b", "c", "landed"))
 UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
-# The commits made here have no history of batches for a comparison.
+# The commits made here lack the batch histories that a comparison would need.
 UPPER["headgate.yml"] = UPPER["headgate.yml"].replace("dev: {}", "dev: {policy: {validate: off}}")
 REBUILD = PlanRequest(tables=(A,), rebuild=True)
 
 
 class Shop:
-    """The small project over real files: agents that serve it one after another, and the pool that outlives them."""
+    """The small project over real files, agents that serve it one after another, and a pool that outlives them."""
 
     def __init__(self, agent: AgentContext, pool: Any, root: Path) -> None:
         self.pool, self.ledger_file = pool, root / "home" / "ledger.db"
@@ -61,7 +61,7 @@ class Shop:
         return replace(self._like, ledger=ledger, ledger_id=facts.ledger_id, files=files, identity=identity)
 
     def end(self, agent: AgentContext) -> None:
-        """End an agent after a last round, and its pool with it."""
+        """End an agent, and its pool with it, after a last round."""
         RegistryRecords(agent).round()
         agent.identity.keep()  # type: ignore[attr-defined]  # The real one.
         agent.ledger.close()
@@ -88,7 +88,7 @@ def commit(agent: AgentContext, batch: int, *names: str) -> None:
 
 
 def rows(agent: AgentContext) -> dict[str, dict[str, Any]]:
-    """Return the registry's durable fields, and what serves."""
+    """Return the registry's durable fields, and which versions serve."""
     found = agent.ledger.deployments(include_deleted=True)
     return {f"{d.table}@v{d.version}": durable(d) | {"checkpoint_id": "", "serves": d.active} for d in found}
 
@@ -311,7 +311,7 @@ def test_inconsistent_versions_are_not_started_and_their_numbers_not_reused(
 
 @pytest.fixture
 def older(shop: Shop, tmp_path: Path) -> AgentContext:
-    """A ledger from before a restart of a with a new text in place, a stop of b and a rebuild of c."""
+    """A ledger from before b was stopped, c was rebuilt, and a was restarted with new SQL."""
     agent = shop.serve()
     deploy(agent, shop.pool, small_project.texts())
     commit(agent, 4, "a__v1", "b__v1", "c__v1")

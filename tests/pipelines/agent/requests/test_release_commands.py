@@ -1,4 +1,4 @@
-"""Commands on releases at the agent's desk: a swap and a ticket are admitted, recorded and forwarded."""
+"""Commands on releases at the agent: swaps and closed tickets are accepted, recorded and forwarded."""
 
 from dataclasses import replace
 from typing import Any

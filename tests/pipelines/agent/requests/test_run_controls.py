@@ -23,7 +23,7 @@ CALLER = Caller(1, os.getuid(), None)
 
 
 class DiesAfterItsAnswer:
-    """A run lane that never receives a command."""
+    """A driver of runs that never receives a command."""
 
     def wake(self, run_id: str) -> None:
         return

@@ -1,4 +1,4 @@
-"""The agent's socket: it keeps accepting, is in a private folder, and identifies callers correctly."""
+"""The agent's socket: it keeps accepting connections, is in a private folder, and identifies callers correctly."""
 
 import errno
 import os
@@ -86,7 +86,7 @@ CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys
 def test_login_is_read_only_while_the_process_that_connected_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
 ) -> None:
-    # As if the process id belonged to another login by the time it is read.
+    # This simulates that the process id belongs to another login by the time it is read.
     monkeypatch.setattr(socket_server, "_login_uid", lambda pid: 70001)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
@@ -141,7 +141,7 @@ def _login_can_be_written() -> bool:
 @pytest.mark.skipif(not _login_can_be_written(), reason="only root can start processes that write a login uid")
 @pytest.mark.parametrize(("uid", "person"), [(12345, 12345), (0, 4242)], ids=["a user", "root, as sudo"])
 def test_a_process_that_writes_its_login_uid_keeps_its_identity(uid: int, person: int, tmp_path: Path) -> None:
-    # An abstract name needs no access to a folder by that user.
+    # That user needs no access to a folder, because the name of the socket is abstract.
     name = f"headgate-{tmp_path}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(chr(0) + name)

@@ -1,4 +1,4 @@
-"""Superseded plans: executed, replanned or stopped meanwhile, even if the environment is as it was again."""
+"""Plans superseded by an execution, another plan or a stop, even if the environment is again as it was before."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""At the agent a run is named by its whole id, and ids are unique."""
+"""The agent accepts only whole run ids, and ids are unique."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""After a cancelled run nothing is half done without the ledger knowing it, even if an agent was killed."""
+"""After a cancelled run, the ledger knows everything that is half done, even if an agent was killed."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,7 +59,7 @@ def killed(agent: AgentContext, run_id: str, where: str = "") -> None:
 
 
 def at_rest(agent: AgentContext, pool: Any) -> dict[str, Any]:
-    """Return everything except running and wanted states: a delete has stopped it, and the ledger knows."""
+    """Return everything except actual and desired states, because a cancelled delete leaves its statement stopped."""
     found = picture(agent, pool)
     rows = [(table, version, active) for table, version, _, active, _ in found["deployments"]]
     return {**found, "deployments": rows, "running": [], "aside": dict(agent.files.aside)}  # type: ignore[attr-defined]

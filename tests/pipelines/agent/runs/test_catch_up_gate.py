@@ -30,7 +30,7 @@ def version(
 
 @dataclass
 class FakeAgent:
-    """A ledger with the latest measurements, and two clocks, of which the wall clock can be set."""
+    """A ledger with the latest measurements, and two clocks. The wall clock can be set."""
 
     wall: float = 1_800_000_000.0
     passed: float = 5_000.0
@@ -366,7 +366,7 @@ def test_an_unreadable_ledger_does_not_reset_the_count(agent: FakeAgent) -> None
 
 
 def test_a_reopened_gate_starts_counting_again(agent: FakeAgent) -> None:
-    """As after a restart of the agent: the old gate's counts and times are lost with it."""
+    """This happens after a restart of the agent, because the counts and times of the old gate are lost."""
     agent.looks(POLLS - 1)
     agent.gate = CatchUpGate(opened_at=agent.passed)
     assert not agent.check().open

@@ -1,4 +1,4 @@
-"""Versions of Delta tables that begin with another version's rows: requests to the pool, kills, and what remains."""
+"""Versions of Delta tables that begin with another version's rows: requests to the pool, kills, and the remains."""
 
 from pathlib import Path
 from typing import Any
@@ -151,7 +151,7 @@ def test_the_base_of_a_clone_is_not_retired_while_the_clone_serves(deployed: Age
 
 
 def test_a_clone_of_a_cancelled_run_is_set_aside_although_it_never_served(deployed: AgentContext, pool: Any) -> None:
-    """Nothing else would remove it, and while it exists its base can be neither retired nor vacuumed."""
+    """Nothing else would remove this clone, and its base can be neither retired nor vacuumed while the clone exists."""
     pool.refuse["c@v2"] = EngineRefused("no", error_class="NO")
     run = lane.submit(deployed, lane.plan(deployed, FILTERED, chosen("fork")))
     assert lane.drive(deployed, run) == "failed" and of(deployed, 2).clone_of == 1

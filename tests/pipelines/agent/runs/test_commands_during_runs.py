@@ -39,7 +39,7 @@ SERVING = {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
 
 @dataclass
 class ActAt:
-    """Fault points that act once, at the first label with a certain beginning or end."""
+    """Fault points that call a function once, at the first label with a certain beginning or end."""
 
     at: str
     act: Callable[[], object]

@@ -1,4 +1,4 @@
-"""A run ended by somebody else: its thread writes nothing more, and no effect is performed for it."""
+"""A run that was ended from outside: its thread writes nothing more, and no effect is performed for it."""
 
 from dataclasses import replace
 from typing import Any
@@ -88,7 +88,7 @@ def test_an_ended_run_can_be_cancelled_by_a_command_accepted_meanwhile(agent: Ag
 
 
 def accept(agent: AgentContext, run_id: str, act: str) -> None:
-    """Accept a command as the agent's desk does, without notifying anybody."""
+    """Accept a command as the agent does, without notifying the run."""
     if act == "retry":
         agent.ledger.retry_run(run_id, serial=agent.locks.announce_start(), by="ana", at=1.0)
     else:
@@ -183,7 +183,7 @@ def test_ending_a_run_waits_for_the_current_step(agent: AgentContext, pool: Any)
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
     with held_elsewhere(agent, (TableName("a"), 2)):
         ending = in_a_thread(lambda: end(agent, run_id))
-        # It acquires versions in order, and waits at the next one.
+        # The call acquires versions in order, and waits at the next version.
         wait_until(lambda: (TableName("a"), 1) in agent.locks.held())
         assert state_of(agent, run_id) == "running"
     ending.join(30)

@@ -39,7 +39,7 @@ Picture = dict[str, Any]
 
 
 class Side(Protocol):
-    """One of the two that carry plans out."""
+    """An implementation that carries out plans: the executor or the simulation."""
 
     def plan(self, files: dict[str, str], request: PlanRequest) -> Plan: ...
     def apply(self, plan: Plan, *words: OperatorControl) -> str: ...
@@ -109,7 +109,7 @@ class Real:
     """The executor and its lane over `ScriptedPool`, `ScriptedFiles` and a ledger."""
 
     def __init__(self, agent: AgentContext, pool: Any) -> None:
-        # Nobody here reports a first batch, so that the proof of a restart ends after some looks.
+        # Nothing reports a first batch here, so the check of a restart ends after some attempts.
         self.agent, self.pool = replace(agent, monotonic=partial(next, count(0.0, 50.0))), pool
         self.runs: dict[str, str] = {}
         ids: dict[str, str] = agent.files.ids  # type: ignore[attr-defined]  # A double's.
@@ -127,7 +127,7 @@ class Real:
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
         if plan.hash not in self.runs:
-            # Without steps it holds no lease, because a script performs the steps of several plans.
+            # A run without steps holds no lease, because a script performs the steps of several plans.
             ledger, run_id = self.agent.ledger, f"run-{plan.hash[:6]}"
             serial = self.agent.locks.announce_start()
             create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
@@ -171,7 +171,7 @@ class Real:
 
 
 def registry(rows: Any) -> list[tuple[Any, ...]]:
-    """Return what both write about each version; states in between belong to the lane."""
+    """Return what both implementations record about each version; only the driver records intermediate states."""
     return sorted(
         (str(d.table), d.version, str(d.wanted), str(d.state), d.active, d.external, d.revision, d.texts.dml,
          d.bindings, d.drop_after is not None, bool(d.started_at), d.begins_where)

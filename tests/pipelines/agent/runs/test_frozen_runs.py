@@ -40,7 +40,7 @@ def frozen_for(
     monkeypatch: pytest.MonkeyPatch,
     then: Callable[[Any], object],
 ) -> None:
-    """Begin a freeze, let an hour pass at each look at a waiting step, and call `then` after some hours."""
+    """Begin a freeze, let an hour pass at each check of a waiting step, and call `then` after some hours."""
     freeze(agent, on=True)
     waits, passed, clock = run_driver.RunDriver._wait, [0], agent.monotonic
     agent.monotonic = lambda: clock() + 3600.0 * passed[0]

@@ -1,4 +1,4 @@
-"""Time limits of gates: a run that waits in vain fails, says what to do, and can be retried."""
+"""Time limits of gates: a run that waits in vain fails, explains what to do, and can be retried."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from tests.pipelines.agent.runs.test_run_driver import (
 A = TableName("a")
 UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
 LOOKS = 300
-"""Looks after which the awaited event would come; the clock advances half an hour at each look."""
+"""Number of checks after which the awaited event would occur; the clock advances half an hour at each check."""
 ENDED = "its gate did not open within 24 hours; headgate runs retry waits again"
 
 

@@ -106,7 +106,7 @@ def test_a_stopped_new_version_is_not_shown_as_held_after_a_start_of_the_serving
     agent: AgentContext, pool: Any
 ) -> None:
     _, run_id, driven = begun(agent)
-    # The state after a stop of the table and a start of its serving version.
+    # The state after the table was stopped and its serving version was started.
     agent.ledger.update_deployment(T("a"), 2, wanted="stopped", state="stopped")
     assert ended(agent, run_id) == "failed"
     note = next(step.note for step in row_of(agent, run_id).steps if step.do == "hold")
@@ -166,7 +166,7 @@ def test_a_hold_has_an_end_and_a_retry_waits_again(agent: AgentContext) -> None:
         passed[0] += 24 * 3600 + 1.0
         return row_of(agent, run_id).state == "failed"
 
-    # Counted from the first look at the hold, which may be yet to come.
+    # The time is counted from the first check of the hold, which may not have happened yet.
     wait_until(failed_much_later)
     (step,) = [step for step in row_of(agent, run_id).steps if step.state == "failed"]
     assert step.note.endswith("no command was given within 24 hours; headgate runs retry waits again")

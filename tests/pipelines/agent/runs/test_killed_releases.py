@@ -115,7 +115,7 @@ Begun = Callable[[str], Trial]
 
 
 def names(pointers: dict[str, str]) -> set[str]:
-    """Return the names of versions' queries."""
+    """Return the query names of the versions to which pointers lead."""
     return {version.replace("__", "@") for version in pointers.values()}
 
 
@@ -126,7 +126,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[pytest.param(n, marks=pytest.mark.long) if n else n for n in range(3)])
 def third(request: pytest.FixtureRequest) -> int:
-    """The third of the points to try; the second and last are tried in separate runs."""
+    """The third of the points to try. The second and third parts are tried in separate runs."""
     return int(request.param)
 
 
@@ -165,7 +165,7 @@ def test_a_cancel_after_a_kill_at_any_point_leaves_what_served_or_what_was_swapp
         state, labels = trial.drive(at=at)
         where = (at, labels[-1])
         assert state == "killed", where
-        # A run that has ended accepts no more words.
+        # A run that has ended accepts no more commands.
         state, _ = trial.drive(*() if trial.state() == "done" else (CANCEL,))
         if trial.serving() == trial.after:
             assert trial.release() is ReleaseState.DONE, where

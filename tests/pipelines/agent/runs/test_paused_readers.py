@@ -1,4 +1,4 @@
-"""A column whose addition would end every reader in Spark: readers pause meanwhile, and resume whoever dies."""
+"""A new column would end every reader in Spark: readers are paused meanwhile, and resume whichever process dies."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -165,7 +165,7 @@ def alteration(made: Plan) -> Step:
 
 @pytest.mark.drill
 def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: AgentContext, pool: Any) -> None:
-    # Each round adds a column in a new run, and dies one point later than the round before.
+    # Each round adds a column in a new run, and the agent dies one point later than in the preceding round.
     for point in range(1, 100):
         added = [f"more{n}" for n in range(1, point + 1)]
         files = on_delta(", ".join(["kind STRING", *(f"{name} INT" for name in added)]))
@@ -177,7 +177,7 @@ def test_an_agent_that_dies_anywhere_leaves_a_run_that_ends_the_same(deployed: A
             ended = lane.drive(replace(deployed, faults=dying), run_id)  # type: ignore[arg-type]  # It counts.
         except Killed:
             if point % 2:
-                # The pool has died with it.
+                # The pool has died with the agent.
                 pool.running.clear()
             reconcile(deployed, pool)
             ended = lane.drive(deployed, run_id)

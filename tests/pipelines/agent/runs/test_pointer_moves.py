@@ -55,7 +55,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, how_often: dict[str, int]) -> None:
-    """Make the pool refuse to point a view to a target, as often as given."""
+    """Make the pool refuse to point views to these targets, each as many times as given."""
     real = conftest._Tables.point
 
     def point(tables: Any, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
@@ -164,7 +164,8 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
         else:
             patch.setattr(type(agent.ledger), "activate", locked)
         assert lane.drive(agent, run_id) == "failed"
-    # If the pool is away, the cancel asks again; if it is there, a failed swap leaves every pointer unmoved.
+    # If the pool is unreachable, the cancel is repeated; if it is reachable, a failed swap leaves every pointer
+    # unmoved.
     assert (pool.views == BEFORE) is (fails == "ledger") and serving(agent) == BEFORE
     assert lane.drive(agent, run_id, OperatorControl("cancel")) == "cancelled"
     assert pool.views == BEFORE == serving(agent)
@@ -172,7 +173,7 @@ def test_a_cancel_puts_pointers_back_that_a_swap_has_moved(
 
 
 def cut_off(real: Callable[..., float]) -> Callable[..., float]:
-    """Make the pool go away once the first pointer has moved."""
+    """Make the pool unreachable once the first pointer has moved."""
 
     def swap(tables: Any, pointers: Any, before: Any) -> float:
         real(tables, pointers[:1], before)
@@ -246,7 +247,7 @@ def test_a_cancel_after_a_kill_does_not_call_aborted_what_the_ledger_has_swapped
 def read_locked_after_the_swap(
     agent: AgentContext, monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]
 ) -> None:
-    """Lock the ledger once, by `then`, right after it has recorded a swap."""
+    """Lock the ledger once, by calling `then`, right after a swap has been recorded."""
     first, skipped_comparisons = [True], pointer_steps.skipped_comparisons
 
     def once(*given: Any) -> str:

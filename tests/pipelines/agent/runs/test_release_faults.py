@@ -148,7 +148,7 @@ def test_words_of_two_operators_at_once_leave_pointers_as_the_ledger_has_them(
     lane.deploy(agent, pool, small_project.texts())
     _, run_id, driven = held(agent)
     for word in words.split():
-        # No words are accepted after a cancel.
+        # No commands are accepted after a cancel.
         with suppress(UsageError):
             agent.ledger.put_run_command(run_id, OperatorControl(word, by="bob"), at=1.0)
     driven.wake(run_id)

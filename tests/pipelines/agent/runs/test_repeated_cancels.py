@@ -1,4 +1,4 @@
-"""A repeated cancel: each version is given up at most once, and a later start of one holds."""
+"""A repeated cancel: each version is given up at most once, and a later start of such a version holds."""
 
 import time
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def wanted(agent: AgentContext) -> dict[str, str]:
 
 
 class HeldTwice:
-    """a@v2 is held by another actor during the first two tries of a cancel; the other versions are given up first."""
+    """Makes another actor hold a@v2 during the first two tries of a cancel; the other versions are given up first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after_each: Callable[[], object]) -> None:
         self.left = 2
@@ -130,7 +130,7 @@ def test_a_repeated_cancel_reports_once_what_continues_to_run(
     run_id = submit(agent, plan(agent, UPPER, REBUILD))
 
     def cancel() -> None:
-        # The serving version reads c@v2 by now.
+        # The serving version already reads c@v2.
         bound = Binding(TableName("c"), 2, streamed=True)
         agent.ledger.update_deployment(TableName("b"), 1, bindings=(bound,))
         tell(agent, run_id, "cancel")

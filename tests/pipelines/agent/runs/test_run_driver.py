@@ -35,7 +35,7 @@ EVERYTHING = PlanRequest(everything=True, children="all")
 
 
 class Killed(BaseException):
-    """The agent died here."""
+    """Raised when the agent is killed."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class KillAt:
 
 @dataclass
 class OpenGate:
-    """A gate over an empty backlog that opens at its second look; like `CatchUpGate`, only for a running version."""
+    """A gate over an empty backlog that opens at its second check; like `CatchUpGate`, only for a running version."""
 
     opened_at: float
     must_read_all_input: bool = False
@@ -119,7 +119,7 @@ def deploy(agent: AgentContext, pool: Any, files: dict[str, str], request: PlanR
 
 
 def picture(agent: AgentContext, pool: Any) -> dict[str, Any]:
-    """Return everything observable that a run leaves."""
+    """Return everything observable that a run leaves behind."""
     return {
         "running": sorted(pool.running),
         "views": dict(pool.views),
@@ -309,7 +309,7 @@ def test_a_run_is_continued_once_and_only_after_it_failed(agent: AgentContext, p
 
 
 class KeptAgent:
-    """A snapshot of a scripted environment to start from again: ledger, data folder, pool and files."""
+    """A snapshot of a scripted environment (ledger, data folder, pool and files) from which tests start again."""
 
     def __init__(self, agent: AgentContext, folder: Path) -> None:
         self._agent, self._kept, self._facts = agent, folder, agent.ledger.facts()
@@ -381,7 +381,7 @@ def start_of(agent: AgentContext, run_id: str) -> StepRow:
 
 
 def taken_up_after_a_kill(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
-    """End an agent while the first start of a run waits for its batch; return run and step."""
+    """End an agent while the first start of a run waits for its batch; return the run's id and the step's number."""
     monkeypatch.setattr(step_executor.starting_steps, "check_started", waits_for_ever)
     run_id = submit(agent, plan(agent, small_project.texts(), EVERYTHING))
     before = OpenRuns(agent)
@@ -473,7 +473,7 @@ def test_our_own_bug_fails_its_step_and_is_not_repeated_forever(
 
 
 def unreadable(agent: AgentContext, pool: Any, plan_is: str) -> tuple[str, OpenRuns]:
-    """Leave an open run of a rebuild at its gate, with a plan that no version can read."""
+    """Leave an open run of a rebuild at its gate, with a plan that no Headgate version can read."""
     deploy(agent, pool, small_project.texts())
     request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
     run_id = submit(

@@ -1,4 +1,4 @@
-"""A statement that keeps its table over another version of its parent: it continues exactly, or not at all."""
+"""A statement that keeps its table and switches to another version of its parent: exactly, or not at all."""
 
 import time
 from collections.abc import Iterator
@@ -196,7 +196,7 @@ def test_a_late_start_on_the_old_checkpoint_is_stopped_for_the_new_one(
 
 @dataclass
 class DieOnce:
-    """Fault points of which the named one kills, the first time."""
+    """Fault points that kill at the named one, once."""
 
     label: str
     died: bool = False

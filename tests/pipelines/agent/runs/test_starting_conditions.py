@@ -1,4 +1,6 @@
-"""A version that begins at a time: its filter is its own, survives restarts and edits, and ends with a rebuild."""
+"""A version that begins at a time: its filter belongs to the version, survives restarts and edits, and ends with a
+rebuild.
+"""
 
 from dataclasses import replace
 from typing import Any

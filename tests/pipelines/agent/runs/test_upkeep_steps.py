@@ -284,7 +284,7 @@ def test_the_keys_that_were_deleted_are_looked_after_before_their_table(
     pool.looked_after.clear()
     agent.files.removed.add(f"{deleted}/_delta_log")  # type: ignore[attr-defined]  # Scripted.
     agent.files.upkept.clear()  # type: ignore[attr-defined]  # Scripted.
-    # A running one has such a table once it has begun.
+    # A running statement has such a table once it has begun.
     agent.ledger.update_deployment(T("a"), 1, wanted="stopped", state="stopped", query_id="")
     assert lane.drive(agent, run_of(agent, verb, "a", files=files, nonce="2", **more)) == "done"
     assert pool.looked_after == [f"{verb} a__v1{hours}"], "no key was deleted yet"

@@ -38,7 +38,7 @@ class Lake:
         self.read_anew()
 
     def read_anew(self) -> None:
-        """Forget what is known of logs, as a restarted agent does."""
+        """Discard everything known about logs, as after a restart of the agent."""
         self.files = TableCheckpoints("ledger", logs={"delta": DeltaTables(refresh_s=0)})
 
     def name(self, table: str) -> str:
@@ -46,7 +46,7 @@ class Lake:
         return f"{table}_{self.mark}__v1"
 
     def place(self, table: str) -> str:
-        """Return the folder of the version, which holds our files beside the table."""
+        """Return the folder of the version, which contains our files next to the table's folder."""
         return f"{self.folder}/tables/{table}"
 
     def ddl(self, table: str, columns: str = "id BIGINT, v STRING", rest: str = "USING delta") -> str:
@@ -77,7 +77,7 @@ class Lake:
         parts: tuple[str, ...] = (),
         upsert: Upsert | None = None,
     ) -> ReportedQuery:
-        """Start the query that fills a table, once the pool can begin the process that it may need."""
+        """Start the query that fills a table, once the pool can start the Python process that the query may need."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
         about = (self.query(table), select, self.name(table), "delta", place, trigger)

@@ -1,4 +1,4 @@
-"""Files of tables by format: every format with a log has a reader for it, and no other has one."""
+"""Files of tables by format: every format with a log has a reader for it, and no other format has one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A version that begins with another one's rows or position: exact on Spark; and the dependencies of a clone."""
+"""A version that begins with another version's rows or position: exact on Spark; and what a clone depends on."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def folders(lake: Any, table: str) -> VersionFolders:
 
 
 def streams(lake: Any, rest: str = "USING delta") -> str:
-    """Return a statement over `p`, of which its child `c` has read two versions in two batches."""
+    """Return a statement over `p`. The child `c` of `p` has read two versions in two batches."""
     lake.table("p", rest=rest)
     lake.table("c")
     select = f"SELECT * FROM STREAM {lake.name('p')}"
@@ -37,7 +37,7 @@ def ids(lake: Any, table: str) -> list[int]:
 
 
 def begun(lake: Any, table: str, rows: OriginRows) -> StartPosition:
-    """Let a table continue from the position of `c`, by the steps of a run."""
+    """Let a table continue from the position of `c`, with the steps of a run."""
     lake.table(table)
     lake.files.prepare(lake.checkpoint(table), {"run": "r"})
     cut = lake.files.fork(folders(lake, "c"), folders(lake, table), {"run": "r"}, rows=rows)
@@ -115,7 +115,7 @@ def own_files(lake: Any, table: str) -> list[Path]:
 
 @pytest.mark.long
 def test_a_clone_breaks_when_files_of_its_base_are_deleted(lake: Any) -> None:
-    """Hence the base of a clone is neither moved to the trash nor vacuumed while the clone exists."""
+    """Therefore, the base of a clone is neither moved to the trash nor vacuumed while the clone exists."""
     streams(lake)
     cut = begun(lake, "g", OriginRows.INSIDE)
     base = Path(lake.place("c")) / "delta"
@@ -152,7 +152,7 @@ def test_a_clone_has_the_columns_of_its_base_and_gets_those_added_since(lake: An
 
 
 def begun_at(lake: Any, table: str, start: LogStart) -> str:
-    """Return the statement over `p` of a version that begins at a position in its log."""
+    """Return the statement over `p` of a version that begins at a position in the log of `p`."""
     lake.table(table)
     return f"SELECT * FROM STREAM {lake.name('p')} WITH ('{start.option}'='{start.value}')"
 

@@ -1,4 +1,4 @@
-"""Columns from Delta's logs in the notation of DESCRIBE: equal to Spark's, or none."""
+"""Columns from Delta's logs in the notation of DESCRIBE: equal to Spark's, or None if a type is unknown."""
 
 import json
 from pathlib import Path

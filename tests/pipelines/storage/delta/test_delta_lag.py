@@ -1,4 +1,4 @@
-"""The lag of statements that read Delta tables, without Spark: pending rows, and the bytes that a look reads."""
+"""The lag of statements that read Delta tables, without Spark: pending rows, and the bytes read per measurement."""
 
 import shutil
 import time

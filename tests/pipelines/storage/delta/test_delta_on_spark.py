@@ -97,7 +97,7 @@ def test_lag_within_the_initial_snapshot_and_within_a_version(lake: Any) -> None
     for batch, offset in sorted(offsets.items()):
         left -= written[batch]
         waits = DeltaTables().lag(offset, "p", f"{lake.place('p')}/delta")
-        # Later commits are pending too at each of these offsets, according to the present log.
+        # According to the current log, later commits are also pending at each of these offsets.
         assert waits.rows == left, (batch, offset)
         seen.append(waits.rows)
     assert seen[-1] == 0 and lake.count("c") == 30
@@ -197,11 +197,11 @@ def test_a_checkpoint_restored_from_an_older_copy_loses_rows_silently_and_is_ref
     sink = lake.files.sink_batch(lake.place("c"), format="delta", query=found.id)
     with pytest.raises(Refused, match="is at batch 0 and its table at batch 1"):
         refuse_mismatched_batches("c@v1", found.planned, found.batch, sink)
-    # A start would write new rows as batch 1, which the table already has.
+    # A start would write new rows as batch 1, which the table already contains.
     lake.insert("p", 1, at=99)
     lake.run("c", select)
     assert lake.count("c") == 6, "the rows of the new batch were lost"
-    # And a table that is an older copy lacks what its checkpoint has committed.
+    # A table that is an older copy lacks rows that its checkpoint has committed.
     lake.sql(f"RESTORE TABLE {lake.name('c')} TO VERSION AS OF 1")
     assert lake.count("c") == 3
 

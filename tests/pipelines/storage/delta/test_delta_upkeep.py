@@ -1,4 +1,4 @@
-"""Files that a vacuum would delete although a statement has still to read them, without Spark."""
+"""Files that a vacuum would delete although a statement still has to read them, without Spark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Delta streams that track their columns: what ends them, what they continue over, and exact rows."""
+"""Delta streams that track their columns: what ends them, which changes they survive, and exact rows."""
 
 import json
 import os

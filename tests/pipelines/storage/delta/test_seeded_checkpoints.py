@@ -1,4 +1,4 @@
-"""A checkpoint that continues on another table with a log: its position, and the query known to its own table."""
+"""A checkpoint that continues on another table with a log: its position, and the query id in its own table."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ NOTE = {"run": "7f3a", "table": "c", "version": 1}
 
 
 class Moved:
-    """A statement that has read batch 3 of `p__v1` to its end, and `p__v2`, to which it is to move."""
+    """A statement that has completely read version 3 of `p__v1`, and `p__v2`, to which it is to move."""
 
     def __init__(self, root: Path) -> None:
         self.files = TableCheckpoints("ledger-1")

@@ -25,7 +25,7 @@ def happened(lake: Any, *events: tuple[int | None, str, int | None, bool]) -> No
 
 
 def keyed(lake: Any, **more: str) -> Any:
-    """Create events and the table that keeps the last of each; return a function that runs its query once."""
+    """Create a table of events and one of the last event per key; return a function that runs its query once."""
     lake.table("p", EVENTS)
     lake.table("k", EVENTS, CDF)
     upsert = lake.upsert("k", "id", "v", "seq", "gone", **more)
@@ -206,7 +206,7 @@ def test_readers_take_changes_exactly_and_a_stream_of_rows_fails(lake: Any) -> N
 
 
 def written_again(lake: Any, select: str) -> Any:
-    """Restart the query of `k` on its table with a rewrite's checkpoint; return a function that continues."""
+    """Restart the query of `k` on its table with the checkpoint of a rewrite; return a function that runs it on."""
     place = lake.checkpoint("k.rewrite.r2")
     lake.files.create_checkpoint_after(VersionFolders(lake.place("k"), place), (), {"run": "r"})
     upsert = replace(lake.upsert("k", "id", "v", "seq", "gone", sequence="seq", deletes="gone"), checkpoint=place)
@@ -238,7 +238,7 @@ def test_a_table_rewritten_in_place_equals_a_rebuilt_one(lake: Any) -> None:
 
 @pytest.mark.long
 def test_a_version_that_begins_later_would_bring_a_deleted_key_back(lake: Any) -> None:
-    """Hence none is created beside a serving one, because only that one knows what its rows replace."""
+    """Therefore, no such version is created beside a serving one: only the latter knows what its rows replace."""
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 3, False), (2, "x", 1, False), (2, "gone", 5, True))
     run()

@@ -1,4 +1,4 @@
-"""Only possible actions are offered in the visible state; impossible ones explain themselves at the key."""
+"""Only actions that are possible in the visible state are offered; the others explain why when their key is pressed."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ def test_readers_that_are_deleted_too_or_at_rest_keep_nothing() -> None:
         await at(console, "order_items")
         await console.press("X")
         await console.until(lambda: bool(console.backend.calls), "the stage")
-        # crm_orders is stopped for good, so that a table which only it reads may be deleted.
+        # crm_orders is stopped permanently, so that a table that only crm_orders reads may be deleted.
         await at(console, "clients")
         await console.press("X")
         await console.until(lambda: len(console.backend.calls) == 2, "the second")

@@ -1,4 +1,4 @@
-"""The help of a screen explains what each action asks, and the manual names every continuation."""
+"""The help of a screen explains which confirmation each action requires, and the manual covers every continuation."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def test_no_key_has_two_meanings_on_one_screen(screen: str) -> None:
 def test_every_act_has_a_key_a_command_and_a_typed_form(action) -> None:
     assert action.keys
     assert action.typed
-    # The stage belongs to the console: no command line stages anything.
+    # Staging exists only in the console, so no command line stages anything.
     assert action.command or action.level is ConfirmationLevel.C0
 
 

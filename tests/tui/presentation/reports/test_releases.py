@@ -1,4 +1,4 @@
-"""Releases as text and as data: what each waits for, both versions, and the rollback or why there is none."""
+"""Releases as text and as data: what each waits for, both versions, and the rollback or why it is impossible."""
 
 import json
 from dataclasses import replace

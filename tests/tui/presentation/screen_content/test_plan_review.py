@@ -129,7 +129,7 @@ def test_the_review_shows_the_choices_of_a_row_and_unsupported_ones() -> None:
 
 
 class Guarded(FakeBackend):
-    """A pizzeria whose plan was made by lee, and waits for an approval."""
+    """A pizzeria whose plan was computed by lee and awaits an approval."""
 
     given: tuple[ApprovalRow, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The pairs of a release on the screen of its run: at every width, limited in number, furthest behind first."""
+"""The pairs of a release on its run's screen: at every width, limited in number, largest lag first."""
 
 from dataclasses import replace
 

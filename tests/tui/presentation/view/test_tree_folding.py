@@ -1,4 +1,4 @@
-"""Folding of the tree: open if everything fits, quiet branches are closed first, and a person's choice wins."""
+"""Folding of the tree: expanded if everything fits, quiet branches collapsed first; the user's choice prevails."""
 
 from dataclasses import replace
 
