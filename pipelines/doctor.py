@@ -114,7 +114,7 @@ def engine() -> dict[str, Any]:
 
 
 def pool_program() -> dict[str, Any]:
-    """Check that the libraries needed by Spark Connect besides PySpark are installed."""
+    """Check that the libraries that Spark Connect needs in addition to PySpark are installed."""
     missing = [name for name in ("grpc", "pandas", "pyarrow") if find_spec(name) is None]
     if missing:
         return _verdict(
@@ -189,7 +189,7 @@ def _risks_of_topics(ddl: TableDdl) -> list[dict[str, Any]]:
 
 
 def drop(url: str) -> dict[str, Any]:
-    """Drop the replication slot at an address of the ledger."""
+    """Drop the replication slot at an address that the ledger records."""
     address = read_address(url)
     try:
         existed = drop_slot(TableName(address.slot), url)

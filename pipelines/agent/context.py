@@ -127,7 +127,7 @@ class Identity(Protocol):
         """
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Resolve a mismatch: call `take_over` with a new epoch, then record that both match, and return the epoch."""
+        """Resolve a mismatch: call `take_over` with a new epoch, record that the two match, and return the epoch."""
 
 
 class AlwaysMatchingIdentity:
@@ -206,7 +206,7 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
-    """Tables whose pointers may lead to either version after an interrupted swap.
+    """Tables whose pointers may lead to the old or the new version after an interrupted swap.
 
     The reconciler corrects these pointers.
     """

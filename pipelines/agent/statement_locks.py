@@ -77,7 +77,8 @@ class StatementLocks:
         """Announce, for the duration of a block, that a version is being deleted.
 
         The block looks up the version's readers after the announcement. A start records that its reader should be
-        running, and only then checks for announcements. At least one of the two therefore notices the other.
+        running, and only then checks for announcements. Therefore, the delete notices the start, or the start notices
+        the delete.
         """
         with self._changed:
             self._deleting.add(version)

@@ -101,7 +101,7 @@ class _Recorder:
 def measure(
     folder: Path, data: DemoDataFolder, clock: GeneratorClock, say: Say, *, transactions: int, rate: float, seed: int
 ) -> dict[str, Any]:
-    """Let a scenario's application commit `transactions`; return correctness, latency and load of its table as JSON.
+    """Let an application commit `transactions`; return its table's correctness, latency and load as JSON.
 
     Raises HeadgateError if no row arrives in the table, or if another program has changed the database.
     """

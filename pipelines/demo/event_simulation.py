@@ -88,7 +88,7 @@ class GeneratorState:
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object.
 
-        It shares the collections, because copying them every second would be slow.
+        The result shares this object's collections, because copying them every second would be slow.
         """
         return {one.name: getattr(self, one.name) for one in fields(self)}
 

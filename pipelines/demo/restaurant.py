@@ -25,7 +25,7 @@ NUMBERED = ("clients", "table_assignment", "orders")
 NAMES = ("Ada", "Ben", "Carla", "Dino", "Elsa", "Fritz", "Gina", "Hugo", "Ines", "Jan", "Kim", "Luca")
 
 Content = tuple[str, str, tuple[tuple[str, str], ...]]
-"""What an order shows: the client, the table, and name and price of each pizza, in the order of the list."""
+"""What an order shows: the client, the table, and the name and price of each pizza, as listed in the order."""
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL with a `%s` placeholder for each value, and the values."""
@@ -260,8 +260,7 @@ class Shift:
     publishes: str = ""
     """A key of `PUBLISHED`."""
     every_s: float | None = None
-    """Interval, in seconds, at which a file is written that lists the interval whose orders are due; None without a
-    schedule."""
+    """Seconds between two files, each of which names a period whose orders are due; None without a schedule."""
     transactions: int | None = None
     """Number of transactions after which the application ends; None if it runs until it is stopped."""
     hours: float = 2.0

@@ -1,7 +1,7 @@
 """Identifies processes, and locks folders so that no two servers write to the same checkpoints.
 
-One lock file is in the server's home. The other lock file is in the data folder, because a restored or copied home has
-another lock file.
+One lock file is in the server's home. The other lock file is in the data folder, because a restored or copied home
+contains a different lock file.
 """
 
 import fcntl

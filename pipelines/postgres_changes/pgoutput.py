@@ -72,7 +72,7 @@ class RowMessage(NamedTuple):
 
 
 class TruncateMessage(NamedTuple):
-    """A TRUNCATE of several tables."""
+    """A TRUNCATE of one or more tables."""
 
     oids: tuple[int, ...]
 

@@ -26,7 +26,7 @@ class DeltaOffset:
     table_id: str
     version: int
     index: int
-    """Index, from 0, of the last file of the version that was read. Negative if none was read."""
+    """Index, from 0, of the last file read in this version. Negative if no file has been read."""
     in_snapshot: bool
     """True if the index counts all files of the version, as in a stream's first batches.
 

@@ -71,7 +71,7 @@ class _Cluster:
     growth: dict[Partition, Growth] = field(default_factory=dict)
     """Growth of the partitions of topics whose size is limited."""
     per_s: dict[Partition, float] = field(default_factory=dict)
-    """Messages written per second, as far as known."""
+    """Messages written per second; a partition whose rate is unknown is missing."""
 
     def __post_init__(self) -> None:
         self.next = NextMessages(self.clients)
@@ -196,8 +196,8 @@ class KafkaOffsets:
     ) -> TableFault | None:
         """Return why a statement at the offsets `read` cannot continue with the topics; None if it can.
 
-        `read` is empty before the first batch. `ids` contains the ids, as far as known, of the topics that were read.
-        With `fresh`, as before a start, the topics' offsets are requested again. Raises the same errors as `lag`.
+        `read` is empty before the first batch. `ids` contains the known ids of the topics that were read. With `fresh`,
+        as before a start, the topics' offsets are requested again. Raises the same errors as `lag`.
         """
         place = topic_place(location)
         with self._lock:
@@ -263,7 +263,7 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def parsed_offsets(line: str) -> dict[Partition, int] | None:
-    """Parse offsets as Spark writes them into checkpoints; None if the line has none or those of another source."""
+    """Parse offsets as Spark writes them into checkpoints; None if the line is not about Kafka offsets."""
     if not line.startswith("{"):
         return None
     parts = json.loads(line)

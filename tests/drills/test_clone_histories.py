@@ -33,7 +33,7 @@ class History:
         return int(str(self.tiny.statements()["marked"]["version"]).lstrip("v"))
 
     def edit(self) -> None:
-        """Edit `marked` so that its rows show which text made them."""
+        """Edit `marked` so that its rows show which SQL produced them."""
         self.edits += 1
         self.text = DML["marked"].replace("upper(kind)", f"concat(upper(kind), '{self.edits}')")
         self.tiny.write(marked=self.text)
@@ -86,7 +86,7 @@ class History:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """landed → kept → marked, with a few files each."""
+    """A project with the tables landed → kept → marked, each with a few files."""
     ddl = {table: text.replace("USING parquet;", AT_ONCE) for table, text in DDL.items()}
     with tiny_that_runs(tmp_path_factory.mktemp("clones"), landed=10, format="delta", ddl=ddl) as tiny:
         assert tiny.apply(tiny.plan("--all")).returncode == 0

@@ -34,7 +34,7 @@ PER_MINUTE = 100
 
 @dataclass
 class Timed(Tiny):
-    """landed → grouped, single, listed; each row a moment after the one before."""
+    """A project in which grouped, single and listed read landed; each row is a moment later than the previous one."""
 
     def land(self, count: int) -> None:
         rows = []

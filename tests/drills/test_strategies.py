@@ -45,7 +45,7 @@ EACH = 10
 
 @dataclass
 class World(Driven):
-    """landed → flat → below, and landed → counted."""
+    """A project with the tables landed → flat → below, and landed → counted."""
 
     landed: int = 0
 

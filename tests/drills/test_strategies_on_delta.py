@@ -44,7 +44,7 @@ class History:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    """landed → kept → marked, where kept has ten rows per version."""
+    """A project with the tables landed → kept → marked, where each version of the log of kept adds ten rows."""
     with tiny_that_runs(tmp_path_factory.mktemp("delta"), landed=10, format="delta") as tiny:
         assert tiny.apply(tiny.plan("--all")).returncode == 0
         for _ in range(4):

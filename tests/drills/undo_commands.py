@@ -69,7 +69,7 @@ EDITS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
 
 @dataclass
 class World(Driven):
-    """landed → flat → below, and landed → counted."""
+    """A project with the tables landed → flat → below, and landed → counted."""
 
     landed: int = 0
 

@@ -24,9 +24,8 @@ EVENT_TIME = {
 }
 """The field with the event time, by feed."""
 LATENESS_S_MAX = 10
-"""Maximum delay of an event in seconds: latest arrival plus latest duplicate, and a tick for each. Every watermark
-delay of the sample is longer.
-"""
+"""Maximum delay of an event, in seconds: the longest delays of an arrival and of its duplicate, with a tick for each.
+Every watermark delay of the sample is longer."""
 PAID_BOUND_MS = 20_000
 """The join bound of int_paid_orders."""
 SEATED_BOUND_MS = 120_000

@@ -81,7 +81,7 @@ class Driven(ABC):
             return list(ledger.execute(sql, values))
 
     def home(self) -> Path:
-        """Return the folder of the environment in the home."""
+        """Return the environment's folder within the home."""
         return next((self.root / "home").glob("*/dev"))
 
     def agent_pid(self) -> int:

@@ -28,7 +28,7 @@ from tui.screens.backend import PlanView, ProjectView, RunView
 
 
 class FakeBackend:
-    """Answers at once from values that a test can change; operations are recorded in `calls`."""
+    """A backend that answers at once, from values that a test can change, and records operations in `calls`."""
 
     def __init__(self, *, protected: bool = False, now: float = NOW) -> None:
         self.protected = protected
@@ -278,7 +278,7 @@ class FakeBackend:
 
 
 class StillBackend(FakeBackend):
-    """The same with an agent that is alive and reports nothing new."""
+    """A FakeBackend whose agent is alive and reports nothing new."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         facts = self.current.facts
@@ -287,7 +287,7 @@ class StillBackend(FakeBackend):
 
 
 class MovingBackend(FakeBackend):
-    """The same with a moving clock: lags change at every reading, as with a real agent."""
+    """A FakeBackend with a moving clock: lags change at every reading, as with a real agent."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         now = time.time()

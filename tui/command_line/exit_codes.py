@@ -1,4 +1,4 @@
-"""The outer edge of the command line: turns every outcome into an exit code and a short message.
+"""The outermost layer of the command line, which turns every outcome into an exit code and a short message.
 
 A user never sees a traceback.
 """

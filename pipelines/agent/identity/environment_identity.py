@@ -49,7 +49,7 @@ class EnvironmentIdentity:
         self._clock = clock
         facts = ledger.facts()
         self._next = EnvironmentMark(facts.ledger_id, facts.epoch, machine, home, facts.mark)
-        """The mark to write next; its count is the one in the ledger."""
+        """The mark to write next; its count equals the ledger's count."""
         self._written: EnvironmentMark | None = None
         """The mark that this agent wrote last; None before the first comparison."""
         self._fault: TryAgain | None = None

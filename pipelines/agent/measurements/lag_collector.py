@@ -60,7 +60,7 @@ KEPT = 180
 
 @dataclass(slots=True)
 class MeasurementHistory:
-    """In-memory state of a deployment, kept between two measurements."""
+    """In-memory state of a deployment, kept from one measurement to the next."""
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"

@@ -59,7 +59,7 @@ class CatchUpGate:
     sources_present_at: float = 0.0
     """When all sources were last present, in seconds of `AgentContext.monotonic`."""
     not_stopped_at: float = 0.0
-    """When the version was last not stopped, in seconds of `AgentContext.monotonic`."""
+    """Last time at which the version was not stopped, in seconds of `AgentContext.monotonic`."""
     lowest: tuple[str, int] | None = None
     """Unit and value of the lowest lag so far."""
     fell_at: float = 0.0

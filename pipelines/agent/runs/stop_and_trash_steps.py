@@ -192,7 +192,7 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
 
 
 def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
-    """Return the current folders of a version's table and its checkpoint; empty if it is external or purged."""
+    """Return the current folders of a version's table and checkpoint; empty if the version is external or purged."""
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:

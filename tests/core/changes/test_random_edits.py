@@ -17,7 +17,7 @@ SEED, PAIRS = 20, 20
 @pytest.mark.drill
 @pytest.mark.long
 def test_spark_does_what_our_action_for_a_random_edit_promises(pool: LocalPool, tmp_path: Path) -> None:
-    """`tests/drills/random_edits.py` tries hundreds, and shrinks and prints unsafe ones."""
+    """`tests/drills/random_edits.py` tries hundreds of edits, and shrinks and prints unsafe ones."""
     found = tried(pool, tmp_path / "pairs", drawn(SEED, range(PAIRS)))
     assert [(each.trial.edit.name, each.trial.outcome) for each in found if each.unsafe] == []
     assert sum(each.kind != "not run" and each.wrote for each in found) > PAIRS // 2

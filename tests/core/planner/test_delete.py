@@ -28,7 +28,7 @@ SHOP = project(
     table("other", "a", product="crm"),
     table("leaf", "other", product="crm"),
 )
-"""src → base → a → b → sink, and a → other → leaf of another product."""
+"""A project with src → base → a → b → sink, and a → other → leaf, which belong to another product."""
 
 
 def delete(*tables: str, observed: Mapping[TableName, ObservedDeployment] | None = None, **request: Any) -> Plan:
@@ -211,7 +211,7 @@ SET = project(
     table("top", "x", product="sales"),
     table("theirs", "y", product="crm"),
 )
-"""x and y are one statement set; another product reads y."""
+"""A project in which x and y belong to one statement set, and another product reads y."""
 
 
 def test_a_statement_set_is_kept_or_deleted_as_a_whole() -> None:

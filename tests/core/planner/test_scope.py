@@ -27,7 +27,7 @@ SHOP = domain_builders.project(
     domain_builders.table("d", "c b", product="crm"),
     domain_builders.table("lone", "src", product="raw"),
 )
-"""src → a → b, c → d, and a table beside them."""
+"""A project of three products, in which a and lone read src, b and c read a, and d reads b and c."""
 
 SCOPES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "table": ({"tables": (T("b"),)}, {"b"}),

@@ -354,7 +354,7 @@ def test_a_table_rebuilt_from_a_partial_one_loses_rows_as_well() -> None:
 
 
 def test_a_plan_and_its_undo_are_predicted_from_start_to_swap() -> None:
-    """The ETA was once only the reading time, 10 s for a, but a run takes three times as long."""
+    """The ETA was once just the reading time (10 s for table a), but a run takes three times as long."""
     took = dict.fromkeys(("create", "start", "validate", "swap", "stop", "restart"), Seconds(1.0, 3.0))
     asked = PlanRequest(tables=(T("a"),), rebuild=True, children="none")
     found = make_plan(declared(), "dev", observed(), asked, durations=took)

@@ -226,7 +226,7 @@ def test_an_ambiguous_hash_prefix_names_no_plan(ledger: Any, agent: Any, capsys:
 
 
 def failed_run(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    """Plan b, and return the hash of the plan whose run has failed at b's start."""
+    """Plan b, record that the plan's run has failed at the start of b, and return the plan's hash."""
     plan_hash = submitted(ledger, agent, capsys)
     planned_steps = json.loads(ledger.plan(plan_hash).body)["steps"]
     number = next(step["n"] for step in planned_steps if (step["do"], step["table"]) == ("start", "b"))

@@ -14,7 +14,7 @@ from tui.command_line import exit_codes
 
 @pytest.fixture
 def lake(ledger: Any, place: Any) -> Any:
-    """landed → a → b on Delta, deployed as declared."""
+    """A project with landed → a → b on Delta, deployed as declared."""
     folder = Path(place.folder)
     (folder / "headgate.yml").write_text((folder / "headgate.yml").read_text() + "connectors: {delta: {}}\n")
     for path in folder.rglob("ddl.*.sql"):

@@ -14,7 +14,7 @@ from tui.command_line import exit_codes
 
 @pytest.fixture
 def shop(ledger: Any, deployed: Any) -> Any:
-    """landed → a → b is deployed as declared, and b has the tag nightly."""
+    """A project with landed → a → b, deployed as declared; b has the tag nightly."""
     ledger.put_deployment(external_row("landed"))
     ledger.put_deployment(deployed("a", bindings=(Binding(TableName("landed"), 0, True),)))
     ledger.put_deployment(deployed("b", reads="a"))

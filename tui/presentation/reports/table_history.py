@@ -43,7 +43,7 @@ class HistoryEntry:
     """Hash of the plan."""
     run: str = ""
     version: int = 0
-    """Version of the table; 0 if the entry concerns none."""
+    """Version of the table; 0 if the entry is not about a particular version."""
     detail: str = ""
     bad: bool = False
 

@@ -58,7 +58,7 @@ class ConsoleIdentity:
 
 
 class LaterCommands(NamedTuple):
-    """Command lines, in a form that works in the user's shell, that reopen the console or stop everything."""
+    """Command lines for reopening the console and for stopping everything, as the user's shell accepts them."""
 
     console: str = "headgate"
     down: str = "headgate down"

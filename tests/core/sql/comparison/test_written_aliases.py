@@ -1,4 +1,4 @@
-"""The author's aliases for the sources in canonical text."""
+"""The aliases that the author of a statement wrote, for the sources in its canonical text."""
 
 from core.sql.comparison.query_edits import aliases_of_both, written_aliases
 from core.sql.statement_reader import read_any

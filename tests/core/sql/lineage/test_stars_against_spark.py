@@ -66,7 +66,7 @@ def star(random: Random, aliases: list[str]) -> str:
 
 
 def ours(text: str) -> list[str] | None:
-    """Return a SELECT's columns by our analysis, or None if one of its names cannot be resolved."""
+    """Return a SELECT's columns according to our analysis, or None if one of its names cannot be resolved."""
     declared = {}
     for name, columns in DDLS.items():
         ddl, problems = read_ddl(f"CREATE TABLE {name} ({columns}) USING parquet", "ddl.sql")
@@ -83,7 +83,7 @@ def ours(text: str) -> list[str] | None:
 
 
 def sparks(session: Session, text: str) -> list[str] | None:
-    """Return a SELECT's columns by Spark, or None if Spark refuses it."""
+    """Return a SELECT's columns according to Spark, or None if Spark refuses it."""
     try:
         return [name.lower() for name in session.spark.sql(text).columns]
     except PySparkException:

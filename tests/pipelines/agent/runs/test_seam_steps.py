@@ -51,7 +51,7 @@ def row(agent: AgentContext, table: str, version: int) -> Deployment:
 
 
 def reads(*consumed: str, held: dict[str, tuple[int, int]] | None = None) -> BatchHistory:
-    """Return batches from 0 with the given read positions; each batch has written one file unless `held` is given."""
+    """Return a history of batches from 0 on with these read positions; each wrote one file unless `held` is given."""
     batches = {n: BatchPosition((mark,)) for n, mark in enumerate(consumed)}
     return BatchHistory(batches, {f"{n + 1}:w": (n, n) for n in batches} if held is None else held)
 

@@ -39,7 +39,7 @@ def made_on_delta(agent: AgentContext, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lake(agent: AgentContext, pool: Any) -> AgentContext:
-    """landed → a → b, and c beside b, all but the first on Delta."""
+    """An environment with landed → a → b and a → c, in which all tables except landed are on Delta."""
     assert lane.deploy(agent, pool, FILES) == "done"
     pool.starts.clear()
     return agent

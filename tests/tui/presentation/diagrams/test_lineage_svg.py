@@ -24,7 +24,7 @@ def at(words: str) -> ColumnOrigin:
 
 
 def lineage(*ways: str, word: str = "x") -> ColumnLineage:
-    """Return a lineage of `a.x b.y` pairs."""
+    """Return a lineage with an edge for each pair, written as `a.x b.y`."""
     pairs = [tuple(at(end) for end in way.split()) for way in ways]
     edges = tuple(
         LineageEdge(s, t, InputKind.VALUE if t.column else InputKind.CONDITION, "SELECT", word, (), (), "f", 1)
