@@ -1,1 +1,1 @@
-"""Copies of the sample and of the scenarios, what happens in them, and the servers of the scenarios."""
+"""Copies of the sample and of the scenarios, the simulated events in them, and the scenarios' servers."""

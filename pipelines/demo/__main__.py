@@ -109,7 +109,7 @@ def _do(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    """Print what is being waited for, as a JSON object in a line of its own before the result."""
+    """Print a progress message, as a JSON object on a separate line before the result."""
     print(json.dumps({"waiting": text}), flush=True)
 
 

@@ -51,7 +51,7 @@ class SparkQueries:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[str, str]] = {}
         self._started: dict[str, QueryStart] = {}
-        """How each run was started, by run id. Contains only runs that this connection started."""
+        """The start request of each run, by run id. Contains only runs that this connection started."""
         self._ended: list[ReportedQuery] = []
         self._asked: dict[str, float] = {}
         self._python_fits = False

@@ -40,7 +40,7 @@ class CaseFailed(Exception):
 
 
 class CaseRunner:
-    """Runs test cases in one session. Every trial run gets a new number, table names with this number, and a folder."""
+    """Runs test cases in one session. Every trial run has a separate number (part of its table names) and folder."""
 
     def __init__(
         self,

@@ -62,9 +62,9 @@ class _Cluster:
     refused: HeadgateError | None = None
     """Why the cluster refuses requests; it receives no further request until `silent_until`."""
     denied: dict[str, HeadgateError] = field(default_factory=dict)
-    """Topics that the user may not read."""
+    """By topic: the error if the user may not read the topic."""
     ids: dict[str, str] = field(default_factory=dict)
-    """Ids of topics. A topic that is created again has another id. Brokers before 2.8 report no ids."""
+    """Ids of topics. A topic that is recreated gets a different id. Brokers before 2.8 report no ids."""
     settings: dict[str, TopicSettings | HeadgateError] = field(default_factory=dict)
     """The retention of topics, or why it is unknown."""
     settings_at: float | None = None

@@ -182,7 +182,7 @@ def lock_holder(path: str) -> OsProcess | None:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """True if a process has a file open, or if it belongs to another user, which hides its open files.
+    """True if a process has a file open, or if the process belongs to another user, whose open files are hidden.
 
     The device numbers in the kernel's list of locks do not identify the file: on btrfs and overlayfs they differ from
     stat(2).

@@ -92,7 +92,7 @@ def history_of(
 ) -> "tuple[HistoryEntry, ...]":
     """Return the latest entries of a table's history, oldest first. Plans that cannot be decoded are skipped.
 
-    `as_it_is` turns a recorded run into the run as shown, which is halted while no agent is alive.
+    `as_it_is` converts a recorded run into the run to show, which is halted while no agent is alive.
     """
     from state.table_records import read_table_records
     from tui.presentation.reports.table_history import table_history

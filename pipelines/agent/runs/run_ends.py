@@ -1,7 +1,7 @@
 """Ends runs: writes their last events and audit entries, rejects late commands, and ends runs that cannot continue.
 
 A run cannot continue if this Headgate version cannot execute it or if its environment has changed. Events are written
-in the transaction that records what they report (`RunWrites.advance_run`).
+in the transaction that records the reported change (`RunWrites.advance_run`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -289,8 +289,7 @@ def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence
     """Return why a version can never equal an older one, even at the same position, or None if it can.
 
     A version that reads a change stream never can, because the changes depend on the table's batches and on when the
-    stream began. A version that reads a database's changes begins where its own replication
-    slot or snapshot begins.
+    stream began. A version that reads a database's changes begins where its own replication slot or snapshot begins.
     """
     deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
 

@@ -47,9 +47,9 @@ class ConfirmationDialog:
     verb: str
     """The verb of the action, as `stop` in `type yes and Enter to stop`."""
     safe: str
-    """What happens without confirmation, such as `keep running`."""
+    """Effect if the action is not confirmed, such as `keep running`."""
     escape: str = ""
-    """What esc does; empty if it does the same as Enter alone."""
+    """Effect of the key esc; empty if it equals the effect of Enter alone."""
 
 
 @dataclass(frozen=True, slots=True)

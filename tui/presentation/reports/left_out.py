@@ -1,4 +1,4 @@
-"""What an answer leaves out while files of the project have errors, as a sentence and as JSON."""
+"""Formats, as a sentence and as JSON, what an answer omits because of errors in the project's files."""
 
 from typing import Any
 

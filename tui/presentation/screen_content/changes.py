@@ -22,7 +22,7 @@ class ChangeRow:
     table: str
     change: str
     would: str
-    """What a plan would do with the table."""
+    """The action that a plan would take on the table."""
     reason: str = ""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     new: RevisionTexts = field(default_factory=RevisionTexts)

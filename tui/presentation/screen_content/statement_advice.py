@@ -29,7 +29,7 @@ def advise(
 ) -> tuple[str, Tone]:
     """Return the verdict on a statement, with its tone.
 
-    With `by_key`, what to do is described by a key, else by a command.
+    With `by_key`, the recommended action is given as a key, else as a command.
     """
     bad = [
         f"{one.parent} is {parent.state}"
