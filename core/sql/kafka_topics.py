@@ -453,7 +453,7 @@ def _key_steps(ddl: TableDdl, schemas: SchemasByPart) -> tuple[str, ...]:
         return ()
     failure = _failure("_key_fault", "', _key_error, '")
     steps = avro_steps(KEY, kind, schemas.get(KEY, ()), framed=True)
-    return (*steps, f"IF(_key_fault IS NULL, _key_avro.part, {failure}) AS _parsed_key")
+    return (*steps, f"{_once(f'IF(_key_fault IS NULL, _key_avro.part, {failure})')} AS _parsed_key")
 
 
 def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[tuple[str, ...], str]:
@@ -470,12 +470,13 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
             own = own_schemas(ddl)
             steps = avro_steps(VALUE, declared_type(fields), own or schemas.get(VALUE, ()), framed=not own)
             result = "NULL" if kept else _failure("_value_fault", "', _value_error, '")
-            steps = (*steps, f"IF(_value_fault IS NULL, _value_avro.part, {result}) AS _parsed")
+            steps = (*steps, f"{_once(f'IF(_value_fault IS NULL, _value_avro.part, {result})')} AS _parsed")
             return steps, "IF(_value_fault IS NULL, NULL, base64(value))"
         case ValueFormat.DEBEZIUM:
             others = (*MESSAGE_PARTS, _CORRUPT)
             steps = change_steps([column for column in ddl.columns if column.name.lower() not in others])
-            steps = (*steps, f"IF(_fault IS NULL, _row, {'NULL' if kept else _failure('_fault')}) AS _parsed")
+            result = "NULL" if kept else _failure("_fault")
+            steps = (*steps, f"{_once(f'IF(_fault IS NULL, _row, {result})')} AS _parsed")
             return steps, "IF(_fault IS NULL, NULL, CAST(value AS STRING))"
         case ValueFormat.JSON:
             listed = [f"{quoted_name(column.name)} {column.type}" for column in fields]
@@ -483,9 +484,20 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
             mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
             parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
             if kept:
-                return (f"{parsed} AS _parsed",), ""
+                return (f"{_once(parsed)} AS _parsed",), ""
             failure = _failure("'is not JSON of the declared columns'")
-            return (f"{parsed} AS _json", f"IF(_json.{_CORRUPT} IS NULL, _json, {failure}) AS _parsed"), ""
+            checked = f"IF(_json.{_CORRUPT} IS NULL, _json, {failure})"
+            return (f"{parsed} AS _json", f"{_once(checked)} AS _parsed"), ""
+
+
+def _once(expression: str) -> str:
+    """Return an expression with the same value that Spark evaluates once for each message.
+
+    Spark copies an expression into each condition on its result, also if it parses the message, but not past one that
+    is not deterministic: a statement with one condition parsed each message three times (4.2.0,
+    `PushPredicateThroughNonJoin`).
+    """
+    return f"IF(spark_partition_id() < 0, NULL, {expression})"
 
 
 def _failure(reason: str, error: str = POISON) -> str:

@@ -1,4 +1,4 @@
-"""Rows written to a topic as messages by Spark, and read back through a table over the topic."""
+"""Rows written to a topic as messages by Spark, and read back once through a table over the topic."""
 
 from typing import Any
 
@@ -34,13 +34,26 @@ def test_every_value_comes_back_as_it_was_written(session: Session) -> None:
     rows: Any = session.spark.sql(ROW)
     messages = rows.selectExpr(*message_expressions(written))
     assert messages.columns == ["key", "headers", "value"]
+    found = read_back(messages, read)
+    assert sorted(found.collect(), key=lambda row: row.id) == sorted(rows.collect(), key=lambda row: row.id)
+
+
+def read_back(messages: Any, read: TableDdl) -> Any:
+    """Return the rows of a table over messages that have a value."""
     found = messages.selectExpr("*", "0L AS offset", "0 AS partition", "'t' AS topic")
     steps, selected = row_expressions(read)
     for step in steps:
         found = found.selectExpr("*", step)
-    assert sorted(found.selectExpr(*selected).collect(), key=lambda row: row.id) == sorted(
-        rows.collect(), key=lambda row: row.id
-    )
+    return found.selectExpr(*selected)
+
+
+@pytest.mark.parametrize("columns", ["", ", _corrupt STRING"])
+def test_conditions_on_its_fields_do_not_parse_a_message_again(session: Session, columns: str) -> None:
+    read = over_topic(f"id BIGINT, kind STRING, note STRING{columns}", "subscribe='t'")
+    messages: Any = session.spark.sql("SELECT CAST(id AS STRING) AS value FROM range(9)")
+    rows = read_back(messages, read).where("kind = 'a' AND id > 3").selectExpr("id", "upper(kind)", "note")
+    optimized = rows._explain_string(extended=True).partition("== Optimized Logical Plan ==")[2]
+    assert optimized.partition("== Physical Plan ==")[0].count("from_json(") == 1, optimized
 
 
 def test_a_null_is_a_field_and_a_value_of_another_type_is_cast(session: Session) -> None:
