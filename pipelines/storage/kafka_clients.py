@@ -32,6 +32,10 @@ _OWN_REFUSED = re.compile(r"alert (?P<why>[a-z ]+): SSL alert number (?:4[2-8]|1
 """TLS alerts about the client's certificate, which a broker may send after the handshake (RFC 8446, 6.2)."""
 
 
+_Failure = tuple[int, str]
+"""Error code and message of the client library, for a connection that failed."""
+
+
 class GroupFault(FactKind):
     """Why the offsets of a statement could not be committed to a consumer group."""
 
@@ -65,8 +69,8 @@ class KafkaClients:
     consumer: Any = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Settings with which the client library connects to the cluster, including secrets."""
-    failure: tuple[int, str] | None = field(default=None)
-    """Error code and message of the client library."""
+    failure: _Failure | None = field(default=None)
+    """The last failure of a request to brokers."""
 
     def answer(self, future: "Future[Any]") -> Any:
         """Return the result of a request; None if the requested topic or partition does not exist.
@@ -120,13 +124,18 @@ class KafkaClients:
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Fact[GroupFault] | None:
         """Commit offsets to a consumer group, by topic and partition; return why a broker did not accept them.
 
-        Takes at most about 6 s. The commit is made by a consumer without a subscription, because a request of
-        librdkafka's admin client aborts the process if the broker dies meanwhile (assertion in `rdkafka_queue.h`).
+        Takes at most about 6 s. Several threads may commit to different groups at once. The commit is made by a
+        consumer without a subscription, because a request of librdkafka's admin client aborts the process if the broker
+        dies meanwhile (assertion in `rdkafka_queue.h`).
         """
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-        user = dict(self.place.settings).get("sasl.username", "anonymous users")
-        consumer = Consumer({**self.settings, "group.id": group, "error_cb": self.note}, logger=_library_log)
+        user, failures = dict(self.place.settings).get("sasl.username", "anonymous users"), list[_Failure]()
+
+        def note(error: Any) -> None:
+            failures.extend(_failures(error))
+
+        consumer = Consumer({**self.settings, "group.id": group, "error_cb": note}, logger=_library_log)
         try:
             asked = [TopicPartition(*each, at) for each, at in offsets.items()]
             done = consumer.commit(offsets=asked, asynchronous=False)
@@ -137,25 +146,22 @@ class KafkaClients:
             # message.
             found = consumer.poll(0)
             if found is not None and found.error():
-                self.note(found.error())
+                note(found.error())
         finally:
             consumer.close()
         if not errors:
             return None
         if KafkaError.UNKNOWN_MEMBER_ID in errors:
             return GroupFault.IN_USE.of(group=group)
+        failure = failures[-1] if failures else None
         denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
-        if denied & {*errors, self.failure[0] if self.failure else None}:
+        if denied & {*errors, failure[0] if failure else None}:
             return GroupFault.NOT_ALLOWED.of(servers=self.place.servers, user=user, group=group)
         why = next(iter(errors.values()))
         silence = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD}
         if not silence & errors.keys():
             return GroupFault.REFUSED.of(servers=self.place.servers, group=group, why=why)
-        try:
-            self._refuse_login(TimeoutError(why))
-        except Refused as refused:
-            return GroupFault.NO_ANSWER.of(group=group, why=refused.summary)
-        silent = self.silent(self.failure[1] if self.failure else why)
+        silent = self._login_refusal(failure) or self.silent(failure[1] if failure else why)
         return GroupFault.NO_ANSWER.of(group=group, why=silent.summary)
 
     def silent(self, why: str) -> HeadgateError:
@@ -177,32 +183,42 @@ class KafkaClients:
 
     def _refuse_login(self, because: BaseException) -> None:
         """Raise Refused if a connection has failed because of credentials or certificates."""
-        from confluent_kafka import KafkaError
-
         # Only `poll` returns the library's connection errors.
         self.admin.poll(0)
-        if self.failure is None:
-            return
-        code, why = self.failure
+        if refused := self._login_refusal(self.failure):
+            raise refused from because
+
+    def _login_refusal(self, failure: _Failure | None) -> Refused | None:
+        """Return the error for a connection that failed because of credentials or certificates; None for others."""
+        from confluent_kafka import KafkaError
+
+        if failure is None:
+            return None
+        code, why = failure
         if code == KafkaError._AUTHENTICATION:
             summary = f"{self.place.servers} refuses the credentials of the topics' table: {why}"
             remedy = "correct what kafka.sasl.password refers to, or the user and mechanism in OPTIONS, and start again"
-            raise Refused(summary, remedy=remedy) from because
+            return Refused(summary, remedy=remedy)
         if own := _OWN_REFUSED.search(why):
             remedy = "set kafka.ssl.keystore.location to a PEM file with a key and a certificate that the broker trusts"
-            raise Refused(
-                f"{self.place.servers} refuses the client certificate: {own['why']}", remedy=remedy
-            ) from because
+            return Refused(f"{self.place.servers} refuses the client certificate: {own['why']}", remedy=remedy)
         if code == KafkaError._SSL:
             remedy = "check kafka.ssl.truststore.location: a PEM file of the authority that signed the broker's"
-            raise Refused(f"TLS with {self.place.servers} fails: {why}", remedy=remedy) from because
+            return Refused(f"TLS with {self.place.servers} fails: {why}", remedy=remedy)
+        return None
 
     def note(self, error: Any) -> None:
         """Keep the reason for a failed connection, unless it is merely that all brokers are down."""
-        from confluent_kafka import KafkaError
+        for failure in _failures(error):
+            self.failure = failure
 
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self.failure = (error.code(), _AROUND.sub("", _AROUND.sub("", error.str())))
+
+def _failures(error: Any) -> tuple[_Failure, ...]:
+    """Return code and reason of an error of the client library; nothing if merely all brokers are down."""
+    from confluent_kafka import KafkaError
+
+    is_reason = error.code() != KafkaError._ALL_BROKERS_DOWN
+    return ((error.code(), _AROUND.sub("", _AROUND.sub("", error.str()))),) if is_reason else ()
 
 
 def _retention(topic: str, servers: str, values: Mapping[str, str]) -> TopicSettings:

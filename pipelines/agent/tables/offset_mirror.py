@@ -4,6 +4,7 @@ Spark commits no offsets. The committed offsets follow the checkpoint of the ser
 """
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from core.sql.kafka_topics import TopicPlace, topic_place
 from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import mirror_group, streamed_reads, streamed_sources
+from pipelines.spark_connect.call_deadlines import in_threads
 from pipelines.storage.kafka_clients import GroupFault, KafkaClients, connect
 from pipelines.storage.kafka_messages import Partition
 
@@ -27,6 +29,9 @@ EVERY_S = 5.0
 
 AGAIN_S = 600.0
 """Seconds before unchanged offsets are committed again, because Kafka deletes the offsets of an unused group."""
+
+AT_ONCE = 8
+"""Groups to which offsets are committed at the same time. A commit mostly waits, for connections and the broker."""
 
 SILENT_S = 30.0
 """Pause, in seconds, before offsets are committed again to a cluster that did not answer."""
@@ -48,30 +53,38 @@ class OffsetMirror:
     _silent_until: dict[TopicPlace, float] = field(default_factory=dict)
     _committed: dict[tuple[str, TopicPlace], tuple[Mapping[Partition, int], float]] = field(default_factory=dict)
     """The offsets last committed to a group in a cluster, and when (monotonic time)."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by a thread of a round while it changes the fields above."""
 
     def round(self) -> None:
-        """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to one group after another."""
+        """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to `AT_ONCE` groups at a time."""
         self.agent.identity.refuse_doubt()
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
         groups = {key: group for key, d in by_version.items() if d.active and (group := mirror_group(d))}
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] in groups}
-        for key, group in groups.items():
-            for cluster, offsets in self._offsets(by_version[key], by_version).items():
-                # A cluster that did not answer for one group is not asked for the next.
-                if offsets and self._is_due(group, cluster, offsets):
-                    self._commit(key, group, cluster, offsets)
+        due = [
+            (key, group, cluster, offsets)
+            for key, group in groups.items()
+            for cluster, offsets in self._offsets(by_version[key], by_version).items()
+            if offsets and self._is_due(group, cluster, offsets)
+        ]
+        in_threads(AT_ONCE, lambda each: self._commit(*each), due)
 
     def _commit(self, about: _Statement, group: str, cluster: TopicPlace, offsets: Mapping[Partition, int]) -> None:
+        # A cluster that has not answered for another group in this round is not asked again.
+        if not self._is_due(group, cluster, offsets):
+            return
         try:
             fault = self._clients_of(cluster).commit(group, offsets)
         except HeadgateError as error:
             fault = GroupFault.NO_ANSWER.of(group=group, why=error.summary)
-        if fault:
-            self._failed(about, cluster, fault)
-            return
-        self._committed[group, cluster] = (offsets, time.monotonic())
-        if self._faults.pop((about, cluster), None):
-            log.info("the offsets of %s are committed again", query_name(*about))
+        with self._lock:
+            if fault:
+                self._failed(about, cluster, fault)
+                return
+            self._committed[group, cluster] = (offsets, time.monotonic())
+            if self._faults.pop((about, cluster), None):
+                log.info("the offsets of %s are committed again", query_name(*about))
 
     def fault_of(self, table: TableName, version: int) -> Fact[GroupFault] | None:
         """Return why the offsets of a version are not committed; None if they are, or if it has no group."""
@@ -79,10 +92,10 @@ class OffsetMirror:
         return next((fault for (about, _), fault in faults if about == (table, version)), None)
 
     def _clients_of(self, cluster: TopicPlace) -> KafkaClients:
-        if cluster not in self._clients:
-            self._clients[cluster] = connect(cluster)
-        self._clients[cluster].forget_failure()
-        return self._clients[cluster]
+        with self._lock:
+            if cluster not in self._clients:
+                self._clients[cluster] = connect(cluster)
+            return self._clients[cluster]
 
     def _is_due(self, group: str, cluster: TopicPlace, offsets: Mapping[Partition, int]) -> bool:
         known, at = self._committed.get((group, cluster), ({}, 0.0))

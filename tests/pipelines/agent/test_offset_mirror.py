@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ class Brokers:
         self.committed: list[tuple[str, Offsets]] = []
         self.fault: Fact[GroupFault] | None = None
         self.unusable: Exception | None = None
+        self.at_once = Barrier(1)
+        """Where a commit waits for others."""
         self.connected = 0
 
     def connect(self, place: object) -> "Brokers":
@@ -35,11 +38,9 @@ class Brokers:
             raise self.unusable
         return self
 
-    def forget_failure(self) -> None:
-        """Do nothing."""
-
     def commit(self, group: str, offsets: Offsets) -> Fact[GroupFault] | None:
         self.committed.append((group, dict(offsets)))
+        self.at_once.wait(30)
         return self.fault
 
 
@@ -151,6 +152,32 @@ def test_a_cluster_that_does_not_answer_is_left_alone_and_then_connected_to_agai
     brokers.fault = None
     mirror.round()
     assert len(brokers.committed) == 2 and brokers.connected == 2 and mirror.fault_of("a", 1) is None
+
+
+def add_statement(agent: Any, table: str) -> None:
+    """Add a statement with a group of its own and the reads of a@v1."""
+    texts = replace(READS, dml=DML.replace("INTO a", f"INTO {table}"), yml=f"mirror_offsets: {table}\n")
+    bindings = tuple(Binding(name, 0, True) for name in ("landed", "other"))
+    agent.ledger.put_deployment(deployment_row(table, texts=texts, revision=table, bindings=bindings))
+
+
+def test_offsets_are_committed_to_several_groups_at_once_by_the_same_clients(
+    agent: Any, brokers: Brokers, read: dict[str, Any]
+) -> None:
+    add_statement(agent, "b")
+    brokers.at_once = Barrier(2)
+    OffsetMirror(agent).round()
+    assert sorted(brokers.committed, key=str) == [("b", ALL), ("g", ALL)] and brokers.connected == 1
+
+
+def test_a_cluster_that_does_not_answer_for_one_group_is_not_asked_for_those_that_wait(
+    agent: Any, brokers: Brokers, read: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_mirror, "AT_ONCE", 1)
+    add_statement(agent, "b")
+    brokers.fault = GroupFault.NO_ANSWER.of(group="g", why="no broker of h:9092 answers")
+    OffsetMirror(agent).round()
+    assert len(brokers.committed) == 1
 
 
 def test_clients_that_cannot_be_set_up_are_a_fault_of_the_statement(

@@ -147,7 +147,6 @@ def test_offsets_of_a_group_are_committed_and_refusals_are_facts(
     offsets = {("guarded", 0): 2, ("guarded", 1): 1}
 
     def fault(group: str, of: dict[tuple[str, int], int]) -> object:
-        clients.forget_failure()
         found = clients.commit(group, of)
         return found and found.kind
 
