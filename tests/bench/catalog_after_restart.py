@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.delta_jars import delta_jars
-
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.ports.spark import CatalogTable, Pointer, Tables
@@ -40,6 +38,7 @@ from pipelines.storage.checkpoints import TableCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
 from tests.support.ledger_rows import deployment_row, environment_row
+from tests.support.pool_jars import delta_jars
 
 TABLES = 100
 ROUNDS = 2

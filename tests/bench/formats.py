@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.delta_jars import delta_jars
-
 from pipelines.storage.checkpoints import TableCheckpoints
 from tests.support.live_project import Driven
+from tests.support.pool_jars import delta_jars
 
 COUNTS = (10, 30)
 FORMATS = ("parquet", "delta")
