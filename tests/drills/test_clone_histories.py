@@ -57,7 +57,7 @@ class History:
         return Counter(row[0] for row in json.loads(found.stdout)["rows"]) if found.returncode == 0 else Counter()
 
     def does(self, *words: str) -> CompletedProcess[str]:
-        """Plan and apply."""
+        """Submit a plan for these words and apply it; return the result of the apply command."""
         return self.tiny.apply(self.tiny.plan(*words))
 
     def done(self, *words: str) -> None:

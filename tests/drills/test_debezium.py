@@ -138,7 +138,7 @@ def awaited(postgres: PostgresServer, number: str) -> None:
 def test_a_transaction_open_during_the_snapshot_is_not_lost(
     tiny: Tiny, connect: KafkaConnect, postgres: PostgresServer
 ) -> None:
-    """Its change has a lower LSN than the snapshot, which does not contain it."""
+    """The transaction's change has a lower LSN than the snapshot, which does not contain the change."""
     with ThreadPoolExecutor() as beside, transaction(postgres) as (first, number):
         started = beside.submit(connect.start)
         awaited(postgres, number)

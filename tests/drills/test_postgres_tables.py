@@ -63,7 +63,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, server: PostgresServer) -> It
 
 
 def names(tiny: Tiny) -> dict[int, str]:
-    """Return the name of each id that was written."""
+    """Return the name that was written for each id."""
     files = committed(tiny.folder / "data/tables/kept__v1")
     rows = [row for file in files for row in parquet.read_table(file).to_pylist()]
     assert len(rows) == len({row["id"] for row in rows})

@@ -86,7 +86,7 @@ class FakeBackend:
         """Do nothing: the pizzeria has no files."""
 
     def change(self, table: str, /, **fields: object) -> None:
-        """Change what the lists show of a table."""
+        """Change fields of a table's line in the lists."""
         self.current = replace(
             self.current,
             statements=tuple(

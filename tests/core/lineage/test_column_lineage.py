@@ -32,7 +32,7 @@ TABLES = {
 
 
 def project(**dml: str) -> Project:
-    """Read the tables above; keywords replace statements by table."""
+    """Return a project of the tables above; keyword arguments replace statements by table."""
     folder = "pipelines/sources/p/landed/sql-scripts"
     texts = {"headgate.yml": HEAD, f"{folder}/ddl.landed.sql": LANDED}
     for name, (ddl, statement) in TABLES.items():

@@ -24,7 +24,7 @@ from core.text.yaml_writer import as_yaml, as_yaml_with_blocks
 
 
 def known_of(document: Any, environment: str = "") -> PlannerInput:
-    """Read a document given as values."""
+    """Read an `--observed` document that is given as Python values."""
     return planner_input_from_text(as_yaml(document), "o.yml", environment)
 
 

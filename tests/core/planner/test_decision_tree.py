@@ -78,7 +78,7 @@ GROUP BY window(at, '{minutes} minutes'), kind;
 
 
 def declared_with(*, minutes: int, trigger: str) -> Project:
-    """Declare `job`, which counts landed rows in windows of some minutes."""
+    """Declare `job`, which counts landed rows in windows of `minutes` minutes."""
     found, problems = read_project(
         {
             "headgate.yml": HEAD,

@@ -24,7 +24,7 @@ FIGURES = {
     "rows": "rows", "bytes": "bytes", "rate": "rate_rows_s", "gone": "gone", "earliest": "earliest",
     "state_bytes": "state_bytes",
 }  # fmt: skip
-"""Words of a fixture for measured values of a table."""
+"""Names of a table's measured values, by the words that fixtures use for them."""
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "plans").glob("*.plan"))
 

@@ -97,7 +97,7 @@ PROPERTIES = tuple(
     for holds in DEPLOY
     if holds.__name__ not in ("touches_foreign_products_only_upwards_or_as_asked", "is_never_milder_than_a_parent_asks")
 )
-"""Excluded: layers and folders reach other products, and a choice may be milder, by design."""
+"""The properties to check. Two are excluded: layers and folders reach other products, and a choice may be milder."""
 
 
 def made(request: PlanRequest) -> Plan:

@@ -238,13 +238,13 @@ DISK = EngineRefused("No space left on device", error_class="IO")
 
 
 def reconcile(agent: AgentContext, acts: StatementControl) -> None:
-    """Run one round with the pool's running queries."""
+    """Run one round of the reconciler with the pool's running queries."""
     reconciler = Reconciler(agent, acts._emergency)
     reconciler.round(BeforeRound.of(agent), agent.pool.connection().queries.active(), ())
 
 
 def fill(agent: AgentContext, patch: pytest.MonkeyPatch, *names: str) -> None:
-    """Make the ledger refuse the named writes."""
+    """Make these methods of the ledger fail, as on a full disk."""
 
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be written: database or disk is full")

@@ -15,7 +15,7 @@ SQL = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
 
 
 def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return the request of a plan."""
+    """Run `headgate plan --offline` with these words, and return the request in the printed plan."""
     request: dict[str, Any] = written(["plan", *words, "--offline"], capsys)["request"]
     return request
 

@@ -13,7 +13,7 @@ from tui.command_line import exit_codes
 
 
 def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Return the request of a plan."""
+    """Run `headgate plan --offline` with these words, and return the request in the printed plan."""
     request: dict[str, Any] = written(["plan", *words, "--offline"], capsys)["request"]
     return request
 

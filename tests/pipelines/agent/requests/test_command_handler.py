@@ -18,7 +18,7 @@ from tui.agent_client.socket_client import DEADLINES_S, WITH_AN_OLDER_AGENT
 
 TUI = Path(__file__).parents[4] / "tui"
 VERBS = {"stop", "start", "restart"}
-"""Sent by `AgentCommands.act`, which takes the verb as an argument."""
+"""Requests sent by `AgentCommands.act`, which gets their name as an argument."""
 
 
 def sent() -> set[str]:

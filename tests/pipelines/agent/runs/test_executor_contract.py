@@ -56,7 +56,7 @@ class Side(Protocol):
 
 
 class Simulation:
-    """`tests.support.simulated_agent`."""
+    """The simulation of `tests.support.simulated_agent`."""
 
     def __init__(self) -> None:
         self.agent = Simulated()

@@ -54,7 +54,7 @@ def next_agent(agent: AgentContext) -> None:
 
 
 def told(agent: AgentContext, what: str) -> list[tuple[str, str]]:
-    """Return the summary and details of matching events, oldest first."""
+    """Return summary and detail of the events whose summary contains `what`, oldest first."""
     return [(e.summary, e.detail) for e in reversed(agent.ledger.events()) if what in e.summary]
 
 
