@@ -283,9 +283,8 @@ class ConsoleBackend:
                 )
             )
         for name, broken in project.broken.items():
-            found_wrong = counted(len(broken.problems), "problem")
-            first = f"{broken.problems[0].where}: {broken.problems[0].summary}. {broken.problems[0].remedy}"
-            rows.append(ChangeRow(name, f"{found_wrong} in its files", "refused", first, folder=broken.folder))
+            change, problems = f"{counted(len(broken.problems), 'problem')} in its files", broken.problems
+            rows.append(ChangeRow(name, change, "refused", folder=broken.folder, problems=problems))
         return tuple(sorted(rows, key=lambda one: one.table))
 
     # Plans.

@@ -68,9 +68,10 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         if project is None:
             self.pane.show((line((" reading the project", Tone.DIM)),))
             return
-        wrong = problem_lines(project.problems, project.missing)
-        lines = list(wrong) if project.missing else []
         chosen = self.changes.get(self.table.cursor_id or "")
+        shown = chosen.problems if chosen is not None else ()
+        wrong = problem_lines([problem for problem in project.problems if problem not in shown], project.missing)
+        lines = list(wrong) if project.missing else []
         if chosen is not None:
             lines.extend(detail(chosen, width, self.state.glyphs, full=self.full))
         elif not wrong and self.typed.filter_text and self.changes:

@@ -279,13 +279,16 @@ def test_problems_of_some_files_are_listed_below_the_tables_that_differ() -> Non
     class Partly(FakeBackend):
         def project(self) -> ProjectView:
             self.problems_in_files = 1
-            broken = ChangeRow("menu", "1 problem in its files", "refused", "dml.menu.sql:1: no SELECT")
-            return ProjectView((broken,), (Problem("no SELECT", "write one", Where("dml.menu.sql", 1)),))
+            mine, stray = (Problem("no SELECT", "write one", Where(path, 1)) for path in ("dml.menu.sql", "dml.x.sql"))
+            broken = ChangeRow("menu", "1 problem in its files", "refused", problems=(mine,))
+            return ProjectView((broken,), (mine, stray))
 
     async def scenario(console: Console) -> None:
         await console.press("p")
         await console.until(lambda: "1 problem in its files" in console.text(), "the changes")
-        assert "dml.menu.sql:1: no SELECT" in console.lines(console.screen.pane)
+        listed = console.lines(console.screen.pane)
+        assert (listed.count("dml.menu.sql:1: no SELECT"), listed.count("dml.x.sql:1: no SELECT")) == (1, 1)
+        assert listed.count("write one") == 2
         await console.until(lambda: "1 problem in files" in console.lines(console.screen.banner), "the banner")
         await console.press("escape")
         assert "oven_load" in console.text(), "live statements are listed whatever the files say"

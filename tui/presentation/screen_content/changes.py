@@ -30,6 +30,8 @@ class ChangeRow:
     staged: tuple[StagedRow, ...] = ()
     compared: bool = True
     """True if the files could be compared with what is deployed."""
+    problems: tuple[Problem, ...] = ()
+    """The errors in the table's files."""
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
@@ -82,8 +84,8 @@ def would_tone(would: str) -> Tone:
 
 
 def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
-    """Format the diffs of a table's files and the reason for the planned action. `full` adds context."""
-    lines: list[Line] = [rule(one.table, width, glyphs)]
+    """Format a table's problems, the diffs of its files, and the reason for the planned action. `full` adds context."""
+    lines: list[Line] = [rule(one.table, width, glyphs), *problem_lines(one.problems, "")]
     context = 50 if full else 1
     for path, old, new in (
         (f"sql-scripts/dml.{one.table}.sql", one.old.dml, one.new.dml),
