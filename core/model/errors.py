@@ -1,6 +1,7 @@
 """Expected failures: an exception class, with an exit code, for each case that callers handle differently."""
 
 from enum import StrEnum
+from typing import Any
 
 from core.text.sentence import Sentence
 
@@ -140,8 +141,30 @@ ERROR_BY_NAME = {
 """Error classes by the name that `as_json` writes."""
 
 
-def error_from_json(error: dict[str, str]) -> HeadgateError:
+PROBLEMS_SENT = 20
+PROBLEM_TEXT_LIMIT = 500
+"""Maximum number of Problems that the agent sends with an error, and the maximum number of characters of each text.
+
+The texts may quote files of a caller, of any length.
+"""
+
+
+def error_as_message(error: HeadgateError) -> dict[str, object]:
+    """Return an error as the agent sends it over the socket: as JSON, with its first Problems if it has any."""
+    found: dict[str, object] = {**error.as_json()}
+    if isinstance(error, InvalidProject) and error.problems:
+        found["problems"] = [
+            {key: value[:PROBLEM_TEXT_LIMIT] if isinstance(value, str) else value for key, value in problem.items()}
+            for problem in error.problems[:PROBLEMS_SENT]
+        ]
+    return found
+
+
+def error_from_json(error: dict[str, Any]) -> HeadgateError:
     """Rebuild an error received over the socket; an error of an unknown class becomes a plain HeadgateError."""
-    return ERROR_BY_NAME.get(error.get("class", ""), HeadgateError)(
+    found = ERROR_BY_NAME.get(error.get("class", ""), HeadgateError)(
         error.get("summary", ""), remedy=error.get("remedy", "")
     )
+    if isinstance(found, InvalidProject):
+        found.problems = tuple(problem for problem in error.get("problems", ()) if isinstance(problem, dict))
+    return found

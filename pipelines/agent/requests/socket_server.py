@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from core.ipc import framing
-from core.model.errors import HeadgateError, Refused, TryAgain, UsageError, VersionMismatch
+from core.model.errors import HeadgateError, Refused, TryAgain, UsageError, VersionMismatch, error_as_message
 
 log = logging.getLogger(__name__)
 
@@ -309,7 +309,7 @@ class SocketServer:
         try:
             return {"id": number, "ok": True, "result": self._handle(caller, request)}
         except HeadgateError as error:
-            return {"id": number, "ok": False, "error": error.as_json()}
+            return {"id": number, "ok": False, "error": error_as_message(error)}
         except Exception:
             log.exception("the command %s failed inside the agent", request.get("op"))
             failed = HeadgateError("the agent failed to execute this command", remedy="see `headgate logs agent`")

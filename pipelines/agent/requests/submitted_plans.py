@@ -207,10 +207,9 @@ class SubmittedPlans:
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(
-                f"the project has {counted(len(errors), 'problem')}, the first: "
-                f"{errors[0].summary if errors else 'unknown'}",
-                remedy="run headgate plan to see all of them",
-                problems=tuple(problem.as_json() for problem in problems),
+                f"the project has {counted(len(errors), 'problem')}",
+                remedy="correct what is listed; headgate plan --all lists all of them",
+                problems=tuple(problem.as_json() for problem in errors),
             )
         if project.id != self._agent.project_id:
             raise Refused("these texts belong to another project than the agent's", remedy="check --project")

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from core.ipc import framing
-from core.model.errors import Refused
+from core.model.errors import PROBLEM_TEXT_LIMIT, PROBLEMS_SENT, InvalidProject, Refused
+from core.model.problems import Problem, Where
 from pipelines.agent.requests import socket_server
-from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
+from pipelines.agent.requests.socket_server import Caller, SocketServer, receive_frame, send_frame
+from state.migrations import SCHEMA_VERSION
+from tui.agent_client.socket_client import AgentClient
 
 
 def test_a_connection_that_cannot_be_accepted_does_not_end_the_socket(
@@ -42,6 +45,24 @@ def test_a_connection_that_cannot_be_accepted_does_not_end_the_socket(
             assert receive_frame(caller)["result"] == {"op": "status"}
     finally:
         serving.close()
+
+
+def test_problems_of_a_refused_project_reach_the_caller_bounded(tmp_path: Path) -> None:
+    problem = Problem("k" * 10_000, "remove it", Where("headgate.yml", 2)).as_json()
+
+    def refuse(caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
+        raise InvalidProject("the project has 50 problems", problems=(problem,) * 50)
+
+    path = str(tmp_path / "agent.sock")
+    hello = {"program": "0.1.0", "protocol": framing.PROTOCOL, "ledger": SCHEMA_VERSION, "pid": 1}
+    serving = SocketServer(path, hello, refuse)
+    serving.open()
+    try:
+        with pytest.raises(InvalidProject, match="50 problems") as refused:
+            AgentClient(path, ledger=SCHEMA_VERSION).call("submit_plan", {})
+    finally:
+        serving.close()
+    assert refused.value.problems == ({**problem, "summary": "k" * PROBLEM_TEXT_LIMIT},) * PROBLEMS_SENT
 
 
 def opened(path: Path) -> SocketServer:

@@ -10,7 +10,7 @@ import small_project
 from ledger_rows import plan_row
 from submission_desk import BOB, LEE, NOW, REBUILD_A, Desk, T, move
 
-from core.model.errors import ConfirmationNeeded, LedgerUnavailable, Refused, Stale, UsageError
+from core.model.errors import ConfirmationNeeded, InvalidProject, LedgerUnavailable, Refused, Stale, UsageError
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
@@ -44,6 +44,13 @@ def test_a_plan_of_any_scope_is_planned_the_same_here(desk: Desk, asked: PlanReq
 def test_a_request_that_is_none_is_refused_in_one_sentence(desk: Desk, request_: object) -> None:
     with pytest.raises(UsageError, match="this request for a plan cannot be read"):
         desk.hand_over(desk.plan(), request=request_)
+
+
+def test_a_submitted_project_with_errors_is_refused_with_its_problems(desk: Desk) -> None:
+    with pytest.raises(InvalidProject, match="the project has 4 problems") as refused:
+        desk.hand_over(desk.plan(), texts={**small_project.texts(), "headgate.yml": "project: shop\nflavour: mint\n"})
+    assert [problem["file"] for problem in refused.value.problems] == ["headgate.yml"] * 4
+    assert {problem["severity"] for problem in refused.value.problems} == {"error"}
 
 
 def test_a_plan_is_applied_once(desk: Desk) -> None:
