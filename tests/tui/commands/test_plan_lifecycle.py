@@ -432,6 +432,10 @@ def test_what_needs_a_broken_file_is_refused_with_its_place(
         assert f"{broken}" in capsys.readouterr().err
 
 
-def test_selectors_of_a_deploy_need_every_file(broken: str, serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_codes.run_command_line(["plan", "+z"]) == 2
+def test_selectors_of_a_deploy_need_the_files_that_they_may_reach(
+    broken: str, serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["plan", "+z"]) == 0
+    capsys.readouterr()
+    assert exit_codes.run_command_line(["plan", "b+"]) == 2
     assert broken in capsys.readouterr().err
