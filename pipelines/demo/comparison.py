@@ -47,7 +47,7 @@ class Ticket:
     revision: int
     content: Content
     arrived_s: float
-    """When its batch was committed, in seconds since the epoch."""
+    """Time at which the batch with the row was committed, in seconds since the epoch."""
 
 
 @dataclass(slots=True)
