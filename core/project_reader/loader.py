@@ -20,7 +20,7 @@ from core.project_reader.settings_checks import (
     with_changes,
     with_schema_tracking,
 )
-from core.project_reader.table_consistency_checks import check_tables, cycle_problems
+from core.project_reader.table_consistency_checks import check_tables, cycle_problems, topic_loop_problems
 from core.project_reader.table_yml import read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
@@ -111,6 +111,7 @@ def read_sound_tables(
     check_schema_tracking(tables, yml, problems)
     check_outside_settings(tables, yml, problems)
     check_topics_written(tables, yml, problems)
+    problems += topic_loop_problems(tables)
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.lineage.table_graph import cycles
 from core.model.names import TableName
-from core.model.problems import Problem, Where
+from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.connectors import DELTA
 from core.project.model import Table
@@ -300,4 +300,38 @@ def cycle_problems(tables: Mapping[TableName, Table]) -> list[tuple[Problem, tup
             detail=", ".join(cycle),
         )
         found.append((problem, cycle))
+    return found
+
+
+def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
+    """Return a warning for one loop of each set of tables through which messages of a topic return to that topic.
+
+    Spark would write and read such messages for ever. A loop can be meant, as for attempts that are repeated and
+    counted.
+    """
+    written = {name: table for name, table in tables.items() if table.written_topic("")}
+    if not written:
+        return []
+    from core.sql.kafka_topics import topic_place
+
+    def messages_of(table: Table) -> set[tuple[str, str]]:
+        place = topic_place(table.parsed_ddl.location)
+        return {(server, topic) for server in place.servers.split(",") for topic in place.topics}
+
+    parents: dict[TableName, Sequence[TableName]] = {}
+    for name, table in tables.items():
+        if table.parsed is not None:
+            parents[name] = [read.table for read in table.parsed.reads if read.table in tables]
+        elif table_format(table.parsed_ddl.format).topics:
+            read = messages_of(table)
+            parents[name] = [each for each, writer in written.items() if messages_of(writer) & read]
+    found = []
+    for cycle in cycles(parents):
+        name = next((each for each in cycle if each in written), None)
+        if name is not None:
+            loop = " → ".join((*cycle, cycle[0]))
+            summary = f"{name} writes topic {written[name].written_topic('')}, whose messages it gets back: {loop}"
+            remedy = "write another topic, or drop messages that come back"
+            where = Where(written[name].ddl.path, written[name].parsed_ddl.line)
+            found.append(Problem(summary, remedy, where, name, severity=Severity.WARNING))
     return found

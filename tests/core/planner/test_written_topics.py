@@ -7,6 +7,7 @@ import small_project
 from domain_builders import deployed
 
 from core.model.names import TableName as T
+from core.model.problems import Severity
 from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
@@ -64,6 +65,25 @@ def test_a_first_start_says_at_least_once_and_names_the_key() -> None:
 
 def test_the_topic_has_the_prefix_of_the_environment() -> None:
     assert any("writes topic dev_t at least once" in each for each in said(plan(on_topic(prefix="dev_"))))
+
+
+@pytest.mark.parametrize(
+    ("servers", "topics", "loop"), [("g:1,h:9092", "s,t", True), ("h:9092", "s", False), ("g:9092", "t", False)]
+)
+def test_messages_that_return_to_their_topic_are_a_warning(servers: str, topics: str, loop: bool) -> None:
+    files = texts(a="SELECT id, kind FROM STREAM through")
+    columns = "(id BIGINT, kind STRING)"
+    options = f"'kafka.bootstrap.servers'='{servers}', subscribe='{topics}'"
+    for path, text in {
+        "sources/p/back/sql-scripts/ddl.back.sql": f"CREATE TABLE back {columns} USING kafka OPTIONS ({options})",
+        "facts/p/through/sql-scripts/ddl.through.sql": f"CREATE TABLE through {columns} USING parquet",
+        "facts/p/through/sql-scripts/dml.through.sql": "INSERT INTO through SELECT id, kind FROM STREAM back",
+    }.items():
+        files[f"pipelines/{path}"] = text
+    project, problems = read_project(files)
+    assert project is not None
+    summary = "a writes topic t, whose messages it gets back: a → back → through → a"
+    assert [(each.summary, each.severity) for each in problems] == [(summary, Severity.WARNING)] * loop
 
 
 def test_a_topic_without_a_key_is_a_warning_and_a_key_must_be_a_column() -> None:
