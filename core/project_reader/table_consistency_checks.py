@@ -324,14 +324,14 @@ def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
             parents[name] = [read.table for read in table.parsed.reads if read.table in tables]
         elif table_format(table.parsed_ddl.format).topics:
             read = messages_of(table)
-            parents[name] = [each for each, writer in written.items() if messages_of(writer) & read]
+            parents[name] = [each for each, other in written.items() if messages_of(other) & read]
     found = []
     for cycle in cycles(parents):
-        name = next((each for each in cycle if each in written), None)
-        if name is not None:
+        writer = next((each for each in cycle if each in written), None)
+        if writer is not None:
             loop = " → ".join((*cycle, cycle[0]))
-            summary = f"{name} writes topic {written[name].written_topic('')}, whose messages it gets back: {loop}"
+            summary = f"{writer} writes topic {written[writer].written_topic('')}, whose messages it gets back: {loop}"
             remedy = "write another topic, or drop messages that come back"
-            where = Where(written[name].ddl.path, written[name].parsed_ddl.line)
-            found.append(Problem(summary, remedy, where, name, severity=Severity.WARNING))
+            where = Where(written[writer].ddl.path, written[writer].parsed_ddl.line)
+            found.append(Problem(summary, remedy, where, writer, severity=Severity.WARNING))
     return found

@@ -27,6 +27,7 @@ from core.project.model import Project
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.run.records import RunRow, StepRow
+from core.text.secret_masking import mask_literals
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
@@ -89,7 +90,8 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)
-        return self._keep(caller, plan, args, made_at, saved=saved is not None)
+        kept = {**args, "texts": _texts_without_secrets(args["texts"], project)}
+        return self._keep(caller, plan, kept, made_at, saved=saved is not None)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Record the caller's approval of a plan.
@@ -330,6 +332,19 @@ class SubmittedPlans:
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
+
+
+def _texts_without_secrets(texts: Mapping[str, str], project: Project) -> dict[str, str]:
+    """Return the files of a project with secrets masked in those with errors, which no plan executes.
+
+    A file that passes all checks has no secrets in the places that they know.
+    """
+    broken = tuple(f"{table.folder}/" for table in project.broken.values())
+    stray = {problem.where.path for problem in project.stray if problem.where}
+    return {
+        path: "\n".join(map(mask_literals, text.split("\n"))) if path.startswith(broken) or path in stray else text
+        for path, text in texts.items()
+    }
 
 
 def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:

@@ -189,6 +189,16 @@ def test_texts_that_were_edited_are_refused(desk: Desk) -> None:
         desk.hand_over_file(desk.plan(), texts=files)
 
 
+def test_a_secret_in_a_file_with_errors_is_not_stored_with_the_plan(desk: Desk) -> None:
+    files = small_project.texts()
+    path, servers = "pipelines/sources/q/k/sql-scripts/ddl.k.sql", "'kafka.bootstrap.servers'='h:9092', subscribe='t'"
+    wrong = f"CREATE TABLE k (id INT)\nUSING kafka OPTIONS ({servers},\n'kafka.sasl.password'='hunter2')"
+    made = desk.plan()
+    desk.hand_over(made, texts={**files, path: wrong})
+    row = desk.agent.ledger.plan(made.hash)
+    assert row is not None and json.loads(row.texts) == {**files, path: wrong.replace("hunter2", "*****")}
+
+
 def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
     plan = desk.plan()
     old = edited(plan, planner="2")
