@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from kafka_broker import Broker, running_broker
 from pool_jars import delta_jars, kafka_jars
+from tiny_project import FIRST_COMPILER
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -28,8 +29,9 @@ settings.register_profile("headgate", settings.get_profile("drill"), max_example
 settings.register_profile("long", settings.get_profile("drill"), max_examples=10_000)
 settings.load_profile("headgate")
 
-SERVER = Pool(cores=2, memory="1g")
-DELTA_SERVER = Pool(cores=2, memory="1500m")
+CONF = (("spark.driver.extraJavaOptions", FIRST_COMPILER),)
+SERVER = Pool(cores=2, memory="1g", conf=CONF)
+DELTA_SERVER = Pool(cores=2, memory="1500m", conf=CONF)
 EVERY = 5
 """By default, only every fifth case of a `sampled` test runs. With the drills, all cases run."""
 FIRST = ("spark", "terminal")

@@ -34,14 +34,16 @@ from pipelines.local_pool.java_and_spark import (
 from pipelines.local_pool.process_locks import server_locks, write_server_pid
 from pipelines.spark_connect.call_deadlines import call
 
-# Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
-# server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
-# With C1 alone Java reserves 48 MB for compiled code. A drill filled them within 82 s, and a SparkContext then ended
-# with a NoSuchMethodException. Unused space is only reserved, not occupied.
+# The serial collector needs the least memory and threads.
+# Java compiles hot methods a second time, with its optimizing compiler, after four times as many calls as by default: a
+# statement over a topic then processes twice as many rows per second as with the first compiler alone, and a server
+# with 12 statements takes 22 to 24 s of CPU until all have a batch, instead of 19 to 21 s (Spark 4.2.0, Java 17,
+# `tests/bench/kafka_throughput.md`).
 # Java runs a full garbage collection whenever its classes exceed a threshold, at first 21 MB. That happened three times
 # while a server started and filled its catalog, and took 0.5 s of CPU.
 JVM = (
-    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:MetaspaceSize=256m",
+    "-XX:+UseSerialGC", "-XX:Tier4InvocationThreshold=20000", "-XX:Tier4MinInvocationThreshold=2400",
+    "-XX:Tier4CompileThreshold=60000", "-XX:Tier4BackEdgeThreshold=160000", "-XX:MetaspaceSize=256m",
     "-XX:-UsePerfData", "-Xss1m",
 )  # fmt: skip
 

@@ -39,9 +39,9 @@ def compiled(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
     classes = compiled(tmp_path_factory.mktemp("stop") / "classes")
-    conf = f"conf: {{spark.driver.extraClassPath: '{classes}'}}"
+    conf = f"conf: {{spark.driver.extraClassPath: '{classes}', "
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny_project, "HEAD", tiny_project.HEAD.replace("memory: 1g}", f"memory: 1g, {conf}}}"))
+        patch.setattr(tiny_project, "HEAD", tiny_project.HEAD.replace("conf: {", conf))
         with tiny_that_runs(tmp_path_factory.mktemp("headgate"), landed=50) as found:
             assert found.apply(found.plan("--all")).returncode == 0
             until(lambda: states(found) == {"kept": "running", "marked": "running"}, 60, "both run")
