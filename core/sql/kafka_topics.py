@@ -73,6 +73,19 @@ _OPTIONS = frozenset(
     }
 )  # fmt: skip
 """Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
+_CALLS = {
+    "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "5000",
+    "kafka.metadata.max.age.ms": "5000",
+    "fetchOffset.numRetries": "36",
+    "fetchOffset.retryIntervalMs": "100",
+}
+"""Options for the requests of Spark's Kafka source, which limit them to 5 s and let a query fail after 3 minutes.
+
+A query that is stopped ends only after its last request, which cannot be interrupted. While no broker answers, that
+takes up to 60 s by default, and Kafka's client may notice it only when its metadata expires, which can take 5 minutes
+(Spark 4.2.0, kafka-clients 3.9.2).
+"""
 STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 """Options, in lower case, that say where a new version starts; Spark obeys the first that is given (4.2.0)."""
 _EXPECTED_STARTS = {
@@ -410,13 +423,16 @@ def _column_fault(ddl: TableDdl) -> Fact[TopicFault] | None:
 def source_options(ddl: TableDdl) -> dict[str, str]:
     """Return the options for Spark's Kafka source.
 
-    Unless the DDL sets a starting position, a new version reads the topics from their earliest messages.
+    Unless the DDL sets a starting position, a new version reads the topics from their earliest messages. Unless the DDL
+    sets any of `_CALLS`, a query ends within about 5 s of a stop, whether or not a broker answers.
     """
     shared = shared_settings(dict(ddl.options))
     ours = {VALUE_FORMAT, KEY_FORMAT, *_SCHEMA_OPTIONS, *(PREFIX + name for name in shared)}
     found = {key: value for key, value in ddl.options if key.lower() not in ours} | spark_settings(shared)
     if not any(key.lower().startswith("starting") for key in found):
         found["startingOffsets"] = "earliest"
+    if not {name.lower() for name in _CALLS} & {name.lower() for name in found}:
+        found |= _CALLS
     if any(column.name.lower() == "_headers" for column in ddl.columns):
         found["includeHeaders"] = "true"
     return found

@@ -142,9 +142,21 @@ def test_a_location_beside_the_options_is_refused() -> None:
 def test_a_new_version_reads_from_the_earliest_message_unless_the_table_says_otherwise() -> None:
     assert source_options(declared())["startingOffsets"] == "earliest"
     later = declared(options=f"{SERVERS}, subscribe='t', StartingOffsets='latest', 'value.format'='json'")
-    assert source_options(later) == {
+    assert "startingOffsets" not in source_options(later) and source_options(later)["StartingOffsets"] == "latest"
+
+
+def test_requests_of_the_source_end_before_a_stop_gives_up_unless_the_table_sets_their_limits() -> None:
+    usual = source_options(declared())
+    calls_s = int(usual["kafka.default.api.timeout.ms"]) / 1000
+    assert calls_s < 8, "the deadline of a stop"
+    assert usual["kafka.request.timeout.ms"] == usual["kafka.default.api.timeout.ms"]
+    patience_s = int(usual["fetchOffset.numRetries"]) * (calls_s + int(usual["fetchOffset.retryIntervalMs"]) / 1000)
+    assert patience_s > 180, "as long as three requests of a minute"
+    given = declared(options=f"{SERVERS}, subscribe='t', 'kafka.Request.Timeout.ms'='9000', StartingOffsets='latest'")
+    assert source_options(given) == {
         "kafka.bootstrap.servers": "a:9092, b:9092",
         "subscribe": "t",
+        "kafka.Request.Timeout.ms": "9000",
         "StartingOffsets": "latest",
     }
 
