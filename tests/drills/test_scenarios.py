@@ -5,45 +5,16 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
-import pyarrow.parquet as parquet
 import pytest
-from live_project import Driven, alive, committed, until
+from live_project import alive, until
+from scenario_folder import ScenarioFolder
 
 from pipelines.local_pool.process_locks import processes_with
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill]
-
-
-@dataclass
-class ScenarioFolder(Driven):
-    """The folder of a scenario. The user `nobody` can enter it, because PostgreSQL refuses to run as root."""
-
-    number: int = 0
-
-    @property
-    def folder(self) -> Path:
-        return self.root / "scenario"
-
-    def begin(self) -> dict[str, Any]:
-        """Start the scenario, or the parts of it that are not running; return the decoded JSON."""
-        words = ("demo", str(self.folder), "--scenario", str(self.number), "--no-console", "--json")
-        found: dict[str, Any] = json.loads(self.done(*words))
-        return found
-
-    def servers(self) -> dict[str, int]:
-        """Return the recorded process ids of the servers."""
-        record = json.loads((self.folder / "servers/servers.json").read_text())
-        return {name: int(found["pid"]) for name, found in record["processes"].items()}
-
-    def tickets(self) -> int:
-        """Return the number of rows in the target table."""
-        files = committed(self.folder / "data/tables/pizzas_to_bake__v1")
-        return sum(int(parquet.read_metadata(file).num_rows) for file in files)
 
 
 @pytest.fixture
@@ -62,14 +33,14 @@ def scenario(request: pytest.FixtureRequest) -> Iterator[ScenarioFolder]:
 @pytest.mark.parametrize("scenario", [3], indirect=True)
 def test_a_killed_database_is_started_again_and_down_ends_every_process(scenario: ScenarioFolder) -> None:
     assert scenario.begin()["statements"] == 1
-    until(lambda: scenario.tickets() > 0, 60, "there are pizzas to bake")
+    until(lambda: scenario.count() > 0, 60, "there are pizzas to bake")
     killed = scenario.servers()["PostgreSQL"]
     os.kill(killed, signal.SIGKILL)
     until(lambda: not alive(killed), 10, "the database is dead")
     scenario.begin()
     marker = json.loads((scenario.folder / "servers/servers.json").read_text())["marker"]
-    before, pids = scenario.tickets(), {*scenario.servers().values(), scenario.agent_pid(), scenario.pool_pid()}
-    until(lambda: scenario.tickets() > before, 60, "there are more pizzas to bake")
+    before, pids = scenario.count(), {*scenario.servers().values(), scenario.agent_pid(), scenario.pool_pid()}
+    until(lambda: scenario.count() > before, 60, "there are more pizzas to bake")
     assert killed not in pids and processes_with("HEADGATE_DEMO_SERVER", marker)
     assert "PostgreSQL" in scenario.done("down", "--json")
     assert not [pid for pid in pids if alive(pid)] and not processes_with("HEADGATE_DEMO_SERVER", marker)
@@ -85,9 +56,9 @@ def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario
     os.kill(before["Kafka Connect"], signal.SIGKILL)
     until(lambda: not alive(before["Kafka Connect"]), 10, "the worker is dead")
     scenario.begin()
-    after, tickets = scenario.servers(), scenario.tickets()
+    after, tickets = scenario.servers(), scenario.count()
     assert {name for name in after if after[name] != before[name]} == {"Kafka", "Kafka Connect"}
-    until(lambda: scenario.tickets() > tickets, 120, "there are more pizzas to bake")
+    until(lambda: scenario.count() > tickets, 120, "there are more pizzas to bake")
 
 
 @pytest.mark.long
