@@ -11,8 +11,8 @@ attempt's snapshot. A change may therefore be read twice, but no change is missi
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -46,16 +46,24 @@ NAME = "headgate_postgres_changes"
 MAX_CHANGES = 100_000
 """Maximum number of pgoutput messages per batch, unless the option maxChanges is set; a transaction is never split."""
 
+FEW, SHORT_B = 500, 2000
+"""A batch of fewer messages, each of which has fewer bytes, is read when its end is determined, and not again."""
+
+IDLE_S = 60.0
+"""Longest time, in seconds, that a connection is kept without use; firewalls drop idle connections silently."""
+
 PATIENCE_S = 20.0
 """Longest wait, in seconds, for the database to come back while a batch is being read."""
 
-_CHANGES = f"""SELECT (lsn - '0/0'::pg_lsn)::int8, data
+# Each reading ends with empty catalog caches, so that arithmetic with positions alone would read 100 blocks (PostgreSQL
+# 18). In binary form, a position is a big-endian number.
+_CHANGES = f"""SELECT lsn, data
 FROM pg_logical_slot_peek_binary_changes(%(copy)s, %(until)s::text::pg_lsn, NULL, {PLUGIN})"""
-_LAST = f"""SELECT data
+_NEXT = f"""SELECT lsn, substr(data, 1, %(short)s)
 FROM pg_logical_slot_peek_binary_changes(%(copy)s, %(until)s::text::pg_lsn, %(limit)s, {PLUGIN})
 WITH ORDINALITY AS found(lsn, xid, data, n)
-WHERE get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_byte(data, 1) = 0) ORDER BY n DESC LIMIT 1"""
-"""Query for the last commit (`C`) or non-transactional message (`M`, 0) within a limited number of pgoutput messages.
+WHERE n <= %(few)s OR get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_byte(data, 1) = 0)"""
+"""Query for the first pgoutput messages, and for all later commits (`C`) and non-transactional messages (`M`, 0).
 """
 _KEY = """SELECT attname::text FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = to_regclass(%s) AND indisprimary"""
@@ -72,11 +80,20 @@ Offset = dict[str, Any]
 `until`, a position. Changes before `until` may already be in the first batch."""
 
 
-class Between(InputPartition):
-    """The changes between two offsets, except those of transactions that the snapshot `seen` sees."""
+Catalog = tuple[tuple[str, ...], tuple[str, ...]]
+"""The table's primary key, and the declared columns that the table no longer has."""
+Ahead = tuple[Catalog, list[tuple[bytes, bytes]]]
+"""What the catalog contained when pgoutput's messages were read, and these messages with their positions in the log."""
 
-    def __init__(self, start: int, end: int, seen: str = "") -> None:
-        self.start, self.end, self.seen = start, end, seen
+
+class Between(InputPartition):
+    """The changes between two offsets, except those of transactions that the snapshot `seen` sees.
+
+    `ahead` are their messages, if they have been read already.
+    """
+
+    def __init__(self, start: int, end: int, seen: str = "", ahead: Ahead | None = None) -> None:
+        self.start, self.end, self.seen, self.ahead = start, end, seen, ahead
 
 
 class Rows(InputPartition):
@@ -100,6 +117,11 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """An offset with no change after it, and the end of the log at that time."""
         self._exported, self._exporting = "", ExitStack()
         """The name of the first batch's snapshot, and the open transaction that keeps this snapshot alive."""
+        self._database: Any = None
+        self._kept, self._used_at = ExitStack(), 0.0
+        """The connection of the last `latestOffset`, what closes it, and when it was used (monotonic seconds)."""
+        self._ahead: dict[tuple[int, int], Ahead] = {}
+        """By its positions: the messages of the batch that the last `latestOffset` has found, if they are few."""
 
     def initialOffset(self) -> Offset:
         with connected(self._dsn) as database:
@@ -116,24 +138,38 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         agent reports a database that does not answer.
         """
         at = start["lsn"]
-        self.stop()
+        self._end_snapshot()
         try:
             if start.get("snapshot") == INITIAL:
                 return {"lsn": at, **self._take_snapshot()}
-            with connected(self._dsn) as database:
+            with self._kept_connection() as database:
                 end = log_end(database)
                 if self._idle == (at, end):
                     return start
                 with temporary_copy(database, self._slot, at) as copy:
                     values = self._values(copy, until=self._target, limit=self._limit)
-                    found = database.execute(_LAST, values, binary=True).fetchone()
+                    found = database.execute(_NEXT, values | {"few": FEW, "short": SHORT_B}, binary=True).fetchall()
+                if found and len(found) < FEW and all(len(data) < SHORT_B for _, data in found):
+                    self._ahead = {(at, position_after(found[-1][1])): (self._catalog(database), found)}
         except DatabaseLost:
             return start
-        if found is None:
+        if not found:
             self._idle = (at, end)
             return start
-        reached = position_after(found[0])
+        reached = position_after(found[-1][1])
         return {"lsn": reached} if reached >= start.get("until", 0) else {**start, "lsn": reached}
+
+    @contextmanager
+    def _kept_connection(self) -> Iterator[Any]:
+        """Yield a connection, which is kept for the next batch unless an error occurs."""
+        if time.monotonic() - self._used_at > IDLE_S:
+            self._close()
+        opened, database = self._kept, self._database
+        self._kept, self._database = ExitStack(), None
+        with opened:
+            database = database or opened.enter_context(connected(self._dsn))
+            yield database
+            self._kept, self._database, self._used_at = opened.pop_all(), database, time.monotonic()
 
     def _take_snapshot(self) -> Offset:
         with ExitStack() as opened:
@@ -144,14 +180,24 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._exporting = opened.pop_all()
         return {"snapshot": seen, "until": until}
 
-    def stop(self) -> None:
-        """End the transaction that keeps the snapshot of the first batch alive."""
+    def _end_snapshot(self) -> None:
         self._exported = ""
         self._exporting.close()
 
+    def _close(self) -> None:
+        self._database = None
+        self._kept.close()
+
+    def stop(self) -> None:
+        """Close the connections, and thereby end the transaction that keeps the snapshot of the first batch alive."""
+        self._end_snapshot()
+        self._close()
+
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         seen = start.get("snapshot", "")
-        return [Rows(self._exported) if seen == INITIAL else Between(start["lsn"], end["lsn"], seen)]
+        if seen == INITIAL:
+            return [Rows(self._exported)]
+        return [Between(start["lsn"], end["lsn"], seen, self._ahead.get((start["lsn"], end["lsn"])))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows between two offsets. If the connection is lost, reconnect and continue with the next row.
@@ -179,7 +225,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing, because the owner of the slot advances it once every reader has committed."""
 
     def _rows_of_table(self, exported: str) -> Iterator[tuple[Any, ...]]:
-        names = tuple(name for name in self._columns if not name.startswith("_"))
+        names = self._declared()
         with connected(self._dsn) as database:
             of = {"slot": self._slot, "publication": self._publication, "table": self._table}
             lsn, rows = rows_of_table(database, **of, columns=names, exported=exported)
@@ -189,36 +235,46 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield tuple(_value(change, column) for column in self._columns)
 
     def _rows(self, part: Between) -> Iterator[tuple[Any, ...]]:
-        start, end, has_seen = part.start, part.end, _seen_by(part.seen)
-        with connected(self._dsn) as database, temporary_copy(database, self._slot, start) as copy:
-            key = tuple(name for (name,) in database.execute(_KEY, (self._table,)).fetchall()) if self._table else ()
-            names = tuple(name for name in self._columns if not name.startswith("_"))
-            present = {name for (name,) in database.execute(_PRESENT, (self._table,)).fetchall()} if self._table else ()
-            decoder = ChangeDecoder(
-                start,
-                end,
-                table=self._table,
-                prefix=self._prefix,
-                columns=names,
-                key=key,
-                lost=tuple(name for name in names if name not in present),
-            )
-            try:
-                for lsn, data in database.cursor(binary=True).stream(_CHANGES, self._values(copy, until=end)):
-                    for change in decoder.changes(lsn, data):
-                        if has_seen(change.begin.xid):
-                            continue
-                        if change.op == "t" and "_op" not in self._columns:
-                            raise ChangeStreamError(TRUNCATED, f"{self._table} was truncated at {lsn_text(lsn)}")
-                        yield tuple(_value(change, column) for column in self._columns)
-            except ColumnGone as error:
-                column, lsn = error.args
-                what = f"{self._table} was changed at {lsn_text(lsn)}, and has no column {column} any more"
-                raise ChangeStreamError(COLUMN_GONE, what) from None
-            except UnchangedValue as error:
-                column, lsn = error.args
-                what = f"the UPDATE of {self._table} at {lsn_text(lsn)} left the large value of {column} unchanged"
-                raise ChangeStreamError(UNCHANGED_VALUE, f"{what}, and the log does not contain it") from None
+        if part.ahead is not None:
+            yield from self._decoded(part, *part.ahead)
+            return
+        with connected(self._dsn) as database, temporary_copy(database, self._slot, part.start) as copy:
+            catalog, values = self._catalog(database), self._values(copy, until=part.end)
+            yield from self._decoded(part, catalog, database.cursor(binary=True).stream(_CHANGES, values))
+
+    def _declared(self) -> tuple[str, ...]:
+        return tuple(name for name in self._columns if not name.startswith("_"))
+
+    def _catalog(self, database: Any) -> Catalog:
+        if not self._table:
+            return (), ()
+        key = tuple(name for (name,) in database.execute(_KEY, (self._table,)).fetchall())
+        present = {name for (name,) in database.execute(_PRESENT, (self._table,)).fetchall()}
+        return key, tuple(name for name in self._declared() if name not in present)
+
+    def _decoded(
+        self, part: Between, catalog: Catalog, messages: Iterable[tuple[bytes, bytes]]
+    ) -> Iterator[tuple[Any, ...]]:
+        (key, lost), has_seen = catalog, _seen_by(part.seen)
+        of = {"table": self._table, "prefix": self._prefix}
+        decoder = ChangeDecoder(part.start, part.end, **of, columns=self._declared(), key=key, lost=lost)
+        try:
+            for at, data in messages:
+                lsn = int.from_bytes(at)
+                for change in decoder.changes(lsn, data):
+                    if has_seen(change.begin.xid):
+                        continue
+                    if change.op == "t" and "_op" not in self._columns:
+                        raise ChangeStreamError(TRUNCATED, f"{self._table} was truncated at {lsn_text(lsn)}")
+                    yield tuple(_value(change, column) for column in self._columns)
+        except ColumnGone as error:
+            column, lsn = error.args
+            what = f"{self._table} was changed at {lsn_text(lsn)}, and has no column {column} any more"
+            raise ChangeStreamError(COLUMN_GONE, what) from None
+        except UnchangedValue as error:
+            column, lsn = error.args
+            what = f"the UPDATE of {self._table} at {lsn_text(lsn)} left the large value of {column} unchanged"
+            raise ChangeStreamError(UNCHANGED_VALUE, f"{what}, and the log does not contain it") from None
 
     def _values(self, copy: str, *, until: int | None, limit: int | None = None) -> dict[str, Any]:
         end = None if until is None else lsn_text(until)

@@ -13,6 +13,9 @@ from typing import Any
 CONNECT_S = 5
 """Longest wait for a connection, in seconds."""
 
+UNANSWERED_MS = 20_000
+"""Time, in milliseconds, after which a connection whose data the database's machine does not acknowledge is lost."""
+
 SLOT_MISSING, SLOT_LOST, SLOT_AHEAD = "HEADGATE_SLOT_MISSING", "HEADGATE_SLOT_LOST", "HEADGATE_SLOT_AHEAD"
 UNCHANGED_VALUE, NO_FREE_SLOT = "HEADGATE_UNCHANGED_VALUE", "HEADGATE_NO_FREE_SLOT"
 TRUNCATED, COLUMN_GONE = "HEADGATE_TRUNCATED", "HEADGATE_COLUMN_GONE"
@@ -26,8 +29,11 @@ SESSION = (
 
 # The numbers are the letters B, C, D, I, M and U, the first bytes of pgoutput messages.
 PLUGIN = "'proto_version', '1', 'publication_names', %(publication)s, 'messages', 'true'"
-_SLOT = """SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(wal_status, ''), database = current_database()
-FROM pg_replication_slots WHERE slot_name = %s"""
+_SLOT = """SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(wal_status, ''),
+    datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
+FROM pg_get_replication_slots() WHERE slot_name = %s"""
+"""A new session reads 250 blocks of the catalog to plan the view pg_replication_slots, and 40 to plan its function
+(PostgreSQL 18)."""
 
 
 class ChangeStreamError(Exception):
@@ -51,6 +57,7 @@ def connected(dsn: str, settings: str = SESSION) -> Iterator[Any]:
         raise ChangeStreamError(NO_CLIENT, "the package psycopg is not installed") from error
     try:
         given: dict[str, Any] = {"connect_timeout": CONNECT_S, "client_encoding": "utf8", "options": settings}
+        given["tcp_user_timeout"] = UNANSWERED_MS
         with closing(psycopg.connect(dsn, autocommit=True, **given)) as database:
             yield database
     except psycopg.Error as error:

@@ -59,7 +59,7 @@ _STATE = """SELECT extract(epoch FROM clock_timestamp())::float8 AS now,
     coalesce(extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval), 0)::float8
         AS idle_limit_s,
     extract(epoch FROM (to_jsonb(slot)->>'inactive_since')::timestamptz)::float8 AS idle_since
-FROM pg_replication_slots AS slot WHERE slot_name = %s AND wal_status <> 'lost'"""
+FROM pg_get_replication_slots() AS slot WHERE slot_name = %s AND wal_status <> 'lost'"""
 """Query for the fields of `SlotState`. PostgreSQL 18 added the timeout, and 17 `inactive_since`."""
 
 _OF_TABLE = "get_byte(data, 0) IN (68, 73, 85) AND substr(data, 2, 4) = int4send(to_regclass(%(table)s)::oid::int4)"

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from live_project import until
 from postgres_server import PostgresServer, running_postgres
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -170,6 +171,69 @@ def test_a_database_that_stays_away_ends_the_read(server: PostgresServer, monkey
     with pytest.raises(DatabaseLost, match=r"HEADGATE_DATABASE_LOST.*does not answer"):
         list(reader(server).read(Between(0, 1)))
     server.start()
+
+
+@pytest.mark.parametrize("many", [change_source.FEW, 2])
+def test_few_changes_are_read_once_and_again_only_when_the_batch_is_repeated(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(change_source, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(change_source, "FEW", many)
+    server.run("INSERT INTO t VALUES (1, 'x'), (2, 'y')", "UPDATE t SET v = 'z' WHERE id = 2")
+    source = reader(server, "id v _op _lsn _commit_lsn")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    (part,), (repeated,) = source.partitions(start, end), reader(server).partitions(start, end)
+    expected = list(source.read(repeated))
+    assert [row[:3] for row in expected] == [("1", "x", "c"), ("2", "y", "c"), ("2", "z", "u")]
+    server.kill()
+    try:
+        if many > 2:
+            assert list(source.read(part)) == expected
+        else:
+            with pytest.raises(DatabaseLost):
+                list(source.read(part))
+    finally:
+        server.start()
+    assert list(source.read(part)) == expected
+
+
+def test_a_message_that_is_not_short_is_read_whole_from_the_log(server: PostgresServer) -> None:
+    long = "x" * change_source.SHORT_B
+    server.run(f"INSERT INTO t VALUES (1, '{long}')", f"SELECT pg_logical_emit_message(false, 'app', '{long}')")
+    assert batches(reader(server, "v")) == [[(long,)]]
+    assert batches(reader(server, "_content", prefix="app")) == [[(long.encode(),)]]
+
+
+def sessions(server: PostgresServer) -> list[Row]:
+    """Return the other client sessions of the server, with the process that serves each."""
+    found = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    return server.run(found)
+
+
+def test_batches_share_a_connection_that_is_replaced_when_it_is_lost_or_old_and_ends_with_the_query(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def next_session(source: ChangeReader) -> Row:
+        server.run("INSERT INTO t SELECT coalesce(max(id), 0) + 1 FROM t")
+        assert len(batches(source, at)) == 1
+        (found,) = sessions(server)
+        return found
+
+    source = reader(server)
+    until(lambda: not sessions(server), 10, "earlier sessions have ended")
+    at = source.initialOffset()
+    first = next_session(source)
+    assert next_session(source) == first
+    server.run(f"SELECT pg_terminate_backend({first[0]})")
+    until(lambda: not sessions(server), 10, "the session has ended")
+    assert source.latestOffset(at, ReadAllAvailable()) == at
+    second = next_session(source)
+    monkeypatch.setattr(change_source, "IDLE_S", 0.0)
+    assert source.latestOffset(at, ReadAllAvailable()) != at
+    until(lambda: second not in sessions(server), 10, "the old session has ended")
+    source.stop()
+    until(lambda: not sessions(server), 10, "the query's session has ended")
 
 
 def test_a_slot_that_is_missing_behind_or_full_is_named(server: PostgresServer) -> None:
