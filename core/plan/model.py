@@ -15,7 +15,7 @@ from core.project.revision import RevisionTexts
 from core.text.sentence import Fact, FactKind, Sentence
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "11"
+PLANNER_VERSION = "12"
 """Version of the planner; an agent refuses plans of any other version."""
 
 _NOTHING_FOR_SPARK = frozenset(

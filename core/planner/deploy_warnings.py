@@ -161,8 +161,10 @@ def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) ->
         version = walk.context.observed.deployment(table).version
         walk.found.warn(table, PlanWarningKind.DELIVERS.of(delivery=delivery(place, declared.settings.key)))
         if decision.action is Action.REBUILD:
+            moved = old is not None and old.ddl.location != declared.parsed_ddl.location
             later = decision.strategy in (*FORKS, Strategy.SEEDED)
-            kind = PlanWarningKind.WRITTEN_BY_BOTH if later else PlanWarningKind.WRITTEN_AGAIN
+            whole = PlanWarningKind.WRITTEN_ELSEWHERE if moved else PlanWarningKind.WRITTEN_AGAIN
+            kind = PlanWarningKind.WRITTEN_BY_BOTH if later else whole
             walk.found.warn(table, kind.of(topic=place, version=version))
 
 

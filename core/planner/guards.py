@@ -41,6 +41,8 @@ class GuardInput:
     policy: Policy
     """The recorded policy if there is one, else the declared policy, in both cases with the declared protections."""
     headroom: Headroom
+    topics_rewritten: tuple[TableName, ...] = ()
+    """Tables whose rebuild writes the messages of an existing topic again, sorted."""
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
@@ -100,10 +102,18 @@ def judge_plan(
     *,
     policy: Policy,
     headroom: Headroom,
+    topics_rewritten: Iterable[TableName] = (),
 ) -> GuardVerdicts:
     """Apply all guards to a plan's nodes and steps, under the policy and the declared protections."""
     case = GuardInput(
-        declared, observed, request, nodes, steps, policy=_protecting(declared, policy), headroom=headroom
+        declared,
+        observed,
+        request,
+        nodes,
+        steps,
+        policy=_protecting(declared, policy),
+        headroom=headroom,
+        topics_rewritten=tuple(sorted(topics_rewritten)),
     )
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
     return GuardVerdicts((*found, *policy_guards(case)))
@@ -398,6 +408,8 @@ def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:
         yield GuardFinding.KEEPS_ROWS.of(tables=keeping)
     if lowered := tuple(node.table for node in case.nodes if node.lowered and node.table not in keeping):
         yield GuardFinding.LOWERED.of(tables=lowered)
+    if case.topics_rewritten:
+        yield GuardFinding.TOPICS_REWRITTEN.of(tables=case.topics_rewritten)
     if policy.approve_rows is not None and case.replaying:
         rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
         if rows > policy.approve_rows:

@@ -26,6 +26,7 @@ from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.planner.strategy_costs import not_executable_warnings
 from core.planner.table_maintenance import upkeep_body
 from core.planner.undo_plan import undos_of, with_undo_words
+from core.planner.warning_and_refusal_kinds import PlanWarningKind
 from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
@@ -126,8 +127,16 @@ def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: Ste
 
 
 def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:
+    again = PlanWarningKind.WRITTEN_AGAIN.code
     verdicts = judge_plan(
-        context.declared, context.observed, scope.request, draft.nodes, draft.steps, policy=policy, headroom=headroom
+        context.declared,
+        context.observed,
+        scope.request,
+        draft.nodes,
+        draft.steps,
+        policy=policy,
+        headroom=headroom,
+        topics_rewritten=[TableName(warning.table) for warning in draft.warnings if warning.kind == again],
     )
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))

@@ -42,6 +42,10 @@ class PlanWarningKind(FactKind):
         "writes all messages to topic {topic} again: those of v{version} stay there, v{version} also writes until the "
         "swap, no rows are compared, and a rollback is not possible"
     )
+    WRITTEN_ELSEWHERE = (
+        "writes all messages to topic {topic}: those of v{version} stay in the topic that it wrote until the swap, no "
+        "rows are compared, and a rollback is not possible"
+    )
     WRITTEN_BY_BOTH = (
         "writes topic {topic} from its start on, and v{version} does so until the swap: messages in between are there "
         "twice, and a rollback is not possible"
@@ -432,6 +436,7 @@ class GuardFinding(FactKind):
     PROTECTED = "protected: {tables:few}"
     KEEPS_ROWS = "rows may stay that a rebuild would not produce: {tables:few}"
     LOWERED = "less severe than the default: {tables:few}"
+    TOPICS_REWRITTEN = "messages that cannot be taken back are written again: {tables:few}"
     MANY_ROWS = "more than {rows:number} rows to replay"
     ROWS_UNKNOWN = "the number of rows to replay is unknown"
 

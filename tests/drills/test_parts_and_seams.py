@@ -3,19 +3,16 @@
 import json
 import os
 import signal
-import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from tiny_project import DML, Tiny, alive, committed, until
+from tiny_project import DML, Tiny, alive, approved, committed, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
@@ -92,15 +89,6 @@ def landing(tiny: Timed, *, every: float) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def approved(tiny: Timed, plan: dict[str, Any]) -> dict[str, Any]:
-    """Have another login approve a plan, by writing to the ledger, because this process has only one login."""
-    with closing(sqlite3.connect(tiny.home() / "ledger.db", timeout=30)) as ledger, ledger:
-        ledger.execute(
-            "INSERT INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time())
-        )
-    return plan
 
 
 def test_a_reader_keeps_its_table_across_a_rebuild_while_rows_land(tiny: Timed) -> None:

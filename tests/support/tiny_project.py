@@ -1,8 +1,10 @@
 """A tiny project on a real agent and pool, driven through the command line as a user would drive it."""
 
 import json
+import sqlite3
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from pool_jars import delta_jars, kafka_jars, postgres_jars
 
 from pipelines.storage.delta_log import DeltaLog, NoDeltaLog
 
-__all__ = ["DML", "Impatient", "Tiny", "alive", "committed", "tiny_that_runs", "until"]
+__all__ = ["DML", "Impatient", "Tiny", "alive", "approved", "committed", "tiny_that_runs", "until"]
 
 FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m"
 """Java options for a server that starts often and processes little; with them, Java reserves only 48 MB for code."""
@@ -129,3 +131,12 @@ def tiny_that_runs(
         found.down()
         assert not alive(agent)
         assert not alive(pool)
+
+
+def approved(tiny: Tiny, plan: dict[str, Any]) -> dict[str, Any]:
+    """Have another login approve a plan, by writing to the ledger, because this process has only one login."""
+    with closing(sqlite3.connect(tiny.home() / "ledger.db", timeout=30)) as ledger, ledger:
+        ledger.execute(
+            "INSERT INTO approval (plan_hash, uid, login, at) VALUES (?, 4711, 'bob', ?)", (plan["hash"], time.time())
+        )
+    return plan

@@ -149,6 +149,43 @@ def test_a_rebuild_says_that_messages_are_written_again_and_compares_no_rows() -
     assert [guard.kind for guard in found.guards if guard.name == "disk"] == ["nothing_twice"]
 
 
+def approval(found: Plan) -> list[str]:
+    which = [guard for guard in found.guards if guard.verdict == "approve"]
+    assert found.approvals == len(which)
+    return [str(guard.summary) for guard in which]
+
+
+def test_messages_are_written_again_only_with_an_approval() -> None:
+    files = texts()
+    files |= {path: text for path, text in small_project.texts().items() if "/b/" in path}
+    files["pipelines/facts/p/a/sql-scripts/dml.a.sql"] = "INSERT INTO a SELECT id, kind FROM STREAM b;"
+    files["pipelines/facts/p/b/sql-scripts/dml.b.sql"] = "INSERT INTO b SELECT id, kind FROM STREAM landed;"
+    both = small_project.project(files)
+    seen = {name: deployed(table, bindings={"b": 1} if name == "a" else {"landed": 0})
+            for name, table in both.tables.items()}  # fmt: skip
+    upstream = make_plan(both, "dev", seen, PlanRequest(tables=(T("b"),), rebuild=True, children="all"))
+    again = "another login must approve it: messages that cannot be taken back are written again: a"
+    assert not upstream.refusals and approval(upstream) == [again]
+    kept = make_plan(both, "dev", seen, PlanRequest(tables=(T("b"),), rebuild=True, children="none"))
+    assert approval(kept) == []
+    assert approval(plan(on_topic(), on_topic(), rebuild=True)) == [again]
+
+
+@pytest.mark.parametrize("way", ["first", "continued", "elsewhere", "restarted"])
+def test_a_plan_that_writes_no_message_again_needs_no_approval(way: str) -> None:
+    now = on_topic()
+    found = {
+        "first": lambda: plan(now),
+        "continued": lambda: plan(now, now, choices=(StrategyChoice(T("a"), "carry_over"),)),
+        "elsewhere": lambda: plan(on_topic(options="topic='u'"), now),
+        "restarted": lambda: plan(on_topic(a="SELECT id, kind FROM STREAM landed WHERE id > 7"), now),
+    }[way]()
+    assert found.steps and approval(found) == []
+    assert any("writes all messages to topic u: those of v1 stay in the topic" in each for each in said(found)) is (
+        way == "elsewhere"
+    )
+
+
 def test_a_version_that_continues_the_old_one_says_which_messages_are_there_twice() -> None:
     choice = StrategyChoice(T("a"), "carry_over")
     found = plan(on_topic(), on_topic(), choices=(choice,))
