@@ -314,7 +314,7 @@ def _number(name: str, values: Sequence[int | float | Decimal]) -> tuple[str, st
     if all(Decimal(repr(float(value))) == value for value in exact):
         return "DOUBLE", "a number with decimals: DECIMAL keeps it exactly"
     scale = max(0, *(-int(value.as_tuple().exponent) for value in exact))
-    if len(exact) == len(values) and scale <= _DIGITS and max(map(abs, exact)) < 10 ** (_DIGITS - scale):
+    if len(exact) == len(values) and scale <= _DIGITS and max(value.adjusted() for value in exact) < _DIGITS - scale:
         return f"DECIMAL({_DIGITS},{scale})", "DOUBLE would round it"
     return "STRING", f"numbers of more than {_DIGITS} digits, as text"
 

@@ -54,6 +54,7 @@ def change(after: dict[str, Any] | None, op: str = "c") -> dict[str, Any]:
         ((12, 1767225600), "BIGINT", ""),
         ((1, "1.5"), "DOUBLE", "a number with decimals: DECIMAL keeps it exactly"),
         (("1.5", "1e400"), "STRING", "numbers of more than 38 digits, as text"),
+        (("1e999999999",), "STRING", "numbers of more than 38 digits, as text"),
         (("0.12345678901234567891",), "DECIMAL(38,20)", "DOUBLE would round it"),
         (("NaN", 1), "DOUBLE", "a number with decimals: DECIMAL keeps it exactly"),
         (("true", "false"), "BOOLEAN", ""),
