@@ -29,6 +29,7 @@ _TYPES = {
 
 All other types are read as STRING, except a time of day, which is not read because Spark adds a date to it.
 """
+_DATED = ("date", "timestamp")
 _PRECISION = re.compile(r"numeric\((\d+),(\d+)\)")
 _LENGTH = re.compile(r"\(\d+\)")
 
@@ -79,11 +80,14 @@ def _spark_type(kind: str) -> str:
 def rows_in_database(ddl: TableDdl, limit: int) -> list[tuple[Any, ...]]:
     """Return at most `limit` rows of a table, with their values in the order of the declared columns.
 
-    Raises the same errors as `database_fault`.
+    Dates and times are text, because Python has neither dates BC nor infinity. Raises the same errors as
+    `database_fault`.
     """
     from psycopg.sql import SQL, Identifier
 
-    names = SQL(", ").join(Identifier(column.name.lower()) for column in ddl.columns)
+    there = {name.lower(): (name, kind.startswith(_DATED)) for name, kind, _ in sorted(_columns(ddl))}
+    found = (there.get(column.name.lower(), (column.name, False)) for column in ddl.columns)
+    names = SQL(", ").join(SQL("{}::text" if is_date else "{}").format(Identifier(name)) for name, is_date in found)
     table = SQL(".").join(Identifier(part) for part in qualified_table(ddl).split("."))
     return _query(ddl, SQL("SELECT {} FROM {} LIMIT {}").format(names, table, limit))
 
@@ -103,7 +107,7 @@ def _query(ddl: TableDdl, text: Any, *values: str) -> list[tuple[Any, ...]]:
             remedy="pip install 'headgate[postgres]', then headgate down --keep-pool and headgate up",
         ) from error
     given: dict[str, Any] = {**connection_parameters(ddl), "connect_timeout": ANSWER_S}
-    given["options"] = f"-c statement_timeout={ANSWER_S}s -c default_transaction_read_only=on"
+    given["options"] = f"-c statement_timeout={ANSWER_S}s -c default_transaction_read_only=on -c datestyle=ISO"
     try:
         with psycopg.connect(**given) as connection:
             return connection.execute(text, values or None).fetchall()

@@ -71,6 +71,16 @@ def test_rows_are_read_by_declared_columns(server: PostgresServer) -> None:
     assert len(rows_in_database(ddl, 1)) == 1
 
 
+def test_names_in_upper_case_and_dates_that_python_lacks_are_read(server: PostgresServer) -> None:
+    server.run(
+        'CREATE TABLE odd ("Id" int, day date, at timestamp)',
+        "INSERT INTO odd VALUES (1, '0044-03-15 BC', 'infinity')",
+        f"GRANT SELECT ON odd TO {READER}",
+    )
+    ddl = declared(server, "odd", columns="id INT, day DATE, at TIMESTAMP")
+    assert rows_in_database(ddl, 10) == [(1, "0044-03-15 BC", "infinity")]
+
+
 def test_a_missing_table_and_a_missing_column_are_named(server: PostgresServer) -> None:
     gone = (TableFaultKind.GONE, "p reads public.absent, and the database has no such table")
     assert fault(declared(server, "absent")) == gone
