@@ -53,22 +53,34 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
     may evaluate a row's expressions before the condition that removes the row (seen with 4.2.0).
     """
     captured = [column for column in columns if column.name.lower() not in METADATA]
-    fields = ", ".join([f"{quoted_name(c.name)} {_read_as(c.type)}" for c in captured] + ["_corrupt STRING"])
+    fields = ", ".join([f"{quoted_name(c.name)}: {_read_as(c.type)}" for c in captured] + ["_corrupt: STRING"])
     envelope = (
-        f"op STRING, before STRING, after STRUCT<{fields}>, transaction STRUCT<id STRING, total_order BIGINT>, "
-        "source STRUCT<lsn BIGINT, txId BIGINT, ts_ms BIGINT, snapshot STRING>"
+        f"op: STRING, before: STRING, after: STRUCT<{fields}>, transaction: STRUCT<id: STRING, total_order: BIGINT>, "
+        "source: STRUCT<lsn: BIGINT, txId: BIGINT, ts_ms: BIGINT, snapshot: STRING>"
     )
     key = "coalesce(get_json_object(CAST(key AS STRING), '$.payload'), CAST(key AS STRING))"
-    parts = ", ".join(f"_json.{name}" for name in ("op", "before", "after", "transaction", "source"))
+    parsed, is_wrong = whole_json("value", f"STRUCT<{envelope}, payload: STRUCT<{envelope}>>", "_json")
+    parts = ", ".join(f"_json.whole.{name}" for name in ("op", "before", "after", "transaction", "source"))
     row = ", ".join(f"{quoted_string_literal(c.name)}, {_value(c)}" for c in columns)
-    faults = " ".join(f"WHEN {when} THEN {quoted_string_literal(fault)}" for when, fault in _faults(captured))
+    faults = " ".join(f"WHEN {when} THEN {quoted_string_literal(fault)}" for when, fault in _faults(captured, is_wrong))
     return (
-        f"{_parsed('CAST(value AS STRING)', f'{envelope}, payload STRUCT<{envelope}>, _corrupt STRING')} AS _json",
-        f"IF(_json.op IS NULL, _json.payload, struct({parts})) AS _change",
-        f"IF(_change.op = 'd', {_parsed(key, fields)}, _change.after) AS _source",
+        f"{parsed} AS _json",
+        f"IF(_json.whole.op IS NULL, _json.whole.payload, struct({parts})) AS _change",
+        f"IF(_change.op = 'd', {_parsed(key, f'STRUCT<{fields}>')}, _change.after) AS _source",
         f"named_struct({row}) AS _row",
         f"CASE WHEN value IS NULL THEN NULL {faults} END AS _fault",
     )
+
+
+def whole_json(part: str, kind: str, to: str) -> tuple[str, str]:
+    """Return the expression that parses a part of a message as one JSON object, and the condition that it is not one.
+
+    The object is the field `whole` of the column `to`. `from_json` alone ignores all text after the first object, and
+    parses an empty text to NULL (Spark 4.2.0); inside of another object, both are errors.
+    """
+    text = f"""concat('{{"whole":', CAST({part} AS STRING), '}}')"""
+    is_wrong = f"({to}._corrupt IS NOT NULL OR ({part} IS NOT NULL AND {to}.whole IS NULL))"
+    return _parsed(text, f"whole {kind}, _corrupt STRING"), is_wrong
 
 
 def _parsed(text: str, schema: str) -> str:
@@ -103,11 +115,11 @@ def _value(column: Column) -> str:
     return found
 
 
-def _faults(columns: Sequence[Column]) -> list[tuple[str, str]]:
+def _faults(columns: Sequence[Column], is_wrong: str) -> list[tuple[str, str]]:
     """Return pairs of an SQL condition on a message and the fault that it implies; the first true condition applies."""
     delete = "_change.op = 'd' AND"
     found = [
-        ("_json._corrupt IS NOT NULL", "is not JSON of the declared columns"),
+        (is_wrong, "is not JSON of the declared columns"),
         ("_change.op IS NULL", "has no envelope of Debezium; value.format='json' reads rows without envelopes"),
         ("_change.op = 't'", "is a TRUNCATE, which deletes rows that it does not name"),
         ("_change.op = 'm'", "is a logical decoding message and no change of a row"),

@@ -24,7 +24,7 @@ from core.sql.avro_schemas import (
     declared_type,
     readings,
 )
-from core.sql.debezium_envelopes import METADATA, change_steps, is_readable
+from core.sql.debezium_envelopes import METADATA, change_steps, is_readable, whole_json
 from core.sql.kafka_security import (
     PREFIX,
     SecurityFault,
@@ -35,7 +35,7 @@ from core.sql.kafka_security import (
     spark_settings,
 )
 from core.sql.statement import Column, TableDdl
-from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.escaping import quoted_name
 from core.text.secret_masking import masked_address
 from core.text.sentence import Fact, FactKind
 
@@ -475,8 +475,8 @@ def _key_steps(ddl: TableDdl, schemas: SchemasByPart) -> tuple[str, ...]:
 def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[tuple[str, ...], str]:
     """Return the expressions that add `_parsed`, and the expression for `_corrupt`.
 
-    The latter is empty if values are not parsed, or if `_corrupt` is a field of `_parsed`. `kept` means that the table
-    declares `_corrupt`, so that values that cannot be parsed do not fail the batch.
+    The latter is empty if values are not parsed. `kept` means that the table declares `_corrupt`, so that values that
+    cannot be parsed do not fail the batch.
     """
     fields = [column for column in ddl.columns if is_field(column)]
     match value_format(ddl):
@@ -495,15 +495,11 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
             steps = (*steps, f"{_once(f'IF(_fault IS NULL, _row, {result})')} AS _parsed")
             return steps, "IF(_fault IS NULL, NULL, CAST(value AS STRING))"
         case ValueFormat.JSON:
-            listed = [f"{quoted_name(column.name)} {column.type}" for column in fields]
-            schema = quoted_string_literal(", ".join([*listed, f"{_CORRUPT} string"]))
-            mode = f"'PERMISSIVE', 'columnNameOfCorruptRecord', '{_CORRUPT}'"
-            parsed = f"from_json(CAST(value AS STRING), {schema}, map('mode', {mode}))"
-            if kept:
-                return (f"{_once(parsed)} AS _parsed",), ""
-            failure = _failure("'is not JSON of the declared columns'")
-            checked = f"IF(_json.{_CORRUPT} IS NULL, _json, {failure})"
-            return (f"{parsed} AS _json", f"{_once(checked)} AS _parsed"), ""
+            listed = ", ".join(f"{quoted_name(column.name)}: {column.type}" for column in fields)
+            parsed, is_wrong = whole_json("value", f"STRUCT<{listed}>", "_json")
+            result = "_json.whole" if kept else _failure("'is not JSON of the declared columns'")
+            steps = (f"{_once(parsed)} AS _json", f"{_once(f'IF({is_wrong}, {result}, _json.whole)')} AS _parsed")
+            return steps, f"IF({is_wrong}, CAST(value AS STRING), NULL)"
 
 
 def _once(expression: str) -> str:

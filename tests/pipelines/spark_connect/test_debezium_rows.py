@@ -36,8 +36,8 @@ def rows(session: Session, columns: str, messages: Sequence[Message]) -> list[An
         return list(table(session, columns, messages).collect())
 
 
-def table(session: Session, columns: str, messages: Sequence[Message]) -> Any:
-    options = "'kafka.bootstrap.servers'='a:9092', subscribe='t', 'value.format'='debezium'"
+def table(session: Session, columns: str, messages: Sequence[Message], format: str = "debezium") -> Any:
+    options = f"'kafka.bootstrap.servers'='a:9092', subscribe='t', 'value.format'='{format}'"
     ddl, problems = read_ddl(f"CREATE TABLE k ({columns}) USING kafka OPTIONS ({options})", "ddl.k.sql")
     assert ddl is not None and topic_fault(ddl) is None, problems
     steps, selected = row_expressions(ddl)
@@ -209,3 +209,20 @@ def test_a_null_array_is_a_value_if_postgresql_logs_the_row_before(session: Sess
     full = edited("unchanged: u", before={"id": 1, "na": None})
     assert rows(session, "id INT, na ARRAY<STRING>", full)[0]["na"] is None
     assert rows(session, "id INT, na ARRAY<STRING>", recorded("one key: r"))[0]["na"] is None
+
+
+@pytest.mark.parametrize(
+    "value", ['{"id": 1}{"id": 2}', '{"id": 1}\n{"id": 2}', '{"id": 1} x', '{"id": 1},', "", " ", "null"]
+)
+def test_a_value_that_is_more_or_less_than_one_json_object_is_refused_or_kept(session: Session, value: str) -> None:
+    with pytest.raises(EngineRefused, match="is not JSON of the declared columns"), spark_errors():
+        table(session, "id INT", [(None, value)], "json").collect()
+    with spark_errors():
+        kept = table(session, "id INT, _corrupt STRING", [(None, value), (None, None)], "json").collect()
+    assert [row[1] for row in kept] == [value, None]
+
+
+def test_a_second_change_in_one_message_is_refused(session: Session) -> None:
+    ((key, value),) = recorded("change: r")
+    assert value is not None
+    assert "is not JSON of the declared columns" in refusal(session, "id INT", [(key, value + value)])
