@@ -119,11 +119,14 @@ def _warn_of_changes(walk: DeployWalk, table: TableName) -> None:
     for read in declared.parsed.reads if declared is not None and declared.parsed is not None else ():
         parent = tables.get(read.table)
         if read.streaming and parent is not None and table_format(parent.parsed_ddl.format).changes:
-            from core.sql.postgres_changes import begins_with_rows
+            from core.sql.postgres_changes import ChangesRisk, begins_with_rows
 
             has_rows = begins_with_rows(parent.parsed_ddl)
             begin = PlanWarningKind.CHANGES_FROM_ROWS if has_rows else PlanWarningKind.CHANGES_FROM_SLOT
             walk.found.warn(table, begin.of(source=read.table))
+            if has_rows and declared is not None and not declared.settings.upserts:
+                risk = ChangesRisk.ROWS_TWICE.of(source=read.table)
+                walk.found.warn(table, PlanWarningKind.ROWS_TWICE.of(risk=risk, remedy=risk.remedy))
         if read.streaming and parent is not None and parent.settings.upserts and not parent.external:
             kind = PlanWarningKind.READS_CHANGES if read.takes_changes else PlanWarningKind.READS_FIRST_ROWS
             walk.found.warn(table, kind.of(parent=read.table))

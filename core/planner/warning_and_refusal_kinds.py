@@ -71,6 +71,8 @@ class PlanWarningKind(FactKind):
     CHANGES_FROM_ROWS = (
         "begins with the rows that {source} has then, in one batch of any size; earlier changes of them are missing"
     )
+    ROWS_TWICE = "{risk}; {remedy}"
+    """The placeholders are filled with a `ChangesRisk` and its remedy."""
     READS_CHANGES = "reads the changes of {parent}, which replaces rows by key"
     READS_FIRST_ROWS = "reads only the first row of each key of {parent}, which replaces rows by key"
     READS_DELETED = "reads {versions}, which no longer {versions:exists/exist}: it gets no rows until it is rebuilt"

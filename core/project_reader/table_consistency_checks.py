@@ -207,9 +207,22 @@ def _check_reads(
     assert table.parsed is not None and table.dml is not None
     for read in table.parsed.reads:
         problem = _wrong_read(read, table, tables, declared, views)
+        place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
         if problem is not None:
-            place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
             problems.append(Problem(problem[0], problem[1], place, read.table))
+        elif read.streaming and not table.settings.upserts and read.table in tables:
+            problems += _first_rows_twice(table, tables[read.table], place)
+
+
+def _first_rows_twice(table: Table, source: Table, place: Where) -> list[Problem]:
+    if not table_format(source.parsed_ddl.format).changes:
+        return []
+    from core.sql.postgres_changes import ChangesRisk, begins_with_rows
+
+    if not begins_with_rows(source.parsed_ddl):
+        return []
+    risk = ChangesRisk.ROWS_TWICE.of(source=source.name)
+    return [Problem(f"{table.name} {risk}", str(risk.remedy), place, table.name, severity=Severity.WARNING)]
 
 
 def _wrong_read(

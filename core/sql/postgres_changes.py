@@ -56,6 +56,17 @@ class ChangesFault(FactKind):
     TEXT_ONLY = "has {column} {found}", "declare {column} STRING, and parse PostgreSQL's text in the statement"
 
 
+class ChangesRisk(FactKind):
+    """What a statement over changes of a database risks; the sentence follows the statement's name."""
+
+    ROWS_TWICE = (
+        "has no key, and begins with the rows of {source}: if its first batch is interrupted, changes since then are "
+        "in the table twice",
+        "give it mode: upsert and a key, or rebuild it after an interruption",
+    )
+    """An exported snapshot ends with its session (PostgreSQL 18 manual, "Snapshot Synchronization Functions")."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeAddress:
     """Where the changes of an external table are read: the connection, the slot, and what is read from it."""

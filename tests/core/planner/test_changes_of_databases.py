@@ -5,13 +5,16 @@ import small_project
 from domain_builders import deployed
 
 from core.model.names import TableName as T
+from core.model.problems import Severity
 from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.observed.versions import Binding
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.project.model import Project
+from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
+from core.sql.postgres_changes import ChangesRisk
 
 URL = "url 'jdbc:postgresql://db/shop'"
 WHOLE = f"{URL}, user 'reader', dbtable 'orders', publication 'headgate'"
@@ -26,6 +29,18 @@ def over_texts(options: str, columns: str = "id BIGINT, kind STRING") -> dict[st
     (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
     files[path] = f"CREATE TABLE landed ({columns}) USING postgres_changes OPTIONS ({options});"
     files["headgate.yml"] += "connectors: {postgres: {}}\n"
+    return files
+
+
+def only_reader(options: str, *, keyed: bool) -> dict[str, str]:
+    """Return the texts of a project in which one statement reads the changes."""
+    files = {
+        path: text for path, text in over_texts(f"{WHOLE}{options}").items() if "/b/" not in path and "/c/" not in path
+    }
+    files["headgate.yml"] = files["headgate.yml"].replace("{postgres: {}}", "{postgres: {}, delta: {}}")
+    files["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = "CREATE TABLE a (id BIGINT, kind STRING) USING delta;"
+    if keyed:
+        files["pipelines/facts/p/a/a.yml"] = "mode: upsert\nkey: [id]\n"
     return files
 
 
@@ -96,19 +111,30 @@ def test_a_first_start_says_that_earlier_rows_are_not_among_the_changes() -> Non
 def test_a_rebuild_that_begins_with_the_rows_lacks_nothing_of_a_keyed_table(
     options: str, keyed: bool, verdict: str
 ) -> None:
-    files = {
-        path: text for path, text in over_texts(f"{WHOLE}{options}").items() if "/b/" not in path and "/c/" not in path
-    }
-    files["headgate.yml"] = files["headgate.yml"].replace("{postgres: {}}", "{postgres: {}, delta: {}}")
-    files["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = "CREATE TABLE a (id BIGINT, kind STRING) USING delta;"
-    if keyed:
-        files["pipelines/facts/p/a/a.yml"] = "mode: upsert\nkey: [id]\n"
-    project = small_project.project(files)
+    project = small_project.project(only_reader(options, keyed=keyed))
     world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in project.tables.items()}
     found = make_plan(project, "dev", world, PlanRequest(tables=(T("a"),), rebuild=True))
     assert [guard.verdict for guard in found.guards if guard.name == "history"] == [verdict]
     begin = "begins with the rows that landed has then" if options else "from where its replication slot is"
     assert any(begin in str(each.summary) for each in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "keyed", "warned"),
+    [(", snapshot 'initial'", False, True), (", snapshot 'initial'", True, False), ("", False, False)],
+)
+def test_rows_that_an_interrupted_first_batch_may_repeat_are_a_warning_unless_the_table_has_a_key(
+    options: str, keyed: bool, warned: bool
+) -> None:
+    project, problems = read_project(only_reader(options, keyed=keyed))
+    assert project is not None
+    risk = ChangesRisk.ROWS_TWICE.of(source="landed")
+    assert [
+        (each.summary, each.remedy, each.subject, each.severity) for each in problems if "twice" in each.summary
+    ] == [(f"a {risk}", risk.remedy, "a", Severity.WARNING)] * warned
+    found = make_plan(project, "dev", {}, PlanRequest(tables=(T("a"),)))
+    said = [str(each.summary) for each in found.warnings if "twice" in str(each.summary)]
+    assert said == [f"{risk}; {risk.remedy}"] * warned
 
 
 def test_plans_say_that_a_deleted_reader_does_not_hold_the_slot() -> None:
