@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from core.model.errors import Refused, UsageError
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
+from core.project.unreadable_file import texts_from_json
 
 PLAN_FILE_FORMAT = "headgate.plan-file/1"
 
@@ -118,7 +119,7 @@ def saved_from_text(text: str, name: str) -> SavedPlan:
         raise UsageError(f"{name} lacks its plan, texts, author or creation time", remedy=_SAVE)
     if plan_hash(plan) != plan.hash:
         raise UsageError(f"{name} was edited: its hash does not match its plan", remedy=_SAVE)
-    return SavedPlan(plan, texts, times[0], times[1], author)
+    return SavedPlan(plan, texts_from_json(texts), times[0], times[1], author)
 
 
 _SAVE = "plan again: headgate plan … --save FILE"

@@ -82,7 +82,7 @@ def read_sound_tables(
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [
-        Problem(f"{shown} is not UTF-8", "rename the file or its folder", Where(shown))
+        Problem("the name of this file is not UTF-8", "rename the file or its folder", Where(shown))
         for path in texts
         if (shown := escape_surrogates(path)) != path
     ]

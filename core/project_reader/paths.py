@@ -8,6 +8,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where
 from core.project.model import LAYER_FOLDERS, Layer
+from core.project.unreadable_file import UnreadableFile
 from core.text.wording import did_you_mean
 
 TESTS_FOLDER = "tests"
@@ -16,23 +17,13 @@ TESTS_FOLDER = "tests"
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 
-_UNREADABLE = "\0"
-"""Start of the placeholder for the content of an unreadable file; a readable file contains no NUL character."""
-
-
-def unreadable_content(reason: str, remedy: str) -> str:
-    """Return the placeholder for the content of an unreadable file; readers of a project report it as a Problem."""
-    return f"{_UNREADABLE}{reason}{_UNREADABLE}{remedy}"
-
-
 def unreadable_files(texts: Mapping[str, str]) -> dict[str, Problem]:
     """Return a Problem for each file that could not be read, by path."""
-    found = {}
-    for path, text in texts.items():
-        if text.startswith(_UNREADABLE):
-            reason, _, remedy = text.removeprefix(_UNREADABLE).partition(_UNREADABLE)
-            found[path] = Problem(f"{path.rpartition('/')[2]} cannot be read: {reason}", remedy, Where(path))
-    return found
+    return {
+        path: Problem(f"{path.rpartition('/')[2]} cannot be read: {text.reason}", text.remedy, Where(path))
+        for path, text in texts.items()
+        if isinstance(text, UnreadableFile)
+    }
 
 
 @dataclass(slots=True)
@@ -106,7 +97,7 @@ def _folder(
     if len(parts) not in (5, 6):
         problems.append(
             Problem(
-                f"{path} is in the wrong folder",
+                "this file is in the wrong folder",
                 "move it to pipelines/<layer>/<product>/<table>/sql-scripts/",
                 Where(path),
             )

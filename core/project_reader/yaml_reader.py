@@ -211,7 +211,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         mark = error.problem_mark
         problems.append(
             Problem(
-                f"{path} is not valid YAML: {error.problem or error.context}",
+                f"this file is not valid YAML: {error.problem or error.context}",
                 "check indentation, quotes and colons at this line",
                 Where(path, mark.line + 1, mark.column + 1) if mark else Where(path),
             )
@@ -220,7 +220,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
     except yaml.YAMLError as error:
         problems.append(
             Problem(
-                f"{path} is not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text", Where(path)
+                f"this file is not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text", Where(path)
             )
         )
         return None
@@ -228,7 +228,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         return YamlSection(path, "", 1, nodes={}, lines={}, problems=problems)
     if not isinstance(node, yaml.MappingNode):
         problems.append(
-            Problem(f"{path} must be a mapping of keys to values", "write key: value lines", Where(path, 1))
+            Problem("this file must be a mapping of keys to values", "write key: value lines", Where(path, 1))
         )
         return None
     return _section(node, path, "", problems)
@@ -270,7 +270,7 @@ def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Proble
         if not isinstance(key, yaml.ScalarNode):
             problems.append(
                 Problem(
-                    f"{name or path} has a list or a mapping as a key",
+                    f"{name or 'this file'} has a list or a mapping as a key",
                     "write a single word before the colon, without ? or brackets",
                     Where(path, line, key.start_mark.column + 1),
                 )

@@ -131,7 +131,11 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
     manifest = read_manifest(text, problems)
     environment = next((e for e in manifest.environments if e.name == name), None)
     if environment is None or not manifest.id or not manifest.name:
-        first = problems[0].summary if problems else f"there is no environment {name!r} in headgate.yml"
+        first = (
+            f"{problems[0].where}: {problems[0].summary}"
+            if problems
+            else f"there is no environment {name!r} in headgate.yml"
+        )
         raise InvalidProject(first, remedy="correct headgate.yml")
     return manifest, environment
 

@@ -133,14 +133,11 @@ def _wrapped(line: str, width: int, hang: int | None = None) -> list[str]:
 
 def problem_line(problem: Mapping[str, object]) -> str:
     """Format a Problem like a compiler message: location, severity, summary, then context and remedy."""
-    file = place = str(problem.get("file") or "")
+    place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
             place += f":{problem[part]}"
-    summary = str(problem.get("summary"))
-    if file and summary.startswith(f"{file} "):
-        summary = f"this file{summary.removeprefix(file)}"
-    head = f"{place}: {problem.get('severity')}: {summary}".removeprefix(": ")
+    head = f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": ")
     below = [line for part in ("detail", "remedy") for line in str(problem.get(part) or "").split("\n") if line]
     return "\n".join([escape_control_characters(head), *(f"    {escape_control_characters(line)}" for line in below)])
 

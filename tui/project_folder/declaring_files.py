@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.errors import UsageError
-from core.project_reader.paths import TESTS_FOLDER, unreadable_content
+from core.project.unreadable_file import UnreadableFile
+from core.project_reader.paths import TESTS_FOLDER
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 FOLDER = "pipelines"
@@ -67,7 +68,7 @@ def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
         reason = error.strerror or str(error)
     else:
         reason = f"it is not UTF-8, because of byte {error.start + 1}"
-    return unreadable_content(reason, "make it a readable UTF-8 text file")
+    return UnreadableFile(reason, "make it a readable UTF-8 text file")
 
 
 def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
@@ -98,7 +99,7 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
                         unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
-            unread[below] = unreadable_content(error.strerror or str(error), "make it readable")
+            unread[below] = UnreadableFile(error.strerror or str(error), "make it readable")
         tested = SCRIPTS in folders
         waiting += [
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
@@ -106,7 +107,7 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
     return sorted(found), dict(sorted(unread.items()))
 
 
-_UNFOLLOWED = unreadable_content(
+_UNFOLLOWED = UnreadableFile(
     "it is a link to a folder, or to nothing, and links to folders are not followed",
     "put the folder itself there, or move the link out of pipelines",
 )

@@ -15,6 +15,7 @@ from core.model.problems import Problem, Severity
 from core.plan.confirmation import Confirmation, confirmation_for_policy
 from core.policy.roles_and_rules import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
 from core.project.manifest_head import MANIFEST_PATH
+from core.project.unreadable_file import texts_from_json
 from core.project_reader.manifest import declared_policy, read_manifest
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
@@ -180,7 +181,7 @@ class PolicyEnforcement:
         given = args.get("texts")
         if not isinstance(given, Mapping):
             raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
-        texts = {str(path): str(text) for path, text in given.items()}
+        texts = texts_from_json(given)
         policy = _declared(texts, self._declared.name, ("",))
         if read_manifest(texts.get(MANIFEST_PATH), []).id != self._agent.project_id:
             raise Refused("these texts belong to another project than the agent's", remedy="check --project")

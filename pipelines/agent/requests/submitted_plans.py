@@ -24,6 +24,7 @@ from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
 from core.policy.roles_and_rules import Policy
 from core.project.model import Project
+from core.project.unreadable_file import texts_from_json
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.parse_cache import ParseCache
 from core.run.records import RunRow, StepRow
@@ -204,7 +205,7 @@ class SubmittedPlans:
         return plan
 
     def _project(self, args: Mapping[str, Any]) -> Project:
-        texts = {str(path): str(text) for path, text in (args.get("texts") or {}).items()}
+        texts = texts_from_json(args.get("texts") or {})
         project, problems = read_sound_tables(texts, self._facts)
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]

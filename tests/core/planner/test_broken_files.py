@@ -13,8 +13,8 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.project.model import Project
+from core.project.unreadable_file import UnreadableFile
 from core.project_reader.loader import read_project, read_sound_tables
-from core.project_reader.paths import unreadable_content
 from core.project_reader.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed
 
@@ -27,7 +27,7 @@ BREAKS = {
     "statement": {DML_OF_B: NONSENSE},
     "ddl": {DDL_OF_B: "CREATE TABLE b (id BIGINT"},
     "settings": {"pipelines/facts/p/b/b.yml": "trigger: [1, 2\nowner: : x"},
-    "unreadable": {DML_OF_B: unreadable_content("Permission denied", "chmod")},
+    "unreadable": {DML_OF_B: UnreadableFile("Permission denied", "chmod")},
     "second writer": {
         SQL.format(place="facts/p/x", kind="dml", name="x"): "INSERT INTO b SELECT id, kind FROM STREAM a;"
     },

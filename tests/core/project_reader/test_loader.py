@@ -147,7 +147,7 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         (MANIFEST.replace("dev: {}", "dev: {pool: {cores: 1.5}}"),
          "headgate.yml:5: environments.dev.pool.cores must be a whole number"),
         (MANIFEST + "defaults: {trigger: 99999999 hours}\n", "headgate.yml:6: defaults.trigger must be an interval"),
-        (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: headgate.yml has a list or a mapping as a key"),
+        (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: this file has a list or a mapping as a key"),
         (MANIFEST.replace("dev: {}", "? {a: b}\n  : c"),
          "headgate.yml:5:5: environments has a list or a mapping as a key"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {url: http://x}}"),
@@ -157,8 +157,8 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         (MANIFEST + "project: two\n", "headgate.yml:6: project appears twice"),
         (MANIFEST + "defaults: {owner: a, owner: b}\n", "headgate.yml:6: owner appears twice on line 6"),
         (MANIFEST + "x: [\n",
-         "headgate.yml:7:1: headgate.yml is not valid YAML: did not find expected node content"),
-        ("- a\n", "headgate.yml:1: headgate.yml must be a mapping of keys to values"),
+         "headgate.yml:7:1: this file is not valid YAML: did not find expected node content"),
+        ("- a\n", "headgate.yml:1: this file must be a mapping of keys to values"),
     ],
 )  # fmt: skip
 def test_an_invalid_manifest_is_reported_with_its_line(manifest: str, expected: str) -> None:
@@ -491,7 +491,7 @@ def test_changes_of_an_external_table_are_read_if_both_sides_declare_them(
 def test_a_file_whose_path_is_not_utf_8_is_a_problem_with_its_bytes() -> None:
     found = {path.replace("/p/", "/caf\udce9/"): text for path, text in texts(a="SELECT id FROM STREAM orders").items()}
     named = [problem for problem in read_project(found)[1] if problem.summary.endswith("is not UTF-8")]
-    assert [problem.summary for problem in named] == [
-        f"{path.replace(chr(0xDCE9), chr(92) + 'xe9')} is not UTF-8" for path in sorted(found) if "\udce9" in path
+    assert [problem.where and problem.where.path for problem in named] == [
+        path.replace(chr(0xDCE9), chr(92) + "xe9") for path in sorted(found) if "\udce9" in path
     ]
     assert named and {problem.remedy for problem in named} == {"rename the file or its folder"}

@@ -1,11 +1,14 @@
 """Declaring files: folders of test cases declare nothing, now or at a commit; a table called `tests` is declared."""
 
+import json
+import pickle
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from core.model.errors import UsageError
+from core.project.unreadable_file import UnreadableFile, texts_from_json
 from core.project_reader.paths import unreadable_files
 from tui.project_folder.declaring_files import list_files, read_files, read_test_files
 from tui.project_folder.git_objects import texts_differing_from
@@ -44,6 +47,15 @@ def test_an_unfollowed_link_is_a_problem(target: str, folder: Path) -> None:
     (folder / "pipelines/linked").symlink_to(target)
     (problem,) = unreadable_files(read_files(str(folder)).texts).values()
     assert str(problem.where) == "pipelines/linked" and problem.remedy and "is a link to a folder" in problem.summary
+
+
+def test_unreadable_files_survive_json_and_pickling(folder: Path) -> None:
+    (folder / "pipelines/linked").symlink_to("nowhere")
+    texts = read_files(str(folder)).texts
+    for copied in (texts_from_json(json.loads(json.dumps(dict(texts)))), pickle.loads(pickle.dumps(dict(texts)))):
+        assert copied == texts and unreadable_files(copied) == unreadable_files(texts)
+        assert isinstance(copied["pipelines/linked"], UnreadableFile)
+    assert unreadable_files({path: str(text) for path, text in texts.items()}) == {}, "no text is read back"
 
 
 def test_a_link_to_a_file_is_read(folder: Path) -> None:
