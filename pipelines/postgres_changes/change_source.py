@@ -23,8 +23,10 @@ from pipelines.postgres_changes.pgoutput import (
     BeginMessage,
     ChangeDecoder,
     ColumnGone,
+    RelationMessage,
     StreamedChange,
     UnchangedValue,
+    decode,
     position_after,
 )
 from pipelines.postgres_changes.replication_slot import (
@@ -149,14 +151,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with temporary_copy(database, self._slot, at) as copy:
                     values = self._values(copy, until=self._target, limit=self._limit)
                     found = database.execute(_NEXT, values | {"few": FEW, "short": SHORT_B}, binary=True).fetchall()
+                reached = position_after(found[-1][1]) if found else at
                 if found and len(found) < FEW and all(len(data) < SHORT_B for _, data in found):
-                    self._ahead = {(at, position_after(found[-1][1])): (self._catalog(database), found)}
+                    self._ahead = {(at, reached): (self._catalog_for(database, found), found)}
         except DatabaseLost:
             return start
+        if len(found) < min(FEW, self._limit):
+            self._idle = (reached, end)  # All messages were found, so nothing follows the last one.
         if not found:
-            self._idle = (at, end)
             return start
-        reached = position_after(found[-1][1])
         return {"lsn": reached} if reached >= start.get("until", 0) else {**start, "lsn": reached}
 
     @contextmanager
@@ -244,6 +247,17 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _declared(self) -> tuple[str, ...]:
         return tuple(name for name in self._columns if not name.startswith("_"))
+
+    def _catalog_for(self, database: Any, messages: list[tuple[bytes, bytes]]) -> Catalog:
+        """Return what decoding the messages requires of the catalog, which is asked only if it is required.
+
+        A table's primary key is required if the log has whole old rows, and its lost columns if the log lacks one.
+        """
+        decoded = (decode(data) for _, data in messages if data[:1] == b"R")
+        found = [each for each in decoded if isinstance(each, RelationMessage) and each.name == self._table]
+        if any(all(each.in_key) or not {*self._declared()} <= {*each.columns} for each in found):
+            return self._catalog(database)
+        return (), ()
 
     def _catalog(self, database: Any) -> Catalog:
         if not self._table:

@@ -198,9 +198,32 @@ def test_few_changes_are_read_once_and_again_only_when_the_batch_is_repeated(
     assert list(source.read(part)) == expected
 
 
+def test_the_catalog_is_asked_only_for_whole_old_rows_and_missing_columns(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ChangeReader, "_catalog", lambda self, database: asked.append("") or (("id",), ()))
+    source = reader(server)
+    at = source.initialOffset()
+    for statement in (
+        "INSERT INTO t VALUES (1, 'x')", "ALTER TABLE t REPLICA IDENTITY FULL", "UPDATE t SET id = 2",
+        "ALTER TABLE t REPLICA IDENTITY DEFAULT", "INSERT INTO t VALUES (3, 'x')",
+    ):  # fmt: skip
+        server.run(statement)
+        at = source.latestOffset(at, ReadAllAvailable())
+    assert len(asked) == 1, "by the UPDATE"
+    server.run("INSERT INTO t VALUES (4, 'x')")
+    other = reader(server, "id v w")
+    other.latestOffset(at, ReadAllAvailable())
+    other.stop()
+    assert len(asked) == 2, "by the missing column"
+    source.stop()
+
+
 def test_a_message_that_is_not_short_is_read_whole_from_the_log(server: PostgresServer) -> None:
     long = "x" * change_source.SHORT_B
-    server.run(f"INSERT INTO t VALUES (1, '{long}')", f"SELECT pg_logical_emit_message(false, 'app', '{long}')")
+    # The commit after it flushes the message, which is outside of any transaction.
+    server.run(f"SELECT pg_logical_emit_message(false, 'app', '{long}')", f"INSERT INTO t VALUES (1, '{long}')")
     assert batches(reader(server, "v")) == [[(long,)]]
     assert batches(reader(server, "_content", prefix="app")) == [[(long.encode(),)]]
 
