@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from core.model.actions import StepKind
@@ -181,24 +182,35 @@ def _compare(context: CommandContext) -> int:
     root = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(args.folder or "headgate-compare")))
     if not _healthy(context, root, terminal=False):
         return 1
-    found = []
-    for number in args.scenario or SCENARIOS:
-        folder = f"{root}/scenario-{number}"
+    for folder in (f"{root}/scenario-{number}" for number in SCENARIOS):
         if demo_project.is_demo_folder(folder):
-            _remove(_at(context, folder))  # An interrupted comparison has left this folder behind.
-        made = demo_project.copy_sample(folder, context.environ, scenario=number)
-        bound = _at(context, str(made["folder"]))
-        try:
-            found.append(_measured(bound))
-        except HeadgateError:
-            _end(bound)
-            raise
-        _remove(bound)
+            _remove(_at(context, folder))  # A comparison that failed or was killed has left this folder behind.
+    try:
+        found = [_compared(context, f"{root}/scenario-{number}", number) for number in args.scenario or SCENARIOS]
+    finally:
+        with suppress(OSError):  # It may contain something else.
+            os.rmdir(root)
     body = {"seed": args.seed, "rate": args.rate, "scenarios": found}
     glyphs = choose_glyphs(context.environ)
     lines = comparison_markdown(found) if args.markdown else comparison_lines(found, glyphs)
     output.answer(body, lines=lines)
     return 0
+
+
+def _compared(context: CommandContext, folder: str, number: int) -> dict[str, Any]:
+    """Measure a scenario in a new folder, and delete the folder. After a failure it stays, because it shows why."""
+    made = demo_project.copy_sample(folder, context.environ, scenario=number)
+    bound = _at(context, str(made["folder"]))
+    try:
+        found = _measured(bound)
+    except HeadgateError:
+        _end(bound)
+        raise
+    except BaseException:
+        _remove(bound)
+        raise
+    _remove(bound)
+    return found
 
 
 def _measured(context: CommandContext) -> dict[str, Any]:

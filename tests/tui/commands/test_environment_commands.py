@@ -347,6 +347,59 @@ def test_what_is_for_the_sample_without_a_database_is_refused_for_a_scenario(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("ended_by", "code", "done"),
+    [
+        (None, 0, ["remove 3", "measure 5", "remove 5"]),
+        (Refused("no row has arrived"), 3, ["remove 3", "measure 5", "end 5"]),
+        (KeyboardInterrupt(), 130, ["remove 3", "measure 5", "remove 5"]),
+    ],
+)
+def test_a_comparison_removes_what_an_earlier_one_left_and_ends_what_it_started(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended_by: BaseException | None,
+    code: int,
+    done: list[str],
+) -> None:
+    acts: list[str] = []
+
+    def copied(folder: str, _: object, *, scenario: int) -> dict[str, str]:
+        Path(folder).mkdir(parents=True)
+        marker = {"made_by": "headgate demo", "project_id": "p", "scenario": scenario}
+        (Path(folder) / ".headgate-demo").write_text(json.dumps(marker))
+        return {"folder": folder}
+
+    def measured(context: CommandContext) -> dict[str, Any]:
+        acts.append(f"measure {context.args.project[-1]}")
+        if ended_by is not None:
+            raise ended_by
+        return {}
+
+    def ended(context: CommandContext) -> None:
+        acts.append(f"end {context.args.project[-1]}")
+
+    def removed(context: CommandContext) -> None:
+        acts.append(f"remove {context.args.project[-1]}")
+        shutil.rmtree(context.args.project)
+
+    copied(f"{tmp_path}/compare/scenario-3", None, scenario=3)
+    monkeypatch.setattr("tui.services.demo_project.copy_sample", copied)
+    for name, act in {
+        "_healthy": lambda *_, **__: True,
+        "_measured": measured,
+        "_end": ended,
+        "_remove": removed,
+    }.items():
+        monkeypatch.setattr(f"tui.commands.demo.{name}", act)
+    monkeypatch.setattr("tui.commands.demo.comparison_lines", lambda *_: [])
+    words = ["demo", "compare", f"{tmp_path}/compare", "--scenario", "5"]
+    assert exit_codes.run_command_line(words) == code
+    assert acts == done
+    assert [path.name for path in tmp_path.glob("compare/*")] == ["scenario-5"] * isinstance(ended_by, Refused)
+    assert (tmp_path / "compare").exists() is isinstance(ended_by, Refused)
+
+
 def test_demo_takes_a_relative_folder_from_where_we_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
