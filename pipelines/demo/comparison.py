@@ -30,10 +30,14 @@ WARM_UP = 40
 SETTLED_S, GIVEN_UP_S = 10.0, 120.0
 """Seconds without a new row after which a table has settled: SETTLED_S if it shows the newest state of all orders,
 GIVEN_UP_S if it does not."""
+ENDED_S = 30.0
+"""Longest wait for the application's sessions to end, in seconds."""
 
 _LOAD = (
     "SELECT xact_commit, blks_hit + blks_read, tup_returned FROM pg_stat_database WHERE datname = current_database()"
 )
+_WORKING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'restaurant'"
+"""Query for the number of the application's sessions. A session that has ended has reported its load."""
 _SLOT = (
     "SELECT coalesce(max(pg_current_wal_lsn() - restart_lsn), 0)::int8 FROM pg_replication_slots WHERE NOT temporary"
 )
@@ -211,8 +215,16 @@ def _check(connection: "Connection[Any]", book: OrderBook) -> None:
 
 
 def _load(connection: "Connection[Any]") -> tuple[Any, ...]:
-    """Return the database's counts of transactions, blocks and rows, after a wait for sessions to report theirs."""
-    time.sleep(2.0)
+    """Return the database's counts of transactions, blocks and rows, once the application's sessions have ended.
+
+    Raises HeadgateError if they do not end.
+    """
+    ends_at = time.monotonic() + ENDED_S
+    while _row(connection, _WORKING)[0]:
+        if time.monotonic() > ends_at:
+            raise HeadgateError("the application's session in the database does not end", remedy="compare again")
+        time.sleep(0.05)
+    connection.execute("SELECT pg_stat_force_next_flush()")
     return _row(connection, _LOAD)
 
 

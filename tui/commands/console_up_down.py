@@ -177,6 +177,8 @@ def down(context: CommandContext) -> int:
     kept = [check for check in doctor_checks.drop_slots(context.environ, slots) if not check.ok]
     # These places are listed only now, because the sample's generator writes files until it has ended.
     found = teardown.owned_places(place) if args.purge else []
+    if args.purge:
+        teardown.delete_demo_caches(place, context.environ)
     purged = teardown.purge(place, found, output.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []

@@ -240,6 +240,7 @@ def _end(context: CommandContext) -> None:
 def _remove(context: CommandContext) -> None:
     """End the scenario, and delete its folder."""
     _end(context)
+    teardown.delete_demo_caches(context.place, context.environ)
     teardown.purge(context.place, teardown.owned_places(context.place), context.output.progress)
 
 

@@ -11,13 +11,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.ipc.environment_paths import PARSE_CACHE_FILE, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
@@ -223,6 +224,16 @@ def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: Progre
         if not os.path.lexists(owned.path):
             gone.append(owned.path)
     return gone
+
+
+def delete_demo_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
+    """Delete the cached parts of a demo's project, which nothing else can use. Caches of other projects are kept."""
+    parsed = parse_cache_path(environ, project=place.project, project_id=place.project_id)
+    if not parsed or not _is_demo(place):
+        return
+    manifest = Path(manifest_cache_path(environ, os.getuid(), folder=place.folder))
+    for path in (*Path(parsed).parent.glob(f"{PARSE_CACHE_FILE}*"), Path(parsed).parent, manifest, manifest.parent):
+        _delete(path)
 
 
 def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:

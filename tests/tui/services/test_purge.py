@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from core.ipc.environment_paths import manifest_cache_path, parse_cache_path
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services import teardown
 
@@ -345,3 +346,23 @@ def test_a_folder_is_removed_completely_without_following_links(tmp_path: Path) 
     teardown.remove_tree(str(tmp_path / "ours"), told=heard.append)
     assert not (tmp_path / "ours").exists() and (kept / "file").exists()
     assert heard == sorted(heard) and heard[-1] == 102
+
+
+def test_the_caches_of_a_demo_are_deleted_and_those_of_other_projects_are_kept(
+    demo: SelectedEnvironment, tmp_path: Path
+) -> None:
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    other = replace(demo, project_id="another")
+    for place in (demo, other):
+        kept = Path(parse_cache_path(environ, project=place.project, project_id=place.project_id))
+        kept.parent.mkdir(parents=True)
+        kept.write_text("cache")
+    manifest = Path(manifest_cache_path(environ, os.getuid(), folder=demo.folder))
+    manifest.parent.mkdir(exist_ok=True)
+    manifest.write_text("cache")
+    teardown.delete_demo_caches(other, environ)
+    assert manifest.exists() and kept.exists(), "the folder is not its demo"
+    teardown.delete_demo_caches(demo, environ)
+    assert [path for path, what in contents(tmp_path / "home").items() if what == "cache"] == [
+        str(kept.relative_to(tmp_path / "home"))
+    ]
