@@ -119,6 +119,8 @@ class SparkFailure(StrEnum):
     """A write conflicted with a concurrent commit to a Delta table."""
     DATABASE_LOST = "database lost"
     """The connection to a database that a batch reads was refused or has ended."""
+    BROKERS_LOST = "brokers lost"
+    """The Kafka brokers of an input or a target have stopped answering."""
     NEW_SCHEMA = "new schema"
     """A message has a schema that was unknown when the statement was started."""
     EXCLUSIVE_OPTIONS = "exclusive options"

@@ -13,6 +13,7 @@ from core.model.states import MAY_WORK, Fault, State
 from core.model.table_formats import format_of_others, table_format
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
+from core.text.sentence import Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +178,21 @@ class Measurement:
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
-    """For each source: table, rows, files, bytes, behind_s, newest_s, exact, missing, time_left."""
+    """For each source: table, rows, files, bytes, behind_s, newest_s, exact, missing, time_left.
+
+    `unmeasured` is the reason, as a clause, if the lag on a source could not be measured.
+    """
     fastest_rows_s: float | None = None
     """Rows read per second in the fastest batch of this version."""
     time_left: str = ""
     """The shortest `TimeLeft` of the sources as a string; empty if there is none."""
     objective_s: float | None = None
     """The lag objective in seconds, declared or by default; None if unknown."""
+
+    @property
+    def why_unmeasured(self) -> Sentence | None:
+        """The reason, as a clause, why the lag could not be measured; None if it was measured."""
+        return next((Sentence(str(source["unmeasured"])) for source in self.sources if source.get("unmeasured")), None)
 
 
 _FIGURES = (

@@ -33,6 +33,8 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 """Matches an error raised by Headgate's own code in the pool, but not a query plan that contains its text."""
+_PLAN = re.compile(r"=== Streaming Query ===[\s\S]*?(?=JVM stacktrace:|\Z)")
+"""Matches a query's plan in an error; the plan contains the messages of errors that the query could raise."""
 _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """Prefix of the error of a batch that failed in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
@@ -59,6 +61,14 @@ _KAFKA_FILE_REMEDIES = {
     "PBE-SHA1-3DES writes it; the certificates follow in the same file",
     "trust": "write certificates only, as PEM",
 }
+BROKERS_LOST = "HEADGATE_BROKERS_LOST"
+"""Error class used if Kafka brokers have stopped answering."""
+_BROKERS = re.compile(
+    r"Timed out waiting for a node assignment|Timed out waiting to send the call|Timeout of \d+ms expired before the "
+    r"position|Topic \S+ not present in metadata after|Timeout expired while fetching topic metadata"
+    r"|errors\.(?:TimeoutException|DisconnectException|NotLeaderOrFollowerException): "
+)
+"""Matches the messages of Kafka's Java client about brokers that do not answer (kafka-clients 3.9.2)."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -176,6 +186,12 @@ _FAILURES = {
     "Async progress tracking cannot be used with Once trigger": SparkFailure.EXCLUSIVE_OPTIONS,
 }
 """Kinds of failure, by a phrase in the one line of Spark's message that states the cause (Spark 4.2.0)."""
+_OUR_FAILURES = {
+    LOST: SparkFailure.DATABASE_LOST,
+    NEW_SCHEMA: SparkFailure.NEW_SCHEMA,
+    BROKERS_LOST: SparkFailure.BROKERS_LOST,
+}
+"""Kinds of failure, by Headgate's own error class."""
 _WRITTEN_MEANWHILE = ("DELTA_CONCURRENT_", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 """Prefixes of the error classes with which Delta 4.4.0 rejects a commit after a concurrent change to the table."""
 
@@ -231,22 +247,23 @@ def error_class(text: str) -> str:
 
     A class that only wraps a cause is returned only if there is no other class.
     """
+    text = _PLAN.sub("", text)
     if ours := _OURS.search(text):
         return ours[1]
     if _FULL.search(text):
         return NO_SPACE
     if _KAFKA_LOGIN.search(text) or _KAFKA_FILE.search(text):
         return REFUSED_LOGIN
-    found: list[str] = _CLASS.findall(_TRACEBACK.sub("", text)) or _CLASS.findall(text)
-    # A query plan contains the names of errors that the query would raise.
-    found = [name for name in found if not name.startswith("HEADGATE_")]
+    if _BROKERS.search(text):
+        return BROKERS_LOST
+    found = _classes(_TRACEBACK.sub("", text)) or _classes(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
 
 def failure_of(text: str) -> SparkFailure | None:
     """Return the kind of failure that a Spark message reports; None for an unknown kind."""
-    if (ours := error_class(text)) in (LOST, NEW_SCHEMA):
-        return SparkFailure.DATABASE_LOST if ours == LOST else SparkFailure.NEW_SCHEMA
+    if (ours := error_class(text)) in _OUR_FAILURES:
+        return _OUR_FAILURES[ours]
     if database := _DATABASE.search(text):
         return SparkFailure.DATABASE_LOST if _DATABASE_LOST.search(database[1]) else None
     line = first_line(text)
@@ -266,7 +283,7 @@ def first_line(text: str) -> str:
 
     If Headgate can explain the error itself, that explanation is returned instead. Values of rows are replaced by `…`.
     """
-    text = _without_values(text)
+    text = _without_values(_PLAN.sub("", text))
     if ours := _OURS.search(text):
         remedy = _REMEDIES.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -279,6 +296,8 @@ def first_line(text: str) -> str:
     if login := _KAFKA_LOGIN.search(text):
         remedy = "correct what kafka.sasl.password refers to, or kafka.ssl.* in OPTIONS, and start it again"
         return f"the Kafka brokers cannot be connected to: {login['why']}; {remedy}"
+    if _BROKERS.search(text):
+        return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     if words := _by_hand(body):
         return words
@@ -322,7 +341,12 @@ def _by_hand(text: str) -> str:
 
 
 def _useful(line: str) -> bool:
-    return any(name not in _WRAPPERS for name in _CLASS.findall(line))
+    return any(name not in _WRAPPERS for name in _classes(line))
+
+
+def _classes(text: str) -> list[str]:
+    """Return the error classes in a text that are Spark's; a query plan may contain Headgate's as well."""
+    return [name for name in _CLASS.findall(text) if not name.startswith("HEADGATE_")]
 
 
 def _causes(error: BaseException) -> str:

@@ -59,8 +59,8 @@ class _Cluster:
     """Latest timestamp of each partition that has messages, in epoch seconds."""
     listed_at: float | None = None
     silent_until: float = 0.0
-    refused: HeadgateError | None = None
-    """Why the cluster refuses requests; it receives no further request until `silent_until`."""
+    failure: HeadgateError | None = None
+    """Why the last listing failed; the cluster receives no further request until `silent_until`."""
     denied: dict[str, HeadgateError] = field(default_factory=dict)
     """By topic: the error if the user may not read the topic."""
     ids: dict[str, str] = field(default_factory=dict)
@@ -229,23 +229,22 @@ class KafkaOffsets:
     def _listed(self, place: TopicPlace, *, fresh: bool = False) -> _Cluster:
         key = replace(place, topics=(), skips_lost=False)
         cluster, now = self._clusters.get(key), time.monotonic()
-        if cluster is None or (cluster.refused and now >= cluster.silent_until):
+        if cluster is None or (isinstance(cluster.failure, Refused) and now >= cluster.silent_until):
             # The credentials are read again, because they may have been corrected.
             topics = cluster.topics if cluster else set()
             cluster = self._clusters[key] = _Cluster(connect(key), topics)
         new = not cluster.topics.issuperset(place.topics)
         cluster.topics.update(place.topics)
-        if now < cluster.silent_until:
-            raise cluster.refused or cluster.clients.silent("it did not answer a moment ago")
+        if now < cluster.silent_until and cluster.failure is not None:
+            raise cluster.failure
         if new or fresh or cluster.listed_at is None or now - cluster.listed_at >= self._refresh_s:
             try:
                 _list(cluster)
             except HeadgateError as error:
                 if isinstance(error, Refused | NoAnswer):
-                    cluster.silent_until = time.monotonic() + SILENT_S
-                cluster.refused = error if isinstance(error, Refused) else None
+                    cluster.failure, cluster.silent_until = error, time.monotonic() + SILENT_S
                 raise
-            cluster.listed_at = now
+            cluster.listed_at, cluster.failure = now, None
             _observe_retention(cluster, now, fresh=new)
         if denied := next((error for topic, error in cluster.denied.items() if topic in place.topics), None):
             raise denied

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
@@ -142,7 +143,7 @@ class LagCollector:
                 if name not in self._unmeasured:
                     log.warning("%s was not measured: %r", name, error)
                 unmeasured.add(name)
-                measurements.append(self._unknown(deployment))
+                measurements.append(self._unmeasured_lag(deployment, query, error))
                 continue
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
@@ -227,14 +228,10 @@ class LagCollector:
             in_rows_s=rates[0],
             out_rows_s=rates[1],
             rows_total=self._agent.files.rows(deployment.folder, deployment.format),
-            batch=found.batch if found else None,
-            batch_ms=progress.batch_ms if progress else None,
-            durations=dict(progress.durations) if progress else {},
-            watermark=progress.watermark if progress else "",
+            **_committed(found, progress),
             state_rows=history.state_rows,
             state_bytes=history.state_bytes,
             dropped_by_watermark=history.dropped,
-            committed_at=found.committed_at if found else None,
             sources=tuple(_source(position) | self._mirrored(deployment, position) for position in positions),
             fastest_rows_s=history.fastest_rows_s,
             time_left=_shortest_left(positions),
@@ -246,10 +243,30 @@ class LagCollector:
         fault = self.mirror.fault_of(deployment.table, deployment.version)
         return {"group": group, "group_fault": str(fault or "")} if group else {}
 
-    def _unknown(self, deployment: Deployment) -> Measurement:
+    def _unmeasured_lag(self, deployment: Deployment, query: ReportedQuery | None, error: Exception) -> Measurement:
+        """Return what Spark and the checkpoint report of a statement whose lag could not be measured."""
         key = (deployment.table, deployment.version)
-        said = self._history[key].fault.said if key in self._history else FaultSign()
-        return Measurement(*key, self._agent.clock(), fault=said.fault, fault_why=said.why)
+        history = self._history.get(key) or MeasurementHistory()
+        progress = query_progress_from_json(query.progress) if query and query.progress else None
+        found, rows = None, None
+        # The checkpoint itself may be the reason.
+        with suppress(HeadgateError, OSError):
+            found = self._agent.files.read(deployment.checkpoint)
+            rows = self._agent.files.rows(deployment.folder, deployment.format)
+        why = error.summary if isinstance(error, HeadgateError) else "the measurement failed, see headgate logs agent"
+        return Measurement(
+            *key,
+            self._agent.clock(),
+            fault=history.fault.said.fault,
+            fault_why=history.fault.said.why,
+            **_committed(found, progress),
+            rows_total=rows,
+            state_rows=history.state_rows,
+            state_bytes=history.state_bytes,
+            dropped_by_watermark=history.dropped,
+            sources=tuple(_unknown_source(each.parent, why) for each in deployment.bindings if each.streamed),
+            fastest_rows_s=history.fastest_rows_s,
+        )
 
     def _expect_topics(
         self, deployments: Iterable[Deployment], by_version: dict[tuple[TableName, int], Deployment]
@@ -379,6 +396,17 @@ def _rates(
     return progress.in_rows_s, progress.out_rows_s
 
 
+def _committed(found: CheckpointState | None, progress: QueryProgress | None) -> dict[str, Any]:
+    """Return the fields of a measurement that describe the newest batch."""
+    return {
+        "batch": found.batch if found else None,
+        "committed_at": found.committed_at if found else None,
+        "batch_ms": progress.batch_ms if progress else None,
+        "durations": dict(progress.durations) if progress else {},
+        "watermark": progress.watermark if progress else "",
+    }
+
+
 def _is_limited_in_files(read: TableRead) -> bool:
     return any(key.lower() == "maxfilespertrigger" for key, _ in read.options)
 
@@ -387,6 +415,11 @@ def _sum(values: Iterable[int | None]) -> int | None:
     numbers = list(values)
     known = [number for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None
+
+
+def _unknown_source(table: TableName, why: str) -> dict[str, object]:
+    known = dict.fromkeys(("rows", "files", "bytes", "behind_s", "newest_s"))
+    return {"table": table, **known, "exact": False, "missing": False, "unmeasured": why}
 
 
 def _source(position: SourceLag) -> dict[str, object]:

@@ -113,7 +113,8 @@ class CatchUpGate:
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
-            return Sentence(f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent")
+            why = f", because {mine.why_unmeasured}" if mine and mine.why_unmeasured else "; see headgate logs agent"
+            return Sentence(f"its lag could not be measured for {UNKNOWN_S:.0f} s{why}")
         gone = _gone(mine) if mine is not None else ""
         if not gone:
             self.sources_present_at = now
@@ -219,6 +220,8 @@ def _limit_words(
 def _behind(measured: Measurement) -> str:
     if gone := _gone(measured):
         return f"its source {gone} is not there"
+    if why := measured.why_unmeasured:
+        return f"lag unknown, because {why}"
     if measured.lag_rows is None:
         return "lag unknown" if measured.lag_files is None else f"lag {_many(measured.lag_files, 'file')}"
     return f"lag {'' if measured.exact else '≈'}{_many(measured.lag_rows, 'row')}"

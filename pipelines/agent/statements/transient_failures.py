@@ -15,7 +15,7 @@ from core.ports.spark import ReportedQuery
 from core.sql.avro_schemas import NEW_SCHEMA
 from core.text.sentence import Sentence
 from core.text.wording import short_size
-from pipelines.spark_connect.error_translation import NO_SPACE
+from pipelines.spark_connect.error_translation import BROKERS_LOST, NO_SPACE
 from pipelines.storage.file_system import disk_space
 
 PAUSES_S, WITHIN_S = (0.0, 15.0, 60.0, 120.0), 600.0
@@ -30,6 +30,7 @@ CLASSES = {
     SparkFailure.WORKER_LATE: "HEADGATE_WORKER_LOST",
     SparkFailure.WRITTEN_MEANWHILE: "HEADGATE_WRITTEN_MEANWHILE",
     SparkFailure.DATABASE_LOST: "HEADGATE_DATABASE_LOST",
+    SparkFailure.BROKERS_LOST: BROKERS_LOST,
     SparkFailure.NEW_SCHEMA: NEW_SCHEMA,
 }
 """Failures after which a statement is restarted automatically, with the error class of the restart's event."""

@@ -13,6 +13,7 @@ from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Spa
 from pipelines.local_pool.java_and_spark import spark_home
 from pipelines.spark_connect.call_deadlines import MissedDeadline
 from pipelines.spark_connect.error_translation import (
+    BROKERS_LOST,
     MaybeStopped,
     SessionLost,
     error_class,
@@ -175,6 +176,18 @@ def test_refused_credentials_of_kafka_are_the_cause_and_not_what_the_plan_would_
     assert error_class(text) == "HEADGATE_KAFKA_LOGIN"
     assert first_line(text).startswith(f"the Kafka brokers cannot be connected to: {why}; correct what")
     assert error_class(f"[STREAM_FAILED] terminated{plan}") == "STREAM_FAILED"
+
+
+def test_brokers_that_stop_answering_are_the_cause_and_not_what_the_plan_would_raise() -> None:
+    plan = "\n: : +- ~Project [raise_error(concat([HEADGATE_POISON_MESSAGE] the message at offset , offset))]"
+    failed = "[STREAM_FAILED] Query [id = a] terminated with exception: Job aborted due to stage failure: Task 0 failed"
+    kafka = "org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired before the position for t-0"
+    text = f"{failed}\n=== Streaming Query ==={plan}\n\nJVM stacktrace:\n\tat a.b\nCaused by: {kafka} is known"
+    assert (error_class(text), failure_of(text)) == (BROKERS_LOST, SparkFailure.BROKERS_LOST)
+    assert first_line(text).startswith("the Kafka brokers stopped answering during a batch")
+    assert first_line(f"{failed}{plan}") == failed.removeprefix("[STREAM_FAILED] ")
+    named = f"{failed}\n=== Streaming Query ===\nconcat([MY_ERROR] {kafka})"
+    assert (error_class(named), failure_of(named)) == ("STREAM_FAILED", None)
 
 
 def test_a_key_that_kafkas_java_client_cannot_read_is_named() -> None:

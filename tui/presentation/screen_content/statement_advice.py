@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from core.model.names import TableName, query_name, trigger_s
-from core.model.states import Fault, State, Trend, WantedState
+from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secret_masking import mask_secrets
@@ -116,7 +116,8 @@ def _beginning(statement: StatementView, measurement: Measurement | None, now: f
     begun = f"{is_starting} was started {since} ago and has processed nothing yet"
     amount, unit = (rows, "row") if rows is not None else (files, "file")
     if amount is None:
-        return f"{begun}; its pending input is unknown.", Tone.PLAIN
+        why = measurement.why_unmeasured if measurement is not None else None
+        return f"{begun}; its pending input is unknown{f', because {why}' if why else ''}.", Tone.PLAIN
     if not amount:
         return f"{begun}; nothing waits in its input.", Tone.PLAIN
     waiting = f"1 {unit} waits" if amount == 1 else f"{long_number(amount)} {unit}s wait"
@@ -160,6 +161,8 @@ def _by_trend(statement: StatementView, measurement: Measurement | None, *, calm
             return _steady(statement, measurement, nothing)
         case Trend.IDLE:
             return f"Nothing waits in its input, and nothing arrives.{nothing}", Tone.GOOD
+        case _ if statement.state in ALIVE and measurement is not None and measurement.why_unmeasured:
+            return f"Its lag is unknown, because {measurement.why_unmeasured}.", Tone.CHANGING
         case _ if statement.state is State.UNKNOWN:
             return "The pool does not answer, so it is unknown whether the statement runs.", Tone.CHANGING
         case _:

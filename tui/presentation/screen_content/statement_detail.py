@@ -151,16 +151,17 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
 def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
     rows = source.get("rows")
     mark = "" if source.get("exact", True) else "~"
-    missing = bool(source.get("missing"))
+    missing, unmeasured = bool(source.get("missing")), str(source.get("unmeasured", ""))
+    files = source.get("files", "?")
     return {
         "table": Span(str(source.get("table", "?"))),
         "behind": Span(short_duration(_number(source.get("behind_s")))),
         "rows": Span(mark + (long_number(rows) if isinstance(rows, int) else "?")),
-        "files": Span("-" if source.get("topics") else str(source.get("files", "?"))),
+        "files": Span("-" if source.get("topics") else "?" if files is None else str(files)),
         "bytes": Span("-" if source.get("topics") else short_size(_number(source.get("bytes")))),
         "note": Span("  dropped or replaced", Tone.BAD)
         if missing
-        else Span(_versions(source) or _wal(source), Tone.DIM),
+        else Span(f"  {unmeasured}" if unmeasured else _versions(source) or _wal(source), Tone.DIM),
     }
 
 

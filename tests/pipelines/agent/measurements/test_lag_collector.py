@@ -88,6 +88,21 @@ def test_a_new_agent_continues_from_the_samples_of_the_previous_one(measured: Ag
     assert rounds(measured, LagCollector(measured), 4) == "growing"
 
 
+def test_a_statement_whose_source_does_not_answer_keeps_its_batch_and_says_why(measured: AgentContext) -> None:
+    measurer = LagCollector(measured)
+    rounds(measured, measurer, 1)
+
+    class Silent(Files):
+        def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+            raise TryAgain("no broker of a:9092 answers", remedy="check that Kafka runs")
+
+    measured.files = Silent()  # type: ignore[assignment]
+    assert rounds(measured, measurer, 1) == "unknown"
+    (found,) = (each for each in measured.ledger.measurements() if each.table == A)
+    assert (found.lag_rows, found.why_unmeasured) == (None, "no broker of a:9092 answers")
+    assert found.batch == 1
+
+
 def test_a_new_agent_does_not_judge_a_stopped_statement_by_earlier_measurements(measured: AgentContext) -> None:
     assert rounds(measured, LagCollector(measured), 9) == "growing"
 

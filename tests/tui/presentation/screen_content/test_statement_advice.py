@@ -13,14 +13,14 @@ from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import make_ledger_view
 
 
-def verdict(why: str = "", **fields: object) -> tuple[str, Tone]:
+def verdict(why: str = "", sources: tuple[dict[str, object], ...] = (), **fields: object) -> tuple[str, Tone]:
     backend = FakeBackend()
     backend.change("till", at=NOW, **fields)
     view = make_ledger_view(backend.current)
     till = view.statements["till"]
     known = till.line.measurement
     assert known is not None
-    return advise(till, replace(known, fault_why=why), view, RowContext(UNICODE, NOW))
+    return advise(till, replace(known, fault_why=why, sources=sources), view, RowContext(UNICODE, NOW))
 
 
 def test_a_growing_lag_alone_is_no_alarm_and_time_beyond_the_objective_is() -> None:
@@ -81,6 +81,16 @@ def test_a_statement_started_within_its_trigger_shows_its_start_and_pending_inpu
     assert verdict(trigger="40 seconds", lag_rows=None, lag_files=None, **started)[0] == (
         f"{begun}; its pending input is unknown."
     )
+
+
+def test_an_input_that_does_not_answer_is_named_and_no_missing_batch_is_invented() -> None:
+    why = "no broker of a:9092 answers"
+    sources = ({"table": "t", "unmeasured": why},)
+    silent = {"trend": "unknown", "lag_rows": None, "lag_files": None}
+    words, tone = verdict(sources=sources, state="running", started_at=NOW - 250, committed_at=NOW - 9, **silent)
+    assert words == f"Its lag is unknown, because {why}." and tone is Tone.CHANGING
+    words, _ = verdict(sources=sources, state="running", started_at=NOW - 250, committed_at=None, **silent)
+    assert words.endswith(f"has processed nothing yet; its pending input is unknown, because {why}.")
 
 
 def test_keeping_up_in_long_batches_is_described_in_one_sentence() -> None:
