@@ -137,9 +137,10 @@ def ensure_running(
     """Start the agent if none is running, and wait for the pool. Returns True if this call started the agent.
 
     Raises Refused if an agent would have to be started in a protected environment (unless `by_hand`), HeadgateError
-    with the agent's last message if it exits, and PoolUnreachable if the pool cannot be started.
+    with the agent's last message if it exits, AgentUnreachable if a living agent does not answer, and PoolUnreachable
+    if the pool cannot be started.
     """
-    if is_listening(client):
+    if _answers_in_time(place, client, progress):
         wait_for_pool(place, progress)
         return False
     if place.protected and not by_hand:
@@ -153,6 +154,25 @@ def ensure_running(
     child = os_processes.start_detached(agent_command(place), environ, place.where.agent_log)
     _wait_for_socket(place, client, child, mark, progress)
     wait_for_pool(place, progress)
+    return True
+
+
+def _answers_in_time(place: SelectedEnvironment, client: AgentClient, progress: ProgressCallback) -> bool:
+    """Return whether an agent answers, after waiting for one that is alive; False if there is none, or if it exits.
+
+    Raises AgentUnreachable if a living agent does not answer within AGENT_S.
+    """
+    began = time.monotonic()
+    while not is_listening(client):
+        if (found := find_agent_process(place)) is None:
+            return False
+        if (elapsed := time.monotonic() - began) > AGENT_S:
+            raise AgentUnreachable(
+                f"the agent (pid {found.pid}) of {place.title} is alive but has not answered for {AGENT_S:.0f} s",
+                remedy="headgate logs agent shows what it does; try again when the machine is less busy",
+            )
+        progress(WaitProgress(f"agent (pid {found.pid})", elapsed, AGENT_USUAL_S))
+        os_processes.wait_gone(found, 0.25)
     return True
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from live_project import until
 
+from core.model.errors import AgentUnreachable
 from tui.agent_client import agent_process, os_processes
+from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.services import teardown
 
@@ -137,3 +139,20 @@ def test_a_pool_is_known_by_its_start_where_that_was_recorded(
     assert agent_process.find_pool_process(place) == found
     Path(place.where.pool_file).write_text(json.dumps(record | {"started": f"{found.started}0"}))
     assert agent_process.find_pool_process(place) is None
+
+
+def test_an_agent_that_is_alive_but_slow_is_waited_for_and_not_started_again(
+    place: SelectedEnvironment, home: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = start(HOLDS, place.where.lock, agent_process.AGENT)
+    answers, waited = iter((False, False, True)), list[agent_process.WaitProgress]()
+    monkeypatch.setattr(agent_process, "is_listening", lambda client: next(answers))
+    monkeypatch.setattr(agent_process, "wait_for_pool", lambda place, progress: None)
+    client = AgentClient(place.where.socket, ledger=1)
+    assert not agent_process.ensure_running(place, client, {}, progress=waited.append)
+    assert [each.what for each in waited] == [f"agent (pid {pid})"] * 2
+    monkeypatch.setattr(agent_process, "is_listening", lambda client: False)
+    monkeypatch.setattr(agent_process, "AGENT_S", 0.0)
+    with pytest.raises(AgentUnreachable, match=rf"\(pid {pid}\) of .* is alive but has not answered") as raised:
+        agent_process.ensure_running(place, client, {}, progress=waited.append)
+    assert "down" not in raised.value.remedy
