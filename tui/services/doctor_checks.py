@@ -336,6 +336,26 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     return DoctorCheck("pool", True, text)
 
 
+def check_servers(place: SelectedEnvironment) -> DoctorCheck | None:
+    """Check the servers that `headgate demo` has recorded in the folder of a scenario; None without such a record.
+
+    Servers that are down together with the agent were ended by `headgate down`, which is no failure.
+    """
+    try:
+        recorded = json.loads(Path(place.folder, "servers", "servers.json").read_text("utf-8"))["processes"]
+        servers = {name: os_processes.OsProcess(int(each["pid"]), each["started"]) for name, each in recorded.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    dead = [name for name, server in servers.items() if not server.alive]
+    if not dead:
+        return DoctorCheck("servers", True, f"{', '.join(servers)}: running")
+    needed = agent_process.find_agent_process(place) is not None
+    return DoctorCheck(
+        "servers", not needed, f"{', '.join(dead)}: not running", "headgate demo in this folder starts what is missing",
+        warning=not needed,
+    )  # fmt: skip
+
+
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
     """Check that the ledger can be read and that it belongs to the environment's data folder."""
     path = Path(place.where.ledger)

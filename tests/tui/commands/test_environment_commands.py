@@ -21,7 +21,7 @@ from core.project.connectors import DELTA, fetched_folder
 from state.ledger import ledger_id_of
 from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
-from tui.agent_client import agent_process
+from tui.agent_client import agent_process, os_processes
 from tui.command_line import exit_codes
 from tui.command_line.context import CommandContext
 from tui.command_line.output import CommandOutput
@@ -283,6 +283,24 @@ def test_doctor_reports_a_data_folder_without_write_permission(place: Any, monke
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     found = doctor_checks.check_data(place, client)
     assert not found.ok and "cannot be written" in found.summary and found.remedy
+
+
+def test_doctor_names_the_server_of_a_scenario_that_does_not_run(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor_checks.check_servers(place) is None
+    mine = os.getpid()
+    alive = {"pid": mine, "started": os_processes.started(mine)}
+    servers = Path(place.folder, "servers/servers.json")
+    servers.parent.mkdir()
+    servers.write_text(json.dumps({"processes": {"Kafka": alive, "Kafka Connect": {**alive, "started": "before"}}}))
+    holder = os_processes.identify(mine)
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: holder)
+    found = doctor_checks.check_servers(place)
+    assert found is not None and (found.ok, found.summary) == (False, "Kafka Connect: not running")
+    assert found.remedy.startswith("headgate demo")
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: None)
+    assert (found := doctor_checks.check_servers(place)) is not None and found.ok and found.warning
+    servers.write_text(json.dumps({"processes": {"Kafka": alive}}))
+    assert (found := doctor_checks.check_servers(place)) is not None and found.summary == "Kafka: running"
 
 
 def test_doctor_says_which_java_is_used_and_why(
