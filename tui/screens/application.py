@@ -17,7 +17,7 @@ from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
 
-from core.model.errors import HeadgateError
+from core.model.errors import HeadgateError, InvalidProject
 from core.model.states import ALIVE, State
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, failure_words
@@ -321,7 +321,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     def on_work_finished(self, message: WorkFinished) -> None:
         self.state.end_message(message.progress)
         if message.error is not None:
-            self.state.notify(f"{message.error.summary}. {message.error.remedy}".strip(), Tone.BAD)
+            self.state.notify(_error_text(message.error), Tone.BAD)
             self.read_now()
         else:
             message.then(message.result)
@@ -350,6 +350,15 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             driver.write(data)
             self._end_update()
             driver.flush()
+
+
+def _error_text(error: HeadgateError) -> str:
+    """Return an error with its remedy; for a project with problems, the first of them instead of `what is listed`."""
+    first = error.problems[0] if isinstance(error, InvalidProject) and error.problems else None
+    if first is None:
+        return f"{error.summary}. {error.remedy}".strip()
+    place = f"{first['file']}:{first.get('line') or 1}: " if first.get("file") else ""
+    return f"{error.summary}. {place}{first['summary']}. {first['remedy']}"
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:

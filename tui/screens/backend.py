@@ -224,48 +224,52 @@ class ConsoleBackend:
             key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
                 declared = frozenset((*project.tables, *project.broken))
-                self._drift = (key, ProjectView(self._compare(project), project.errors(), declared=declared))
+                rows, wrong = self._compare(project)
+                self._drift = (key, ProjectView(rows, (*project.errors(), *wrong), declared=declared))
             return self._drift[1]
         except InvalidProject as error:
             return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
         except HeadgateError as error:
             return ProjectView(missing=_sentence(error))
 
-    def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
+    def _compare(self, project: "Project") -> tuple[tuple[ChangeRow, ...], tuple[Problem, ...]]:
+        """Return the tables that differ or are broken, sorted, and the errors that only planning finds."""
         from core.plan.descriptions import change_words, evidence_lines
+        from core.project_reader.revision_reader import revision_of
 
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
         rows: list[ChangeRow] = []
         deployed = {row.table: row for row in self.reader.deployments() if row.active}
         known, request = self._service.planner_input(), PlanRequest(tables=wanted)
-        why = ""
+        wrong: tuple[Problem, ...] = ()
         try:
             plan = self._service.compute_over(project, known, request) if wanted else None
         except InvalidProject as error:
-            plan, why = None, _sentence(error)
+            plan, wrong = None, tuple(_problem(one) for one in error.problems)
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
         for name in wanted:
             node, declared = nodes.get(name), project.tables[name]
-            new = RevisionTexts(declared.ddl.text, declared.dml.text if declared.dml else "", declared.settings_text)
+            # These are the texts that the planner uses, because it compares settings by meaning, not by spelling.
+            new = node.texts if node else revision_of(declared).texts
+            problems: tuple[Problem, ...] = ()
             old = deployed[name].texts if name in deployed else RevisionTexts()
             if name in refused:
                 change, would, reason = "changed", "refused", f"{refused[name].summary}. {refused[name].remedy}"
             elif node is None:
-                change, would, reason = ("changed" if name in deployed else "new"), "?", why
+                change, would, reason = ("changed" if name in deployed else "new"), "?", ""
+                problems = tuple(p for p in wrong if p.where and p.where.path.startswith(f"{declared.folder}/"))
             else:
                 below = sum(
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
                 )
                 would = f"{node.action} + {below}" if below else str(node.action)
-                # These are the texts that the planner uses, because it compares settings by meaning, not by spelling.
-                new = node.texts
                 change, reason = (
                     change_words(node),
                     "; ".join(evidence_lines(node.evidence)) or str(node.reason.words),
                 )
-            rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
+            rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder, problems=problems))
         for name in found.deleted:
             reason = (
                 "it was deleted, but its files are still there: :undelete restores it from the trash, D deploys it anew"
@@ -285,7 +289,7 @@ class ConsoleBackend:
         for name, broken in project.broken.items():
             change, problems = f"{counted(len(broken.problems), 'problem')} in its files", broken.problems
             rows.append(ChangeRow(name, change, "refused", folder=broken.folder, problems=problems))
-        return tuple(sorted(rows, key=lambda one: one.table))
+        return tuple(sorted(rows, key=lambda one: one.table)), wrong
 
     # Plans.
 

@@ -352,6 +352,22 @@ def test_the_console_submits_the_undo_of_the_last_run_as_the_command_does(
     assert submitted == written(["plan", "undo", plan["hash"]], capsys)["hash"]
 
 
+def test_the_changes_screen_lists_a_column_that_does_not_exist_and_no_line_that_nobody_removed(
+    serving: Agent, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executed(serving, folder, capsys)
+    dml = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    dml.write_text(FILTERED.replace("WHERE id", "WHERE no_such_id"))
+    service = EnvironmentService(place, {})
+    view = ConsoleBackend(service).project()
+    service.close()
+    (row,) = (row for row in view.drift if row.table == "b")
+    (problem,) = row.problems
+    assert problem.where is not None and problem.where.path.endswith("dml.b.sql") and "no_such_id" in problem.summary
+    assert row.new.yml == row.old.yml and row.new.dml != row.old.dml
+    assert problem in view.problems
+
+
 def test_a_plan_is_not_undone_before_it_was_executed_while_it_runs_or_after_a_later_edit(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
