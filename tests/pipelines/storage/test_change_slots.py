@@ -1,6 +1,5 @@
 """Slots on a real PostgreSQL server: lag, faults of a declaration, and how a slot is created, advanced and dropped."""
 
-import time
 from collections.abc import Iterator
 
 import psycopg
@@ -216,7 +215,12 @@ def test_a_position_lasts_until_the_log_has_grown_to_its_limit_and_is_then_lost(
     first = slots.lag(at, NAME, url(server)).time_left
     assert first is not None and (first.kind, first.bound.kind) == (Left.UNKNOWN, Bound.GROWTH_UNKNOWN)
     server.run("INSERT INTO other SELECT 9000 + g, repeat('x', 1000) FROM generate_series(1, 9000) g")
-    time.sleep(0.2)
+
+    def growth_is_known() -> bool:
+        left = slots.lag(at, NAME, url(server)).time_left
+        return left is not None and left.bound.kind is Bound.SLOT_SIZE
+
+    until(growth_is_known, 10, "the growth of the log is known")
     growing = slots.lag(at, NAME, url(server))
     assert growing.time_left is not None and growing.time_left.bound.kind is Bound.SLOT_SIZE
     assert growing.time_left.held_bytes is not None and 9_000_000 < growing.time_left.held_bytes < 20_000_000
