@@ -51,7 +51,14 @@ from pipelines.spark_connect.declared_tables import (
     fault_where_missing,
     missing_log,
 )
-from pipelines.storage.change_slots import drop_command, drop_slot, fault_of_changes, large_columns, stray_slots
+from pipelines.storage.change_slots import (
+    drop_command,
+    drop_slot,
+    fault_of_changes,
+    large_columns,
+    risk_of_key,
+    stray_slots,
+)
 from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
@@ -223,6 +230,8 @@ def _risks_of_changes(ddl: TableDdl, known: Sequence[str]) -> list[dict[str, Any
         why = f"the replication slot {slot}, of no table in this environment, keeps {short_size(kept)} of log"
         remedy = f"if its environment was removed: {drop_command(dsn, slot)}"
         found.append(_verdict("slots", why, remedy, ok=True, warning=True, slot=slot, bytes=kept))
+    if (risk := risk_of_key(ddl)) is not None:
+        found.append(_verdict("inputs", *risk, ok=True, warning=True, table=ddl.table))
     if not (columns := large_columns(ddl)):
         return found
     ends = f"an UPDATE that leaves a large value of {', '.join(columns)} unchanged ends its readers"

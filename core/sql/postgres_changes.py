@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from core.sql.jdbc_tables import JdbcFault, connection_parameters, jdbc_fault, jdbc_location
 from core.sql.statement import Column, TableDdl
-from core.text.escaping import quoted_name
+from core.text.escaping import quoted_name, quoted_string_literal
 from core.text.sentence import Fact, FactKind
 
 SLOT = "slot"
@@ -228,10 +228,16 @@ def _expression(column: Column) -> str:
     name = column.name.lower()
     if name == "_committed_at":
         return "timestamp_micros(_committed_us)"
+    value = quoted_name(name)
     if column.type == "binary" and name != "_content":
         # PostgreSQL writes bytes as `\x` and hexadecimal digits.
-        return f"unhex(substring({quoted_name(name)}, 3))"
-    return f"CAST({quoted_name(name)} AS {column.type})"
+        wrong = f"raise_error({quoted_string_literal(f'{column.name} is no bytea, and is declared BINARY')})"
+        digits = f"IF(startswith({value}, concat(chr(92), 'x')), substring({value}, 3), {wrong})"
+        return f"IF({value} IS NULL, NULL, unhex({digits}))"
+    if column.type in ("date", "timestamp", "timestamp_ntz"):
+        # Spark would ignore BC after a date, and add the current date to a time of day (4.2.0).
+        value = f"IF({value} LIKE '%-%-%' AND {value} NOT LIKE '% BC', {value}, concat('? ', {value}))"
+    return f"CAST({value} AS {column.type})"
 
 
 def _for_jdbc(ddl: TableDdl) -> TableDdl:

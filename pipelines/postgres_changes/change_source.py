@@ -32,6 +32,7 @@ from pipelines.postgres_changes.pgoutput import (
 from pipelines.postgres_changes.replication_slot import (
     COLUMN_GONE,
     PLUGIN,
+    REPLACED,
     TRUNCATED,
     UNCHANGED_VALUE,
     ChangeStreamError,
@@ -69,8 +70,15 @@ WHERE n <= %(few)s OR get_byte(data, 0) = 67 OR (get_byte(data, 0) = 77 AND get_
 """
 _KEY = """SELECT attname::text FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = to_regclass(%s) AND indisprimary"""
-_PRESENT = """SELECT attname::text FROM pg_attribute
+_PRESENT = """SELECT attname::text, attrelid::int8 FROM pg_attribute
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
+_IDENTITY = """SELECT concat_ws(' ', coalesce(to_regclass(%(table)s)::oid, 0), publication.oid, member.oid,
+    pubinsert AND pubupdate AND pubdelete AND pubtruncate)
+FROM pg_publication AS publication
+LEFT JOIN pg_publication_rel AS member ON prpubid = publication.oid AND prrelid = to_regclass(%(table)s)
+WHERE pubname = %(publication)s"""
+"""Query for the oids of the table, its publication and its membership; they change if one of these is replaced, or if
+the publication has other columns or rows of the table."""
 _EXPORT = """SELECT pg_export_snapshot(), pg_current_snapshot()::text,
 (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8"""
 """Query for the name of a new snapshot, the transactions that it sees, and a position after all of their commits."""
@@ -78,12 +86,13 @@ _EXPORT = """SELECT pg_export_snapshot(), pg_current_snapshot()::text,
 INITIAL = "initial"
 """Value of `snapshot` in an offset before the first batch."""
 Offset = dict[str, Any]
-"""Entries: `lsn`, a position in the log; `snapshot`, the snapshot of the first batch as text (`pg_current_snapshot`);
-`until`, a position. Changes before `until` may already be in the first batch."""
+"""Entries: `lsn`, a position in the log; `of`, the identity of the table in its publication; `snapshot`, the snapshot
+of the first batch as text (`pg_current_snapshot`); `until`, a position. Changes before `until` may already be in the
+first batch."""
 
 
-Catalog = tuple[tuple[str, ...], tuple[str, ...]]
-"""The table's primary key, and the declared columns that the table no longer has."""
+Catalog = tuple[int, tuple[str, ...], tuple[str, ...]]
+"""The table's oid and primary key, and the declared columns that the table no longer has."""
 Ahead = tuple[Catalog, list[tuple[bytes, bytes]]]
 """What the catalog contained when pgoutput's messages were read, and these messages with their positions in the log."""
 
@@ -127,7 +136,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         with connected(self._dsn) as database:
-            return {"lsn": confirmed_position(database, self._slot), **self._begin}
+            return {"lsn": confirmed_position(database, self._slot), **self._identity(database), **self._begin}
 
     def prepareForTriggerAvailableNow(self) -> None:
         with connected(self._dsn) as database:
@@ -137,13 +146,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the last transaction within maxChanges, or `start` if there is none.
 
         Also returns `start` if the database does not answer, so that a query survives a restart of the database. The
-        agent reports a database that does not answer.
+        agent reports a database that does not answer. Raises ChangeStreamError if changes since `start` may be missing:
+        pgoutput leaves out changes of a table that was not in the publication at that time, and a table that takes the
+        name of another one already has rows.
         """
         at = start["lsn"]
         self._end_snapshot()
         try:
             if start.get("snapshot") == INITIAL:
-                return {"lsn": at, **self._take_snapshot()}
+                return {"lsn": at, **self._take_snapshot(start)}
             with self._kept_connection() as database:
                 end = log_end(database)
                 if self._idle == (at, end):
@@ -151,16 +162,34 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with temporary_copy(database, self._slot, at) as copy:
                     values = self._values(copy, until=self._target, limit=self._limit)
                     found = database.execute(_NEXT, values | {"few": FEW, "short": SHORT_B}, binary=True).fetchall()
-                reached = position_after(found[-1][1]) if found else at
+                reached, identity = position_after(found[-1][1]) if found else at, dict[str, str]()
+                if found:
+                    # Asked after the log was read, so that nothing up to the new offset has another identity.
+                    identity = self._same_identity(database, start)
                 if found and len(found) < FEW and all(len(data) < SHORT_B for _, data in found):
-                    self._ahead = {(at, reached): (self._catalog_for(database, found), found)}
+                    oid = int((identity.get("of") or "0").partition(" ")[0])
+                    self._ahead = {(at, reached): (self._catalog_for(database, oid, found), found)}
         except DatabaseLost:
             return start
         if len(found) < min(FEW, self._limit):
             self._idle = (reached, end)  # All messages were found, so nothing follows the last one.
         if not found:
             return start
-        return {"lsn": reached} if reached >= start.get("until", 0) else {**start, "lsn": reached}
+        return ({} if reached >= start.get("until", 0) else start) | identity | {"lsn": reached}
+
+    def _identity(self, database: Any) -> dict[str, str]:
+        """Return the identity of the table as a part of an offset; empty for messages, which need no publication."""
+        if not self._table:
+            return {}
+        found = database.execute(_IDENTITY, {"table": self._table, "publication": self._publication}).fetchone()
+        return {"of": found[0] if found else ""}
+
+    def _same_identity(self, database: Any, start: Offset) -> dict[str, str]:
+        identity = self._identity(database)
+        if start.get("of", identity.get("of")) != identity.get("of"):
+            what = f"{self._table}, its columns or its rows in the publication {self._publication}"
+            raise ChangeStreamError(REPLACED, f"{what} were replaced, and changes may be missing")
+        return identity
 
     @contextmanager
     def _kept_connection(self) -> Iterator[Any]:
@@ -174,14 +203,15 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield database
             self._kept, self._database, self._used_at = opened.pop_all(), database, time.monotonic()
 
-    def _take_snapshot(self) -> Offset:
+    def _take_snapshot(self, start: Offset) -> Offset:
         with ExitStack() as opened:
             database = opened.enter_context(connected(self._dsn))
             database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             database.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             self._exported, seen, until = database.execute(_EXPORT).fetchone()
+            identity = self._same_identity(database, start)
             self._exporting = opened.pop_all()
-        return {"snapshot": seen, "until": until}
+        return {**identity, "snapshot": seen, "until": until}
 
     def _end_snapshot(self) -> None:
         self._exported = ""
@@ -248,30 +278,31 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _declared(self) -> tuple[str, ...]:
         return tuple(name for name in self._columns if not name.startswith("_"))
 
-    def _catalog_for(self, database: Any, messages: list[tuple[bytes, bytes]]) -> Catalog:
+    def _catalog_for(self, database: Any, oid: int, messages: list[tuple[bytes, bytes]]) -> Catalog:
         """Return what decoding the messages requires of the catalog, which is asked only if it is required.
 
         A table's primary key is required if the log has whole old rows, and its lost columns if the log lacks one.
         """
         decoded = (decode(data) for _, data in messages if data[:1] == b"R")
-        found = [each for each in decoded if isinstance(each, RelationMessage) and each.name == self._table]
+        relations = [each for each in decoded if isinstance(each, RelationMessage)]
+        found = [each for each in relations if self._table and (each.oid == oid or each.name == self._table)]
         if any(all(each.in_key) or not {*self._declared()} <= {*each.columns} for each in found):
             return self._catalog(database)
-        return (), ()
+        return oid, (), ()
 
     def _catalog(self, database: Any) -> Catalog:
         if not self._table:
-            return (), ()
+            return 0, (), ()
         key = tuple(name for (name,) in database.execute(_KEY, (self._table,)).fetchall())
-        present = {name for (name,) in database.execute(_PRESENT, (self._table,)).fetchall()}
-        return key, tuple(name for name in self._declared() if name not in present)
+        present = dict(database.execute(_PRESENT, (self._table,)).fetchall())
+        return next(iter(present.values()), 0), key, tuple(name for name in self._declared() if name not in present)
 
     def _decoded(
         self, part: Between, catalog: Catalog, messages: Iterable[tuple[bytes, bytes]]
     ) -> Iterator[tuple[Any, ...]]:
-        (key, lost), has_seen = catalog, _seen_by(part.seen)
+        (oid, key, lost), has_seen = catalog, _seen_by(part.seen)
         of = {"table": self._table, "prefix": self._prefix}
-        decoder = ChangeDecoder(part.start, part.end, **of, columns=self._declared(), key=key, lost=lost)
+        decoder = ChangeDecoder(part.start, part.end, **of, oid=oid, columns=self._declared(), key=key, lost=lost)
         try:
             for at, data in messages:
                 lsn = int.from_bytes(at)

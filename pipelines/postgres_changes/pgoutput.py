@@ -208,6 +208,7 @@ class ChangeDecoder:
         end: int,
         *,
         table: str = "",
+        oid: int = 0,
         prefix: str = "",
         columns: tuple[str, ...],
         key: tuple[str, ...],
@@ -215,11 +216,13 @@ class ChangeDecoder:
     ) -> None:
         """Decode changes of `table`, given as `schema.name`, or logical messages with the prefix `prefix`.
 
-        `columns` are the declared columns. `key` is the primary key, which the log lacks if REPLICA IDENTITY is FULL.
-        `lost` are the declared columns that the table no longer has: a change without them raises ColumnGone. Any other
-        declared column is NULL in changes from before it was added.
+        `oid` identifies the table that has this name now; its changes under a former name are included. `columns` are
+        the declared columns. `key` is the primary key, which the log lacks if REPLICA IDENTITY is FULL. `lost` are the
+        declared columns that the table no longer has: a change without them raises ColumnGone. Any other declared
+        column is NULL in changes from before it was added.
         """
-        self._start, self._end, self._table, self._prefix = start, end, table, prefix
+        self._start, self._end, self._prefix = start, end, prefix
+        self._table, self._oid = table, oid
         self._columns, self._key, self._lost = columns, key, lost
         self._relations: dict[int, RelationMessage] = {}
         self._begin: BeginMessage | None = None
@@ -243,7 +246,8 @@ class ChangeDecoder:
                 yield from self._of_row(change, lsn, self._begin)
 
     def _is_table(self, oid: int) -> bool:
-        return bool(self._table) and oid in self._relations and self._relations[oid].name == self._table
+        known = self._relations.get(oid) if self._table else None
+        return known is not None and (known.oid == self._oid or known.name == self._table)
 
     def _is_between(self, begin: BeginMessage | None) -> TypeGuard[BeginMessage]:
         return begin is not None and self._start <= begin.commit_lsn < self._end

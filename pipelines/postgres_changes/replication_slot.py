@@ -18,7 +18,7 @@ UNANSWERED_MS = 20_000
 
 SLOT_MISSING, SLOT_LOST, SLOT_AHEAD = "HEADGATE_SLOT_MISSING", "HEADGATE_SLOT_LOST", "HEADGATE_SLOT_AHEAD"
 UNCHANGED_VALUE, NO_FREE_SLOT = "HEADGATE_UNCHANGED_VALUE", "HEADGATE_NO_FREE_SLOT"
-TRUNCATED, COLUMN_GONE = "HEADGATE_TRUNCATED", "HEADGATE_COLUMN_GONE"
+TRUNCATED, COLUMN_GONE, REPLACED = "HEADGATE_TRUNCATED", "HEADGATE_COLUMN_GONE", "HEADGATE_CHANGES_REPLACED"
 NO_CLIENT, REFUSED, LOST = "HEADGATE_NO_PSYCOPG", "HEADGATE_CHANGES_REFUSED", "HEADGATE_DATABASE_LOST"
 
 SESSION = (
@@ -110,9 +110,11 @@ def temporary_copy(database: Any, slot: str, start: int | None = None) -> Iterat
 
 
 _FILTER = """SELECT to_jsonb(published) ->> 'rowfilter' FROM pg_publication_tables published
-WHERE pubname = %s AND format('%%I.%%I', schemaname, tablename) = %s"""
+WHERE pubname = %s AND schemaname || '.' || tablename = %s"""
 """Query for a publication's row filter for a table; NULL before PostgreSQL 15, which has no row filters."""
-_OLDEST = "SELECT (restart_lsn - '0/0'::pg_lsn)::int8 FROM pg_replication_slots WHERE slot_name = %s"
+_OLDEST = """SELECT (restart_lsn - '0/0'::pg_lsn)::int8,
+(SELECT relkind = 'p' FROM pg_class WHERE pg_class.oid = to_regclass(%s))
+FROM pg_replication_slots WHERE slot_name = %s"""
 
 
 def rows_of_table(
@@ -120,12 +122,13 @@ def rows_of_table(
 ) -> tuple[int, Iterator[tuple[str | None, ...]]]:
     """Return a position before all changes in a slot, and the published rows of a table as PostgreSQL's text.
 
-    The rows are those that the exported snapshot sees, or the current rows if it no longer exists.
+    The rows are those that the exported snapshot sees, or the current rows if it no longer exists. Rows of tables that
+    inherit from the table are left out, because the log records their changes under their own names.
     """
     from psycopg import errors
     from psycopg.sql import SQL, Identifier
 
-    (lsn,) = database.execute(_OLDEST, (slot,)).fetchone()
+    lsn, is_partitioned = database.execute(_OLDEST, (table, slot)).fetchone()
     published = database.execute(_FILTER, (publication, table)).fetchone()
     begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     database.execute(begin)
@@ -135,8 +138,9 @@ def rows_of_table(
         except (errors.UndefinedObject, errors.InvalidParameterValue, errors.ObjectNotInPrerequisiteState):
             database.execute("ROLLBACK")
             database.execute(begin)
-    text = SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+    text = SQL("COPY (SELECT {} FROM {} {} WHERE {}) TO STDOUT").format(
         SQL(", ").join(map(Identifier, columns)),
+        SQL("" if is_partitioned else "ONLY"),
         SQL(".").join(map(Identifier, table.split("."))),
         SQL((published and published[0]) or "true"),
     )

@@ -15,6 +15,7 @@ from pipelines.postgres_changes.replication_slot import (
     LOST,
     NO_CLIENT,
     NO_FREE_SLOT,
+    REPLACED,
     SLOT_AHEAD,
     SLOT_LOST,
     SLOT_MISSING,
@@ -162,6 +163,7 @@ _REMEDIES = {
     SLOT_MISSING: NEW_SLOT,
     SLOT_LOST: f"{NEW_SLOT}; max_slot_wal_keep_size of the database limits how much log it keeps",
     SLOT_AHEAD: NEW_SLOT,
+    REPLACED: "rebuild what reads the table, with --from earliest unless it has a snapshot",
 }
 """Remedies, by error class, for rows that a keyed table's writer refused, messages that cannot be parsed, and changes
 of a database that cannot be read.

@@ -270,7 +270,7 @@ _SERVER = """SELECT current_setting('wal_level'), current_user, rolreplication O
 FROM pg_roles WHERE rolname = current_user"""
 _PUBLICATION = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s"""
 _PUBLISHED = """SELECT attnames::text[] FROM pg_publication_tables
-WHERE pubname = %s AND format('%%I.%%I', schemaname, tablename) = %s"""
+WHERE pubname = %s AND schemaname || '.' || tablename = %s"""
 _LARGE = """SELECT attname::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND relreplident <> 'f'
 AND attstorage IN ('x', 'e') AND atttypid <> 'numeric'::regtype AND (atttypmod < 0 OR atttypmod > 500)"""
@@ -320,6 +320,32 @@ def large_columns(ddl: TableDdl) -> tuple[str, ...]:
     declared = {column.name.lower() for column in ddl.columns}
     with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
         return tuple(name for (name,) in database.execute(_LARGE, (address.table,)).fetchall() if name in declared)
+
+
+_KEY_NOT_LOGGED = """SELECT relreplident = 'f' AND NOT EXISTS (
+    SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary
+), ARRAY(
+    SELECT attname::text FROM pg_attribute JOIN pg_index ON indrelid = attrelid AND indisprimary
+    WHERE attrelid = pg_class.oid AND attnum = ANY (indkey) AND relreplident = 'i' AND NOT EXISTS (
+        SELECT FROM pg_index AS logged WHERE logged.indrelid = attrelid AND logged.indisreplident
+        AND attnum = ANY (logged.indkey)
+    ) ORDER BY attnum
+) FROM pg_class WHERE pg_class.oid = to_regclass(%s)"""
+
+
+def risk_of_key(ddl: TableDdl) -> tuple[str, str] | None:
+    """Return why changes do not show which row had a key before, and a remedy; None if they do."""
+    address = read_address(change_address(with_slot(ddl, "none")))
+    with _asked(ddl.table), connected(address.dsn, _SETTINGS) as database:
+        found = database.execute(_KEY_NOT_LOGGED, (address.table,)).fetchone()
+    if found is None or not any(found):
+        return None
+    if found[1]:
+        lacks = f"the replica identity of {address.table} lacks {', '.join(found[1])}, which is NULL in a DELETE"
+        remedy = f"ALTER TABLE {address.table} REPLICA IDENTITY DEFAULT"
+    else:
+        lacks, remedy = f"{address.table} has no primary key", f"ALTER TABLE {address.table} ADD PRIMARY KEY (…)"
+    return f"{ddl.table}: {lacks}, and a keyed table keeps the row of a key that an UPDATE changes", remedy
 
 
 @dataclass(slots=True)

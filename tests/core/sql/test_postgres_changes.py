@@ -108,11 +108,13 @@ def test_the_name_of_a_slot_is_valid_and_belongs_to_one_environment() -> None:
 
 
 def test_values_are_cast_from_the_text_of_the_database() -> None:
-    ddl = declared(columns="Id BIGINT, raw BINARY, _op STRING, _lsn BIGINT, _committed_at TIMESTAMP")
-    assert source_schema(ddl) == "id string, raw string, _op string, _lsn bigint, _committed_us bigint"
+    ddl = declared(columns="Id BIGINT, raw BINARY, day DATE, _op STRING, _lsn BIGINT, _committed_at TIMESTAMP")
+    assert source_schema(ddl) == "id string, raw string, day string, _op string, _lsn bigint, _committed_us bigint"
     assert row_columns(ddl) == (
         "CAST(id AS bigint) AS Id",
-        "unhex(substring(raw, 3)) AS raw",
+        "IF(raw IS NULL, NULL, unhex(IF(startswith(raw, concat(chr(92), 'x')), substring(raw, 3), "
+        "raise_error('raw is no bytea, and is declared BINARY')))) AS raw",
+        "CAST(IF(day LIKE '%-%-%' AND day NOT LIKE '% BC', day, concat('? ', day)) AS date) AS day",
         "CAST(_op AS string) AS _op",
         "CAST(_lsn AS bigint) AS _lsn",
         "timestamp_micros(_committed_us) AS _committed_at",

@@ -40,7 +40,7 @@ def server(database: PostgresServer) -> Iterator[PostgresServer]:
 
 def reader(server: PostgresServer, columns: str = "id v _op", **options: str) -> ChangeReader:
     schema = StructType([StructField(name, TYPES.get(name, StringType())) for name in columns.split()])
-    what = {} if "prefix" in options else {"table": "public.t"}
+    what = {} if {"prefix", "table"} & options.keys() else {"table": "public.t"}
     return ChangeReader({"dsn": server.dsn, "slot": "s", "publication": "headgate", **what, **options}, schema)
 
 
@@ -118,6 +118,58 @@ def test_a_column_that_the_table_has_lost_ends_a_stream_and_one_that_was_added_i
         batches(reader(server, "id w"), start)
     assert batches(reader(server, "id v"), start) == [[("3", "y")]]
     server.run("ALTER TABLE t DROP COLUMN u")
+
+
+REPLACEMENTS = {
+    "swapped": ("CREATE TABLE u (LIKE t INCLUDING ALL)", "INSERT INTO u VALUES (8, 'unseen')",
+                "ALTER TABLE t RENAME TO old", "ALTER TABLE u RENAME TO t", "DROP TABLE old",
+                "ALTER PUBLICATION headgate ADD TABLE t"),
+    "added again": ("ALTER PUBLICATION headgate DROP TABLE t", "INSERT INTO t VALUES (8, 'unseen')",
+                    "ALTER PUBLICATION headgate ADD TABLE t"),
+    "created again": ("DROP PUBLICATION headgate", "INSERT INTO t VALUES (8, 'unseen')",
+                      "CREATE PUBLICATION headgate FOR TABLE t"),
+    "fewer columns": ("ALTER PUBLICATION headgate SET TABLE t (id)", "INSERT INTO t VALUES (8, 'unseen')"),
+    "fewer rows": ("ALTER PUBLICATION headgate SET TABLE t WHERE (id < 5)", "INSERT INTO t VALUES (8, 'unseen')"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", REPLACEMENTS)
+def test_a_stream_ends_when_its_table_or_publication_was_replaced(server: PostgresServer, how: str) -> None:
+    source = reader(server)
+    start = source.initialOffset()
+    server.run("INSERT INTO t VALUES (1, 'x')")
+    end = source.latestOffset(start, ReadAllAvailable())
+    server.run(*REPLACEMENTS[how], "INSERT INTO t VALUES (2, 'y')")
+    try:
+        for offset in (start, end):
+            with pytest.raises(ChangeStreamError, match=r"HEADGATE_CHANGES_REPLACED\] public.t, its columns"):
+                source.latestOffset(offset, ReadAllAvailable())
+        assert rows(source, start, end) == [("1", "x", "c")], "a batch that was planned before is whole"
+    finally:
+        server.run("ALTER PUBLICATION headgate SET TABLE t")
+
+
+def test_a_table_that_had_another_name_meanwhile_lacks_no_change(server: PostgresServer) -> None:
+    source = reader(server)
+    start = source.initialOffset()
+    server.run("ALTER TABLE t RENAME TO u", "INSERT INTO u VALUES (1, 'x')", "ALTER TABLE u RENAME TO t")
+    server.run("CREATE TABLE u (LIKE t)", "ALTER PUBLICATION headgate ADD TABLE u", "INSERT INTO u VALUES (9, 'other')")
+    server.run("DROP TABLE u")
+    assert batches(source, start) == [[("1", "x", "c")]]
+
+
+@pytest.mark.parametrize("name", ["order", "a$b"])
+def test_a_snapshot_has_the_published_rows_of_a_table_with_any_name_and_none_of_its_heirs(
+    server: PostgresServer, name: str
+) -> None:
+    server.run(f'CREATE TABLE "{name}" (id bigint PRIMARY KEY, v text)', f'CREATE TABLE heir () INHERITS ("{name}")')
+    try:
+        server.run(f'ALTER PUBLICATION headgate ADD TABLE ONLY "{name}" WHERE (id < 5)')
+        server.run(f"INSERT INTO \"{name}\" VALUES (1, 'in'), (9, 'out')", "INSERT INTO heir VALUES (2, 'heir')")
+        found = batches(reader(server, table=f"public.{name}", snapshot="initial"))
+        assert [row for batch in found for row in batch] == [("1", "in", "r")]
+    finally:
+        server.run("DROP TABLE heir", f'DROP TABLE "{name}"')
 
 
 def test_a_truncate_ends_a_stream_that_could_not_tell_it_from_another_change(server: PostgresServer) -> None:

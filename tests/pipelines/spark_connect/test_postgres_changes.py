@@ -12,7 +12,7 @@ from postgres_server import PostgresServer, running_postgres
 from core.model.errors import SparkFailure
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
-from core.sql.postgres_changes import NEW_SLOT, with_slot
+from core.sql.postgres_changes import NEW_SLOT, row_columns, with_slot
 from pipelines.spark_connect.error_translation import error_class, failure_of, first_line
 
 pytestmark = pytest.mark.spark
@@ -94,6 +94,17 @@ def test_a_value_that_does_not_fit_its_type_ends_the_query(ground: Any, server: 
     server.run(f"INSERT INTO orders VALUES ({VALUES})", "DELETE FROM orders")
     _, error = streamed(ground, name, tmp_path)
     assert error_class(error).startswith("CAST_INVALID_INPUT")
+
+
+def test_text_that_spark_would_cast_to_another_value_ends_the_query(ground: Any) -> None:
+    text = ("CREATE TABLE d (day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, raw BINARY) USING postgres_changes OPTIONS "
+            "(url 'jdbc:postgresql://h/d', user 'u', dbtable 't', publication 'p')")  # fmt: skip
+    ddl, _ = read_ddl(text, "d.sql")
+    assert ddl is not None
+    for n, wrong in enumerate(("0044-03-15 BC", "10:00:00", "10:00:00-05", "abc")):
+        source = ground.session.spark.createDataFrame([(wrong,)], f"{ddl.columns[n].name} STRING")
+        with pytest.raises(Exception, match=r"CAST_INVALID_INPUT|raw is no bytea"):
+            source.selectExpr(row_columns(ddl)[n]).collect()
 
 
 def test_a_database_that_does_not_answer_is_a_transient_failure(

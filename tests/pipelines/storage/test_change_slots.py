@@ -28,6 +28,7 @@ from pipelines.storage.change_slots import (
     fault_of_changes,
     large_columns,
     position_of,
+    risk_of_key,
     stray_slots,
 )
 
@@ -120,6 +121,26 @@ def test_columns_that_an_update_can_leave_out_of_the_log_are_known(server: Postg
     server.run("ALTER TABLE orders REPLICA IDENTITY FULL")
     assert large_columns(ddl) == ()
     server.run("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
+
+
+@pytest.mark.parametrize(
+    ("identity", "key", "risk"),
+    [
+        ("DEFAULT", "PRIMARY KEY", ""),
+        ("FULL", "PRIMARY KEY", ""),
+        ("USING INDEX keyed_code_id_key", "PRIMARY KEY", ""),
+        ("USING INDEX keyed_code_key", "PRIMARY KEY", "the replica identity of public.keyed lacks id"),
+        ("FULL", "NOT NULL", "public.keyed has no primary key"),
+        ("NOTHING", "NOT NULL", ""),
+    ],
+)
+def test_a_key_that_the_log_lacks_before_an_update_is_a_risk(
+    server: PostgresServer, identity: str, key: str, risk: str
+) -> None:
+    server.run("DROP TABLE IF EXISTS keyed", f"CREATE TABLE keyed (id int {key}, code int NOT NULL UNIQUE)")
+    server.run("ALTER TABLE keyed ADD UNIQUE (code, id)", f"ALTER TABLE keyed REPLICA IDENTITY {identity}")
+    found = risk_of_key(declared(server, "dbtable 'keyed'"))
+    assert bool(found) == bool(risk) and (found is None or (risk in found[0] and found[1]))
 
 
 def test_a_slot_is_created_once_and_dropped_once(server: PostgresServer) -> None:
