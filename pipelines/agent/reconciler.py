@@ -229,8 +229,10 @@ class Reconciler:
             fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
-        if why := self._transient_failures.why_not_yet(key, deployment.run_id, self.agent.monotonic()):
-            raise TryAgain(why)
+        if ended_so_often := self._transient_failures.why_not_yet(key, deployment.run_id, self.agent.monotonic()):
+            what, why = ended_so_often
+            record_why_not_as_wanted(self.agent, deployment, str(why), error_class=what)
+            return
         if deployment.query_id or self._was_cut_off(deployment):
             self._start_again(deployment, stops)
             return

@@ -42,28 +42,31 @@ class TransientFailures:
 
     _ended: dict[tuple[TableName, int], list[float]] = field(default_factory=dict)
 
-    _run: dict[tuple[TableName, int], str] = field(default_factory=dict)
-    """Spark's run id of the last query that ended for a transient reason, by version."""
+    _last: dict[tuple[TableName, int], ReportedQuery] = field(default_factory=dict)
+    """The last query that ended for a transient reason, by version."""
 
     def count_restart(self, key: tuple[TableName, int], over: ReportedQuery, now: float) -> str | None:
         """Count an automatic restart and return the error class of its event; None if there must be no restart."""
         if over.failure not in CLASSES or not self.is_left(key, now):
             return None
         self.count(key, now)
-        self._run[key] = over.run_id
+        self._last[key] = over
         return CLASSES[over.failure]
 
-    def why_not_yet(self, key: tuple[TableName, int], run_id: str, now: float) -> Sentence | None:
-        """Return why a statement is not restarted yet, or None once its pause is over.
+    def why_not_yet(self, key: tuple[TableName, int], run_id: str, now: float) -> tuple[str, Sentence] | None:
+        """Return why a statement ended and is not restarted yet, with the error class; None once its pause is over.
 
         The text is the same during the whole pause. The pause applies only to the query run that ended: a later run was
         stopped, or was lost with its session.
         """
-        ended = self._ended.get(key, ())
-        if not ended or self._run.get(key) != run_id or now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
+        ended, last = self._ended.get(key, ()), self._last.get(key)
+        if last is None or last.failure is None or last.run_id != run_id or not ended:
+            return None
+        if now - ended[-1] >= (pause := PAUSES_S[len(ended) - 1]):
             return None
         times = f"it ended {len(ended)} times in {WITHIN_S / 60:g} minutes"
-        return Sentence(f"{times}: the next start follows after {pause:g} s")
+        why = f"{last.error.rstrip('.')}; " if last.error else ""
+        return CLASSES[last.failure], Sentence(f"{why}{times}, and the next start follows after {pause:g} s")
 
     def is_left(self, key: tuple[TableName, int], now: float) -> bool:
         """True if the statement may be restarted automatically once more."""

@@ -177,13 +177,14 @@ def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growi
         row = agent.ledger.deployment(A, 1)
         assert row is not None
         pool.running.clear()
-        ended = ReportedQuery("a@v1", "q", row.run_id, False, error="It ended.", failure=failure)
+        ended = ReportedQuery("a@v1", "q", row.run_id, False, error="It was lost.", failure=failure)
         now[0] += 1
         state = reconcile(reconciler, ended=(ended,))
         if pause:
             row = agent.ledger.deployment(A, 1)
             assert row is not None and state == "degraded" and len(pool.starts) == ends - 1
-            assert row.error == f"it ended {ends} times in 10 minutes: the next start follows after {pause} s"
+            times = f"it ended {ends} times in 10 minutes, and the next start follows after {pause} s"
+            assert (row.error_class, row.error) == (said, f"It was lost; {times}")
             now[0] += pause - 0.5
             assert reconcile(reconciler) == "degraded" and len(pool.starts) == ends - 1
             now[0] += 0.5
@@ -194,9 +195,9 @@ def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growi
     pool.running.clear()
     assert reconcile(reconciler, ended=(replace(ended, run_id=row.run_id),)) == "failed"
     row = agent.ledger.deployment(A, 1)
-    assert row is not None and (row.restarts, row.error) == (4, "It ended.")
+    assert row is not None and (row.restarts, row.error) == (4, "It was lost.")
     lost = [e for e in agent.ledger.events() if e.summary == said]
-    assert len(lost) >= 1 and lost[0].detail == "It ended."
+    assert len(lost) >= 1 and lost[0].detail == "It was lost."
     assert len(pool.starts) == 4
 
 

@@ -1,12 +1,14 @@
 """The verdict on a statement: its condition and the recommended action, in one or two sentences."""
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from core.model.names import TableName, query_name, trigger_s
-from core.model.states import ALIVE, Fault, State, Trend, WantedState
+from core.model.states import ALIVE, Fault, State, TableFaultKind, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
 from core.project.model import Pool
 from core.text.secret_masking import mask_secrets
+from core.text.wording import counted
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import (
@@ -55,8 +57,13 @@ def advise(
         return f"{words} {start} starts it where it left off.{position}", Tone.CHANGING if position else Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
-    if statement.state is State.DEGRADED and statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN):
+    has_ended = statement.state is State.DEGRADED and bool(statement.line.error_class)
+    no_movement = statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN)
+    if has_ended or (statement.state is State.DEGRADED and no_movement):
         return f"It does not run as wanted: {statement.line.error or 'see its events'}.", Tone.BAD
+    unread, flaws = _inputs_at_fault(statement, view)
+    if unread and statement.state is not State.UNKNOWN:
+        return f"{unread}{position}", Tone.BAD
     late = ""
     if statement.line.fault_word == Fault.BEHIND and not statement.starting:
         why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
@@ -65,11 +72,31 @@ def advise(
     words, tone = (
         _beginning(statement, measurement, look.now)
         if has_not_begun
-        else _by_trend(statement, measurement, calm=not position)
+        else _by_trend(statement, measurement, calm=not (position or flaws))
     )
+    position = f" {flaws}{position}" if flaws else position
     if position and tone in (Tone.GOOD, Tone.PLAIN):
         tone = Tone.CHANGING
     return f"{late}{words}{position}", Tone.BAD if late else tone
+
+
+def _inputs_at_fault(statement: StatementView, view: LedgerView) -> tuple[str, str]:
+    """Describe the external inputs that cannot be read, and those with other faults; both may be empty."""
+    parents = (view.statement(one.parent) for one in statement.parents)
+    faulty = [parent.line for parent in parents if parent is not None and parent.external and parent.line.error]
+    unread = [line for line in faulty if line.error_class in (TableFaultKind.LOG_UNREAD, TableFaultKind.GONE)]
+    others = [line for line in faulty if line not in unread]
+    return _fault_words(unread, "cannot be read"), _fault_words(
+        others, "has a fault" if len(others) == 1 else "have faults"
+    )
+
+
+def _fault_words(lines: Sequence[StatementLine], what: str) -> str:
+    if not lines:
+        return ""
+    first, more = lines[0], len(lines) - 1
+    names = f"{first.table} and {counted(more, 'more input')}" if more else f"Its input {first.table}"
+    return f"{names} {what}: {mask_secrets(first.error)}."
 
 
 def _position(statement: StatementView, measurement: Measurement | None, now: float) -> str:

@@ -1,5 +1,7 @@
 """The verdict distinguishes faults from trends, and gives the age of a starved statement's data."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 from core.observed.time_left import DAY_S, Bound, Left, TimeLeft, lost
@@ -48,6 +50,49 @@ def test_a_statement_that_cannot_be_started_is_not_said_to_keep_up() -> None:
     for trend in ("steady", "idle", "unknown"):
         words, tone = verdict(state="degraded", trend=trend, error="it waits for products")
         assert words == "It does not run as wanted: it waits for products." and tone is Tone.BAD
+
+
+def test_a_statement_that_ended_for_a_transient_reason_names_it_whatever_the_trend() -> None:
+    why = "the database does not answer; it ended 2 times in 10 minutes, and the next start follows after 15 s"
+    for trend in ("idle", "draining", "growing"):
+        ended = {"state": "degraded", "error_class": "HEADGATE_DATABASE_LOST", "error": why}
+        assert verdict(trend=trend, **ended) == (f"It does not run as wanted: {why}.", Tone.BAD)
+
+
+def verdict_over_inputs(faults: Mapping[str, tuple[str, str]], **fields: object) -> tuple[str, Tone]:
+    """Return the verdict on a statement over two external inputs, given error class and error of faulty ones."""
+    backend = FakeBackend()
+    bound = (("landed_payments", 0, True), ("pizzas", 0, False))
+    backend.change("till", at=NOW, bound=json.dumps(bound), **fields)
+    for table, (error_class, error) in faults.items():
+        backend.change(table, error_class=error_class, error=error)
+    view = make_ledger_view(backend.current)
+    till = view.statements["till"]
+    return advise(till, till.line.measurement, view, RowContext(UNICODE, NOW))
+
+
+def test_an_input_that_cannot_be_read_is_named_whatever_the_trend() -> None:
+    why = "pizzas: the database does not answer: Connection refused; check that it runs"
+    unread = {"pizzas": ("HEADGATE_LOG_NOT_READ", why)}
+    begun: dict[str, object] = {"trend": "unknown", "state": "starting", "started_at": NOW - 97, "committed_at": None}
+    for fields in ({"trend": "idle"}, {"trend": "steady", "lag_rows": 3}, {"trend": "draining"}, begun):
+        assert verdict_over_inputs(unread, **fields) == (
+            f"Its input pizzas cannot be read: {why}.",
+            Tone.BAD,
+        )
+    words, _ = verdict_over_inputs(unread | {"landed_payments": ("HEADGATE_TABLE_GONE", "it is gone")}, trend="idle")
+    assert words == "landed_payments and 1 more input cannot be read: it is gone."
+    assert "stopped on purpose" in verdict_over_inputs(unread, state="stopped", wanted="stopped")[0]
+
+
+def test_an_input_that_is_read_despite_its_fault_is_named_after_the_trend() -> None:
+    stale = {"pizzas": ("HEADGATE_NOT_REFRESHED", "pizzas was not refreshed: Connection refused")}
+    words, tone = verdict_over_inputs(stale, trend="idle")
+    assert words == (
+        "Nothing waits in its input, and nothing arrives. "
+        "Its input pizzas has a fault: pizzas was not refreshed: Connection refused."
+    )
+    assert tone is Tone.CHANGING
 
 
 def test_a_statement_without_a_batch_since_its_start_is_not_said_to_keep_up() -> None:
