@@ -408,8 +408,8 @@ def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:
         yield GuardFinding.KEEPS_ROWS.of(tables=keeping)
     if lowered := tuple(node.table for node in case.nodes if node.lowered and node.table not in keeping):
         yield GuardFinding.LOWERED.of(tables=lowered)
-    if case.topics_rewritten:
-        yield GuardFinding.TOPICS_REWRITTEN.of(tables=case.topics_rewritten)
+    if again := tuple(table for table in case.topics_rewritten if case.protects(table)):
+        yield GuardFinding.TOPICS_REWRITTEN.of(tables=again)
     if policy.approve_rows is not None and case.replaying:
         rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
         if rows > policy.approve_rows:

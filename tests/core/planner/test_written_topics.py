@@ -12,6 +12,7 @@ from core.observed.planner_input import ObservedDeployment, OtherVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.planner import make_plan
+from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
@@ -155,7 +156,8 @@ def approval(found: Plan) -> list[str]:
     return [str(guard.summary) for guard in which]
 
 
-def test_messages_are_written_again_only_with_an_approval() -> None:
+@pytest.mark.parametrize("protected", [True, False])
+def test_messages_of_a_protected_environment_are_written_again_only_with_an_approval(protected: bool) -> None:
     files = texts()
     files |= {path: text for path, text in small_project.texts().items() if "/b/" in path}
     files["pipelines/facts/p/a/sql-scripts/dml.a.sql"] = "INSERT INTO a SELECT id, kind FROM STREAM b;"
@@ -163,17 +165,26 @@ def test_messages_are_written_again_only_with_an_approval() -> None:
     both = small_project.project(files)
     seen = {name: deployed(table, bindings={"b": 1} if name == "a" else {"landed": 0})
             for name, table in both.tables.items()}  # fmt: skip
-    upstream = make_plan(both, "dev", seen, PlanRequest(tables=(T("b"),), rebuild=True, children="all"))
+    policy = Policy(protected=protected)
+    asked = PlanRequest(tables=(T("b"),), rebuild=True, children="all")
+    upstream = make_plan(both, "dev", seen, asked, policy=policy)
     again = "another login must approve it: messages that cannot be taken back are written again: a"
-    assert not upstream.refusals and approval(upstream) == [again]
-    kept = make_plan(both, "dev", seen, PlanRequest(tables=(T("b"),), rebuild=True, children="none"))
+    assert not upstream.refusals and approval(upstream) == ([again] if protected else [])
+    kept = make_plan(both, "dev", seen, replace(asked, children="none"), policy=policy)
     assert approval(kept) == []
-    assert approval(plan(on_topic(), on_topic(), rebuild=True)) == [again]
+    alone = make_plan(on_topic(), "dev", world(on_topic()), PlanRequest(tables=(T("a"),), rebuild=True), policy=policy)
+    assert approval(alone) == ([again] if protected else [])
 
 
 @pytest.mark.parametrize("way", ["first", "continued", "elsewhere", "restarted"])
 def test_a_plan_that_writes_no_message_again_needs_no_approval(way: str) -> None:
     now = on_topic()
+
+    def plan(after: Project, before: Project | None = None, **request: object) -> Plan:
+        asked: dict[str, object] = {"tables": (T("a"),), **request}
+        given = PlanRequest(**asked)  # type: ignore[arg-type]  # The request of each case.
+        return make_plan(after, "dev", world(before) if before else {}, given, policy=Policy(protected=True))
+
     found = {
         "first": lambda: plan(now),
         "continued": lambda: plan(now, now, choices=(StrategyChoice(T("a"), "carry_over"),)),
