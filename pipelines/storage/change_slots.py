@@ -398,7 +398,7 @@ def _asked(who: str) -> Iterator[None]:
         raise TryAgain(f"{who}: {error.why}", remedy=remedy) from error
     except ChangeStreamError as error:
         if error.error_class == NO_CLIENT:
-            remedy = "pip install 'headgate[postgres]', then headgate restart-agent"
+            remedy = "pip install 'headgate[postgres]', then headgate down --keep-pool and headgate up"
             raise Refused(f"{who} cannot be checked: {error.why}", remedy=remedy) from error
         if error.error_class in _SLOT_FAULTS:
             raise SlotFault(error.error_class) from error
