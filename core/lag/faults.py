@@ -63,9 +63,12 @@ class ObjectiveWatch:
     contrary_since: float | None = None
 
     def updated(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
-        """Return the watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`."""
+        """Return the watch after a measurement: missed after `SUSTAINED_S`, met again after `MET_S`.
+
+        If `behind_s` is None, the lag is unknown, and the time in which the objective is met again starts anew.
+        """
         if behind_s is None:
-            return self
+            return replace(self, contrary_since=None) if self.missed else self
         missed = behind_s > objective_s
         if missed == self.missed:
             return replace(self, contrary_since=None)

@@ -143,6 +143,7 @@ class LagCollector:
                 if name not in self._unmeasured:
                     log.warning("%s was not measured: %r", name, error)
                 unmeasured.add(name)
+                self._transitions.interrupt(deployment)
                 measurements.append(self._unmeasured_lag(deployment, query, error))
                 continue
             measurements.append(measured[0])
@@ -505,11 +506,13 @@ class ObjectiveTransitions:
         """Record an event if a serving version has exceeded its lag objective or meets it again.
 
         `behind_s` and `objective_s` are in seconds; `behind_s` is None if the lag is unknown. Statements that an
-        operator has stopped are ignored.
+        operator has stopped are ignored. A statement that may have no query can miss its objective, but not meet it.
         """
         if not deployment.active or deployment.wanted == WantedState.STOPPED:
             return
         table, now = deployment.table, self._agent.clock()
+        if behind_s is not None and behind_s <= objective_s and deployment.state not in ALIVE:
+            behind_s = None
         before = self._watches.get(table) or self._recalled(table)
         after = before.updated(behind_s, objective_s, now)
         if after.missed != before.missed:
@@ -523,6 +526,11 @@ class ObjectiveTransitions:
             self._agent.event(kind, summary, about=(table, deployment.version))
         # Only after the event was written: if the ledger was unavailable, the next measurement records it.
         self._watches[table] = after
+
+    def interrupt(self, deployment: Deployment) -> None:
+        """Start the time anew in which a table meets its objective again, because its lag could not be measured."""
+        if deployment.active and (watch := self._watches.get(deployment.table)):
+            self._watches[deployment.table] = watch.updated(None, 0.0, 0.0)
 
     def forget(self, tables: set[TableName]) -> None:
         """Drop the state of all tables except `tables`."""

@@ -139,6 +139,25 @@ def test_input_that_waits_longer_than_the_objective_is_a_fault_for_a_new_agent_t
     assert found.fault_word == ""
 
 
+def test_a_round_without_a_measured_lag_does_not_count_as_meeting_the_objective(measured: AgentContext) -> None:
+    ages = iter([*[90.0] * 5, *[5.0] * 11, None, *[5.0] * 14])
+
+    class Aged(Files):
+        """A backlog of the scripted ages, which cannot be read where the age is None."""
+
+        def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+            if (age_s := next(ages)) is None:
+                raise TryAgain("no broker of a:9092 answers", remedy="check that Kafka runs")
+            return (SourceLag(LANDED, 1, 9, 9, True, age_s, produced_rows=100, consumed_rows=91),)
+
+    measured.files = Aged()  # type: ignore[assignment]
+    measurer = LagCollector(measured)
+    rounds(measured, measurer, 28)
+    assert [event.kind for event in measured.ledger.events(A)] == ["missed"]
+    rounds(measured, measurer, 3)
+    assert [event.kind for event in measured.ledger.events(A)] == ["met", "missed"]
+
+
 @dataclass
 class Skipping(Files):
     """A table over topics whose messages were deleted unread, as many as `lost`."""

@@ -50,6 +50,32 @@ def test_a_new_agent_continues_from_the_records_and_records_nothing_twice(measur
     assert [kind for kind, _ in recorded(measured)] == ["missed", "met"]
 
 
+@pytest.mark.parametrize("state", ["unknown", "failed", "pending", "absent"])
+def test_a_statement_that_may_have_no_query_does_not_meet_its_objective_again(
+    measured: AgentContext, state: str
+) -> None:
+    judge = ObjectiveTransitions(measured)
+    measure(measured, judge, *[90.0] * 5, *[5.0] * 11)
+    measure(measured, judge, *[5.0] * 20, of=replace(OWN, state=state))
+    measure(measured, judge, *[5.0] * 11)
+    assert [kind for kind, _ in recorded(measured)] == ["missed"]
+    measure(measured, judge, *[5.0] * 3)
+    assert [kind for kind, _ in recorded(measured)] == ["missed", "met"]
+    measure(measured, judge, *[90.0] * 5, of=replace(OWN, state=state))
+    assert [kind for kind, _ in recorded(measured)] == ["missed", "met", "missed"]
+
+
+def test_an_objective_is_not_met_again_across_a_time_of_unknown_lag(measured: AgentContext) -> None:
+    judge = ObjectiveTransitions(measured)
+    measure(measured, judge, *[90.0] * 5, *[5.0] * 11, None, *[5.0] * 11)
+    assert [kind for kind, _ in recorded(measured)] == ["missed"]
+    judge.interrupt(OWN)
+    measure(measured, judge, *[5.0] * 11)
+    assert [kind for kind, _ in recorded(measured)] == ["missed"]
+    measure(measured, judge, *[5.0] * 3)
+    assert [kind for kind, _ in recorded(measured)] == ["missed", "met"]
+
+
 def test_stopped_and_non_serving_versions_miss_no_objective(measured: AgentContext) -> None:
     judge = ObjectiveTransitions(measured)
     measure(measured, judge, *[900.0] * 10, of=replace(OWN, wanted="stopped"))
