@@ -1,6 +1,6 @@
 """The review of a plan: its rows with their reasons, losses, leftover tables and guards."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from core.changes.kinds import ChangeKind
@@ -195,21 +195,31 @@ def why(
         )
     if words := spark_words(node):
         lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
-    for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
-        if old and new:
-            lines.extend(difference(old, new, 50) if full else difference(old, new, 0)[:10])
-    if node.lowered:
-        lines.append(line((f"   {lowered_words(node)}; needs an approval", Tone.CHANGING)))
-    offers = offer_lines(node, every=full)
-    for offer in offers if full else offers[:1]:
-        lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
-    if words := "" if full else _more_offers(node, len(offers)):
-        # On a screen of 24 lines, all options would push leftovers and verdicts out of view.
-        lines.append(line((f"   {words}: enter", Tone.DIM)))
+    edits, options = _edits(node, full=full), _options(node, width, full=full)
+    # A long diff would push the options, which enter asks for, out of view.
+    for part in (options, edits) if full else (edits, options):
+        lines.extend(part)
     if node.bindings and node.action is not Action.DELETE:
         reads = ", ".join(f"{one.parent}{f'__v{one.version}' if one.version else ''}" for one in node.bindings)
         lines.extend(wrap(f"reads {reads}", width - 4, Tone.DIM, "   "))
     return tuple(lines)
+
+
+def _edits(node: PlanNode, *, full: bool) -> Iterator[Line]:
+    for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
+        if old and new:
+            yield from difference(old, new, 50) if full else difference(old, new, 0)[:10]
+
+
+def _options(node: PlanNode, width: int, *, full: bool) -> Iterator[Line]:
+    if node.lowered:
+        yield line((f"   {lowered_words(node)}; needs an approval", Tone.CHANGING))
+    offers = offer_lines(node, every=full)
+    for offer in offers if full else offers[:1]:
+        yield from wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   ")
+    if words := "" if full else _more_offers(node, len(offers)):
+        # On a screen of 24 lines, all options would push leftovers and verdicts out of view.
+        yield line((f"   {words}: enter", Tone.DIM))
 
 
 def _more_offers(node: PlanNode, executable: int) -> str:

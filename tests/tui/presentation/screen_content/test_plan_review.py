@@ -10,6 +10,7 @@ from core.model.actions import Action
 from core.model.evidence import Edit, EditKind, Notice
 from core.plan.model import Guard, Plan, PlanWarning, StrategyOffer
 from core.plan.rendering import column_widths
+from core.project.revision import RevisionTexts
 from state.row_types import ApprovalRow, PlanRow
 from tests.terminal.in_memory_backend import FakeBackend, sample_plan
 from tests.terminal.pizzeria_values import NOW
@@ -126,6 +127,11 @@ def test_the_review_shows_the_choices_of_a_row_and_unsupported_ones() -> None:
     assert "OPTION earliest (chosen): replays 81 M rows; reading 14 m at best" in told
     assert "OPTION later (not executable yet): replays ? rows" in told
     assert "less severe than the default; needs an approval" in told
+    edited = replace(
+        seen, old=RevisionTexts("", "SELECT 1 AS old_text"), texts=RevisionTexts("", "SELECT 2 AS new_text")
+    )
+    told = " ".join(plain(line).strip() for line in why(edited, 80, ASCII, full=True))
+    assert 0 < told.index("OPTION later") < told.index("new_text"), "a long diff would hide what enter asks for"
 
 
 class Guarded(FakeBackend):
