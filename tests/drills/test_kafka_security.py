@@ -1,8 +1,14 @@
-"""Statements over topics of a broker with SASL and TLS: secrets by reference, and messages about refused ones."""
+"""Statements over topics of a broker with SASL and TLS: secrets by reference, kills, and errors after refusals."""
 
+import io
 import json
+import os
+import signal
+import time
+from decimal import Decimal
 from pathlib import Path
 
+import fastavro
 import pytest
 from kafka_broker import PASSWORD, USER, Broker, certificate
 from tiny_project import Tiny, until
@@ -93,3 +99,69 @@ def test_a_client_certificate_that_the_broker_does_not_trust_is_one_sentence(tin
     own.write_text(trusted)
     tiny.done("start", "mutual", "--confirm", "yes")
     until(lambda: tiny.ids("mutual", 1) == list(range(30)), 60, "the statement reads on")
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}},
+    ],
+}
+MANY = 100_000
+"""Messages of the batch in whose middle the agent is killed."""
+
+
+def orders(of: range) -> list[bytes]:
+    """Return messages in Avro."""
+    schema, found = fastavro.parse_schema(ORDER), []
+    for n in of:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, {"id": n, "total": Decimal(n % 1000) / 4})
+        found.append(out.getvalue())
+    return found
+
+
+@pytest.mark.long
+def test_a_batch_over_tls_is_written_once_though_the_agent_is_killed_in_its_middle(tiny: Tiny, broker: Broker) -> None:
+    broker.create("sealed_in")
+    broker.create("sealed")
+    given = OVER_TLS.replace("{mechanism}", "SCRAM-SHA-256").format(authority=broker.authority, user=USER)
+    given = f"'kafka.bootstrap.servers'='{broker.tls}', {given}"
+    avro = f"subscribe='sealed_in', 'value.format'='avro', 'avro.schema'='{json.dumps(ORDER)}'"
+    columns = "id BIGINT, total DECIMAL(8,2)"
+    ddl = {
+        "sealed_in": f"CREATE TABLE sealed_in ({columns}) USING kafka OPTIONS ({given}, {avro});",
+        "sealed": f"CREATE TABLE sealed (_key STRING, {columns}) USING kafka OPTIONS ({given}, topic='sealed');",
+    }
+    select = "SELECT CAST(id AS STRING) AS _key, id, total FROM STREAM sealed_in"
+    tiny.add(ddl, {"sealed": f"INSERT INTO sealed {select};"})
+    broker.produce("sealed_in", orders(range(10)))
+    done = tiny.apply(tiny.plan("sealed"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: broker.size("sealed") == 10, 60, "each row is a message")
+    tiny.done("stop", "sealed", "--confirm", "yes")
+    broker.produce("sealed_in", orders(range(10, MANY)))
+    tiny.done("start", "sealed", "--confirm", "yes")
+    started = run_of(tiny, "sealed")
+    ends_at = time.monotonic() + 60
+    while broker.size("sealed") == 10:
+        assert time.monotonic() < ends_at, "the batch writes no message"
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    assert broker.size("sealed") < MANY, "the batch was not over"
+    until(lambda: broker.size("sealed") == MANY, 120, "the pool finishes the batch without the agent")
+    broker.produce("sealed_in", orders(range(MANY, MANY + 10)))
+    tiny.done("up")
+    until(lambda: broker.size("sealed") == MANY + 10, 60, "later messages are written")
+    until(lambda: tiny.statements()["sealed"]["lag_rows"] == 0, 30, "the new agent knows the lag")
+    assert run_of(tiny, "sealed") == started, "the query was not started again"
+    found = {json.loads(each.value())["id"]: json.loads(each.value()) for each in broker.messages("sealed")}
+    assert found.keys() == set(range(MANY + 10)) and found[7] == {"id": 7, "total": 1.75}
+    assert not [path for path in tiny.root.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+
+
+def run_of(tiny: Tiny, table: str) -> object:
+    """Return the run id of a statement's query."""
+    ((found,),) = tiny.ledger('SELECT run_id FROM deployment WHERE "table" = ? AND version = 1', table)
+    return found

@@ -109,8 +109,10 @@ def test_a_killed_pool_and_a_killed_broker_lose_and_repeat_nothing(tiny: Tiny, b
     send(broker, tiny, 40)
     until(lambda: all_arrived(tiny), 120, "messages that arrived after the broker are rows")
     until(lambda: lag(tiny)[1] == 0, 60, "the lag is known again")
-    tiny.done("stop", "kept", "--confirm", "yes")
     broker.kill()
+    until(lambda: lag(tiny)[1] is None, 60, "no broker answers the query either")
+    (stopped,) = json.loads(tiny.done("stop", "kept", "--confirm", "yes", "--json"))["statements"]
+    assert stopped["came"] == "stopped", stopped
     down = tiny.run("start", "kept", "--confirm", "yes")
     assert down.returncode != 0 and f"no broker of {broker.servers} answers" in " ".join(down.stderr.split()), down
     broker.start()

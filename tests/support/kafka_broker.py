@@ -201,7 +201,7 @@ class Broker(KafkaBroker):
     def produce(
         self,
         topic: str,
-        values: Sequence[str | None],
+        values: Sequence[str | bytes | None],
         *,
         partition: int | None = None,
         transaction: str = "",
