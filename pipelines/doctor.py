@@ -73,7 +73,7 @@ SCENARIO_MODULES = {
     "confluent-kafka": "confluent_kafka",
     "fastavro": "fastavro",
 }
-"""The module of each package in the extra `demo`, which pyproject.toml declares with the extras that it includes."""
+"""Module names, by package, of the extra `demo` and of the extras that it includes (see pyproject.toml)."""
 
 
 def main(words: Sequence[str]) -> int:

@@ -32,8 +32,8 @@ SET_S = 1.0
 def clock_jump(before: ClockCheck | None, wall: float, up: Uptime) -> float:
     """Return the seconds by which the wall clock has gained on the uptime since the check `before`.
 
-    Negative if the clock lost time; 0 if `before` is None. After a reboot, the result includes the time that the
-    machine was off, because that time cannot be measured.
+    The result is negative if the clock lost time, and 0 if `before` is None. After a reboot, the result includes the
+    time that the machine was off, because that time cannot be measured.
     """
     return wall - before.wall - _passed(before, up) if before is not None else 0.0
 

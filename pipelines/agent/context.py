@@ -115,7 +115,7 @@ class Identity(Protocol):
 
     @property
     def fault(self) -> TryAgain | None:
-        """Return why the data folder could not be read or written when it was last tried; None if it could."""
+        """Return why the last attempt to read or write the data folder failed; None if it succeeded."""
 
     def refuse_other_environment(self) -> None:
         """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
@@ -211,7 +211,7 @@ class AgentContext:
     The reconciler corrects these pointers.
     """
     paused_run_ids: set[str] = field(default_factory=set)
-    """Run ids of queries that a step has paused. Restarting a paused query is not counted as a restart."""
+    """Run ids of queries that a step has paused. The start that ends a pause is not counted as a restart."""
     unrecorded_run_ids: set[str] = field(default_factory=set)
     """Run ids of queries that have started but are not recorded in the ledger yet."""
     serving_record_is_stale: threading.Event = field(default_factory=threading.Event)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 WARM_UP = 40
-"""Transactions before those that are measured, so that Spark has compiled its classes."""
+"""Number of transactions before the measured ones, so that Spark has compiled its classes."""
 SETTLED_S, GIVEN_UP_S = 10.0, 120.0
 """Seconds without a new row after which a table has settled: SETTLED_S if it shows the newest state of all orders,
 GIVEN_UP_S if it does not."""
@@ -105,7 +105,7 @@ class _Recorder:
 def measure(
     folder: Path, data: DemoDataFolder, clock: GeneratorClock, say: Say, *, transactions: int, rate: float, seed: int
 ) -> dict[str, Any]:
-    """Let an application commit `transactions`; return its table's correctness, latency and load as JSON.
+    """Let an application commit `transactions`; return the correctness and latency of the table, and the load, as JSON.
 
     Raises HeadgateError if no row arrives in the table, or if another program has changed the database.
     """
@@ -177,7 +177,7 @@ def judged(rows: Sequence[Ticket], states: Sequence[OrderState], committed_s: Se
 
 
 def percentile(ordered: Sequence[float], part: float) -> float | None:
-    """Return the smallest of the ordered values that `part` of them do not exceed, rounded; None if there are none."""
+    """Return the nearest-rank percentile `part` (above 0, at most 1) of the ordered values; None without values."""
     return round(ordered[math.ceil(part * len(ordered)) - 1], 3) if ordered else None
 
 

@@ -1,4 +1,4 @@
-"""Generates events every second until it is stopped, and closing events, on request, that end all open windows."""
+"""Generates events every second until it is stopped and, on request, closing events that end all open windows."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The restaurant of the scenarios: an application that changes the database, and the orders that are true at each time.
+"""The restaurant of the scenarios: an application that changes the database, and a record of what each order shows.
 
 Transactions depend only on the seed and on the rows in the database at the start. A scene is a series of transactions
 that follow each other without a pause: a client changes their mind, is moved to another table, or has their name
@@ -54,7 +54,7 @@ class OrderState:
 
 @dataclass(slots=True)
 class Restaurant:
-    """The rows in the database, and the random choice of the transactions that change them."""
+    """Holds the rows in the database, and chooses at random the transactions that change them."""
 
     chance: random.Random
     clients: dict[int, str]
@@ -141,7 +141,7 @@ class Restaurant:
         yield Transaction((("UPDATE clients SET name = %s WHERE id = %s", (self.clients[client], client)),))
 
     def _moved(self, busy: Sequence[int]) -> Iterator[Transaction]:
-        """Yield an order, then one transaction that moves its client to another table and changes the order."""
+        """Yield a transaction that inserts an order, then one that moves its client to another table and changes it."""
         ordered = self._insert()
         yield ordered
         assignment = self.orders[ordered.orders[0]][0]

@@ -66,9 +66,9 @@ def place_copy(
 ) -> SampleCopy:
     """Create a demo's folder, or return the existing copy.
 
-    `build` writes the files to a temporary folder and returns additional entries for the marker file, so an incomplete
-    copy is never used. It is given the folder and the project id. `check` raises Refused unless the marker of an
-    existing demo is acceptable. Raises Refused if the folder exists and is not a demo.
+    `build` is given a temporary folder and the project id; it writes the files to that folder and returns additional
+    entries for the marker file. The folder is renamed last, so an incomplete copy is never used. `check` raises Refused
+    unless the marker of an existing demo is acceptable. Raises Refused if the folder exists and is not a demo.
     """
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:

@@ -1,7 +1,8 @@
 """The servers of the demo's scenarios: PostgreSQL, Kafka and Kafka Connect, each on loopback with a folder and a port.
 
 They are started detached and keep running. `servers.json` records each process with its start time, and a marker in
-their environment identifies a process whose record a kill prevented. No other process is ever signalled.
+their environment identifies a process that was not recorded because a command was killed. No other process is ever
+signalled.
 """
 
 import base64
@@ -399,7 +400,7 @@ class RunningServers:
         return [name for name in record["processes"] if self._alive(record, name)]
 
     def end(self) -> list[str]:
-        """End all servers and their child processes, last started first; return the names of the running ones.
+        """End all servers and their child processes, last started first; return the names of those that were running.
 
         Raises HeadgateError if a server cannot be ended.
         """

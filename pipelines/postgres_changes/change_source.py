@@ -1,4 +1,4 @@
-"""A streaming data source over a logical replication slot, registered in a session of the pool and pickled by value.
+"""A streaming data source that reads a logical replication slot. It is registered in a pool session, pickled by value.
 
 An offset is a position in the database's log that lies after one transaction and before the next. This module never
 advances the slot itself. Therefore, any number of queries can read one slot, two given offsets always yield the same
@@ -100,7 +100,7 @@ Ahead = tuple[Catalog, list[tuple[bytes, bytes]]]
 class Between(InputPartition):
     """The changes between two offsets, except those of transactions that the snapshot `seen` sees.
 
-    `ahead` are their messages, if they have been read already.
+    `ahead` contains the messages of these changes, if they have already been read.
     """
 
     def __init__(self, start: int, end: int, seen: str = "", ahead: Ahead | None = None) -> None:
@@ -235,7 +235,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows between two offsets. If the connection is lost, reconnect and continue with the next row.
 
-        The rows of an initial snapshot have no order, so a lost connection fails the first batch.
+        The rows of an initial snapshot have no order, so the first batch fails if the connection is lost.
         """
         if isinstance(partition, Rows):
             yield from self._rows_of_table(partition.exported)
@@ -279,9 +279,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tuple(name for name in self._columns if not name.startswith("_"))
 
     def _catalog_for(self, database: Any, oid: int, messages: list[tuple[bytes, bytes]]) -> Catalog:
-        """Return what decoding the messages requires of the catalog, which is asked only if it is required.
+        """Return the catalog information needed to decode the messages; the catalog is queried only if any is needed.
 
-        A table's primary key is required if the log has whole old rows, and its lost columns if the log lacks one.
+        A table's primary key is needed if the log has complete old rows, and its lost columns if the log lacks a
+        declared column.
         """
         decoded = (decode(data) for _, data in messages if data[:1] == b"R")
         relations = [each for each in decoded if isinstance(each, RelationMessage)]

@@ -81,7 +81,7 @@ Decoded = BeginMessage | CommitMessage | LogicalMessage | RelationMessage | RowM
 
 
 def decode(data: bytes) -> Decoded | None:
-    """Decode one message; None if it is an origin or a type. Raises ValueError for unknown bytes."""
+    """Decode one message; return None if it describes an origin or a type. Raises ValueError for unknown bytes."""
     read = _Reader(data)
     match read.letter():
         case "B":

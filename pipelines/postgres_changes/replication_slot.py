@@ -32,8 +32,8 @@ PLUGIN = "'proto_version', '1', 'publication_names', %(publication)s, 'messages'
 _SLOT = """SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, coalesce(wal_status, ''),
     datoid = (SELECT oid FROM pg_database WHERE datname = current_database())
 FROM pg_get_replication_slots() WHERE slot_name = %s"""
-"""A new session reads 250 blocks of the catalog to plan the view pg_replication_slots, and 40 to plan its function
-(PostgreSQL 18)."""
+"""Query for the state of a slot. It calls a function, because a new session reads 250 blocks of the catalog to plan the
+view pg_replication_slots, and only 40 to plan the function (PostgreSQL 18)."""
 
 
 class ChangeStreamError(Exception):

@@ -109,8 +109,8 @@ class SparkTables:
     def _view(self, name: str, declared: TableDdl, schemas: SchemasByPart | None = None) -> None:
         """Create or replace a session's temporary view over Kafka topics, a database table, or a database's changes.
 
-        SQL cannot stream a table `USING kafka`, because the source accepts no schema, nor declare the columns of a
-        table `USING jdbc`. It can read a temporary view of a DataFrame, which lasts as long as the session (Spark
+        SQL can neither stream a table `USING kafka`, whose source accepts no schema, nor declare the columns of a table
+        `USING jdbc`. However, it can read a temporary view of a DataFrame, which lasts as long as the session (Spark
         4.2.0). Spark asks the database for the columns, so this raises EngineRefused if the database does not answer.
         """
         spark = self._session.spark
@@ -268,7 +268,7 @@ class SparkTables:
         self._names().discard(name.lower())
 
     def point(self, view: str, targets: tuple[str, ...], columns: tuple[str, ...]) -> None:
-        """Make a view select these columns from all target tables: ALTER VIEW if it exists, else CREATE VIEW.
+        """Make a view select these columns from all target tables. An existing view is changed with ALTER VIEW.
 
         CREATE OR REPLACE would drop the view first, and readers would fail (207 errors in 965 swaps; none with ALTER).
         Raises EngineRefused if the view reads a table in a different folder, because it then belongs to another

@@ -73,7 +73,7 @@ def without_files(ddl: str, declared: TableDdl) -> str:
 def why_other_table(declared: TableDdl, found: Described) -> Sentence | None:
     """Explain how a table in the catalog differs from the declared one; None if it matches.
 
-    Undeclared columns are no difference.
+    Undeclared columns do not count as a difference.
     """
     if found.location != path_of(declared.location):
         return Sentence(f"is in the catalog at {found.location or 'no location'}, not at {path_of(declared.location)}")

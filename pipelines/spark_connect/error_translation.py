@@ -274,7 +274,7 @@ def failure_of(text: str) -> SparkFailure | None:
 
 
 def schema_of(text: str) -> int | None:
-    """Return the schema id in a Spark message about a schema that a running statement did not know; else None."""
+    """Return the id in a Spark message about a schema unknown to a running statement; None for any other message."""
     ours = _OURS.search(text)
     found = _SCHEMA.match(ours[2]) if ours and ours[1] == NEW_SCHEMA else None
     return int(found[1]) if found else None

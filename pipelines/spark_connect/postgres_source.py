@@ -1,4 +1,4 @@
-"""Registers the source of database changes in a session, pickled by value because the pool lacks Headgate."""
+"""Registers the source of database changes in a session. It is pickled by value, because the pool lacks Headgate."""
 
 from typing import Any
 

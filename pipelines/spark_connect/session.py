@@ -235,7 +235,7 @@ class _Never(RetryPolicy):
 
 
 class _Builder(DefaultChannelBuilder):
-    """The token is sent as metadata, which needs no TLS."""
+    """Builds a channel that sends the token as metadata, which needs no TLS."""
 
     def __init__(self, url: str, token: str, session_id: str) -> None:
         host = urlsplit(url).hostname or ""

@@ -263,7 +263,7 @@ class SparkQueries:
         )
 
     def _is_request_due(self, run_id: str) -> bool:
-        """True if a run's progress must be requested: at first, then rarely, because the listener receives progress."""
+        """True if a run's progress must be requested now. Requests are rare, because the listener receives progress."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False

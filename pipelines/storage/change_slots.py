@@ -1,4 +1,4 @@
-"""Replication slots of external tables over a database's changes: lag, faults, and the slots themselves.
+"""Creates, measures, advances and drops the replication slots for external tables of database changes.
 
 One slot serves all readers of an external table. It is created for the first reader, advanced to the position that its
 slowest reader has committed, and dropped after its last reader is gone. Checkpoints contain positions as `{"lsn": N}`.
@@ -148,9 +148,9 @@ class ChangeSlots:
 
         `positions` are the readers' committed positions. If one is None, the slot is not advanced. Positions before the
         slot are ignored, because such readers can never continue. A heartbeat is written once per `HEARTBEAT_B` of log,
-        so that readers advance even without changes. If a running reader uses the slot (`in_use`), the slot is
-        advanced, at least to where it is, before its idle timeout, because PostgreSQL 18 does not count reading a copy
-        as use. Raises SlotFault, and TryAgain if the database does not answer.
+        so that readers advance even without changes. If a running reader uses the slot (`in_use`), the slot is advanced
+        before its idle timeout, even if only to its current position, because PostgreSQL 18 does not count reading a
+        copy as use. Raises SlotFault, and TryAgain if the database does not answer.
         """
         address = read_address(url)
         with _asked(table), connected(address.dsn, _SETTINGS) as database:
@@ -238,7 +238,7 @@ AND database = current_database() AND pg_current_wal_lsn() - restart_lsn > %s OR
 
 
 def stray_slots(ddl: TableDdl, known: Collection[str]) -> tuple[tuple[str, str, int], ...]:
-    """Return other environments' slots in an external table's database: connection string, name, bytes of log kept.
+    """Return other environments' slots in a table's database as (connection string, name, bytes of log kept).
 
     Only slots that keep much log are returned; heartbeats advance every slot that an agent maintains. Raises the errors
     of `drop_slot`.

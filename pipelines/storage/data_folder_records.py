@@ -1,4 +1,4 @@
-"""Records in a data folder: the mark, which identifies the folder's owner, and the registry, to rebuild a ledger.
+"""Records in a data folder: a mark that identifies the folder's owner, and a registry from which a ledger is rebuilt.
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
 first in the ledger and then in the mark. The mark's counter is therefore equal to the ledger's counter or lower by one,
@@ -59,7 +59,7 @@ def machine_id() -> str:
 
 
 def read_mark(data: str) -> EnvironmentMark | None:
-    """Return the mark that identifies a data folder's owner, or None. Raises TryAgain if the mark cannot be read."""
+    """Return the mark of a data folder; None if it has no mark. Raises TryAgain if the mark cannot be read."""
     path = f"{data}/{MARK_FILE}"
     with reachable(data):
         try:

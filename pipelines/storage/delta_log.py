@@ -81,7 +81,7 @@ _BY_HAND = frozenset({"WRITE", "UPDATE", "DELETE", "RESTORE", "TRUNCATE", "MERGE
 """Operations that count as changes by hand, unless the commit records a batch or is the MERGE of a keyed statement."""
 
 _OURS = "headgate_gone"
-"""Text that identifies a keyed statement's MERGE. Its commit repeats the condition, which contains it (Delta 4.4.0)."""
+"""Text that identifies a keyed statement's MERGE by its condition, which the commit repeats (Delta 4.4.0)."""
 
 
 class NoDeltaLog(Exception):

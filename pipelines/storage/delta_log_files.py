@@ -1,8 +1,8 @@
 """Finds and reads the commits and checkpoints in a Delta table's log folder.
 
-A checkpoint contains the state of the table at its version, with one row or line per action. It is one Parquet file,
-several, or (policy v2) a Parquet or JSON file that refers to other files (`_sidecars`), which list the table's data
-files (Delta 4.4.0). A table that requires an unknown feature is not read.
+A checkpoint contains the state of the table at its version, with one row or line per action. It consists of one Parquet
+file, of several, or (policy v2) of a Parquet or JSON file that refers to other files (`_sidecars`), which list the
+table's data files (Delta 4.4.0). A table that requires an unknown feature is not read.
 """
 
 import json

@@ -214,7 +214,7 @@ class KafkaClients:
 
 
 def _failures(error: Any) -> tuple[_Failure, ...]:
-    """Return code and reason of an error of the client library; nothing if merely all brokers are down."""
+    """Return the code and reason of a client library error; empty if the error is merely that all brokers are down."""
     from confluent_kafka import KafkaError
 
     is_reason = error.code() != KafkaError._ALL_BROKERS_DOWN

@@ -212,7 +212,7 @@ class NextMessages:
         return known
 
     def count(self, unread: Mapping[Partition, int], following: Mapping[Partition, NextMessage]) -> tuple[int, bool]:
-        """Return how many messages these numbers of unread offsets contain, and whether the result is exact.
+        """Return the number of messages at the unread offsets, and whether this number is exact.
 
         For offsets that were not checked, the number is estimated from the share of messages in their topic.
         """

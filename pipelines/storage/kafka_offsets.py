@@ -262,7 +262,7 @@ def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
 
 
 def parsed_offsets(line: str) -> dict[Partition, int] | None:
-    """Parse offsets as Spark writes them into checkpoints; None if the line is not about Kafka offsets."""
+    """Parse offsets as Spark writes them into checkpoints; None if the line contains no Kafka offsets."""
     if not line.startswith("{"):
         return None
     parts = json.loads(line)

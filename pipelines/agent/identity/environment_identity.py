@@ -83,7 +83,7 @@ class EnvironmentIdentity:
 
     @property
     def fault(self) -> TryAgain | None:
-        """Return why the data folder could not be read or written when it was last tried; None if it could."""
+        """Return why the last attempt to read or write the data folder failed; None if it succeeded."""
         return self._fault
 
     @property

@@ -245,7 +245,7 @@ class LagCollector:
         return {"group": group, "group_fault": str(fault or "")} if group else {}
 
     def _unmeasured_lag(self, deployment: Deployment, query: ReportedQuery | None, error: Exception) -> Measurement:
-        """Return what Spark and the checkpoint report of a statement whose lag could not be measured."""
+        """Return the data of Spark and the checkpoint about a statement whose lag could not be measured."""
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or MeasurementHistory()
         progress = query_progress_from_json(query.progress) if query and query.progress else None
@@ -296,7 +296,7 @@ class LagCollector:
     def _with_time_left(
         self, deployment: Deployment, position: SourceLag, by_version: _ByVersion, *, begun: bool
     ) -> SourceLag:
-        """Complete a position's time left: for files, a missing source, and with the holder of the database's log."""
+        """Return a position with its time left, if known, and with the version for which a database keeps its log."""
         bindings = (binding for binding in deployment.bindings if binding.parent == position.table)
         parent = next((found for b in bindings if (found := by_version.get((b.parent, b.version)))), None)
         format, left = table_format(parent.stored_as if parent else ""), position.time_left

@@ -1,4 +1,4 @@
-"""Pointers, the catalog views that lead to the serving versions: swaps, and the periodic correction of wrong pointers.
+"""Moves pointers, the catalog views that lead to the serving versions, and periodically corrects wrong pointers.
 
 A pointer is wrong if a delayed call or another program has moved it. Each round checks a limited number of pointers.
 """
@@ -43,7 +43,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
 
 
 def put_back(agent: AgentContext, tables: Iterable[TableName]) -> None:
-    """Point tables to their serving versions according to the ledger, or drop the pointer of a table that has none."""
+    """Point tables to the versions that serve according to the ledger; drop the pointer if no version serves."""
     served = {d.table: d for d in agent.ledger.deployments() if d.active}
     tables, pool = tuple(tables), agent.pool.connection()
     pointed = (served[table] for table in tables if table in served)

@@ -208,7 +208,7 @@ class CommandLog:
 
 
 class _Records:
-    """Unwritten records of one command. Each is written only once, even if two threads try."""
+    """Unwritten records of one command. Each record is written only once, even if two threads try to write it."""
 
     def __init__(self, first: Callable[[], object]) -> None:
         self._left = deque([first])

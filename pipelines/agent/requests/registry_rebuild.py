@@ -52,7 +52,7 @@ class RegistryRebuild:
     def serving(self) -> Mapping[TableName, int]:
         """Return the serving versions by table from the data folder's record, if it is newer than the ledger.
 
-        Empty if the record is not newer, or cannot be read now.
+        The mapping is empty if the record is not newer, or cannot be read now.
         """
         try:
             found = newer_serving(self._agent)

@@ -1,8 +1,8 @@
 """Cache of Spark's analyses: each question about a statement is put to Spark once per engine version.
 
 Spark never receives a statement that it would execute, or that reads anything but Headgate's empty tables. Callers wait
-for a limited time. An answer that arrives later is stored for the next attempt to plan, which may find the pool busy.
-Starts and stops use another session, and never wait for an analysis.
+for a limited time. An answer that arrives later is stored, so that the next attempt to plan finds it even if the pool
+is busy. Starts and stops use another session, and never wait for an analysis.
 """
 
 import json
@@ -44,8 +44,8 @@ class SparkAnalysisCache:
     ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
         """Return an answer or None for each question, in order, and why answers are missing or outdated.
 
-        The reason is empty if there is none. A call takes at most `seconds`. If the pool is unreachable, earlier
-        answers of any engine version are used.
+        The reason is empty if no answer is missing or outdated. A call takes at most `seconds`. If the pool is
+        unreachable, earlier answers of any engine version are used.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
         with self._lock:

@@ -336,9 +336,9 @@ class SubmittedPlans:
 
 
 def _texts_without_secrets(texts: Mapping[str, str], project: Project) -> dict[str, str]:
-    """Return the files of a project with secrets masked in those with errors, which no plan executes.
+    """Return the files of a project, with secrets masked in files that have errors. No plan executes such files.
 
-    A file that passes all checks has no secrets in the places that they know.
+    A file that passes all checks has no secrets in the places that the checks cover.
     """
     broken = tuple(f"{table.folder}/" for table in project.broken.values())
     stray = {problem.where.path for problem in project.stray if problem.where}

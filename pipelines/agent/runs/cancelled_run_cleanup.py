@@ -1,4 +1,4 @@
-"""Cleans up after a cancelled run: its new versions, pointers, and files moved to or from the trash.
+"""Cleans up the new versions and pointers of a cancelled run, and the files that it moved to or from the trash.
 
 New versions that do not serve are stopped. Effects that the ledger does not record, because the agent was killed after
 them, are undone. Before a failed run is retried, its failed versions are stopped.
@@ -31,7 +31,7 @@ Versions = tuple[tuple[str, int], ...]
 
 
 def give_up(agent: AgentContext, versions: Versions, *, since: int) -> tuple[Deployment, ...]:
-    """Set the desired state of a run's versions to stopped, unless they serve; return them, readers first.
+    """Set the desired state of a run's non-serving versions to stopped, and return these versions, readers first.
 
     A version that still has readers keeps running. So does a version that was started by a command later than `since`,
     the serial number of the cancel command, because a cancel may be handled late or twice.

@@ -156,7 +156,7 @@ class CatchUpGate:
 
 
 def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> Sentence | None:
-    """Return the reason if a new version lacks rows because its replay dropped them as late; None if it lacks none.
+    """Return a sentence if a new version lacks rows because its replay dropped them as late; None if it does not.
 
     Dropped rows do not count if the serving version also drops rows, or if the version has served before, which
     involves no replay. Spark counts dropped rows after a partial aggregation, so the number only shows whether there
@@ -190,9 +190,9 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _limits(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> tuple[int, float]:
-    """Return the maximum lag in rows and the maximum age of pending input in seconds of a caught-up version.
+    """Return the limits for a version that has caught up: its lag in rows, and the age of its pending input in seconds.
 
-    If the serving version's lag plus a margin is higher, this sum is the maximum lag in rows.
+    The limit on the lag is at least the serving version's lag, if known, plus a margin.
     """
     few = min(LAG_ROWS, (mine.rows_total or 0) // 100)
     # A version that is rewritten in place is its own serving version, so there is nothing to compare it with.

@@ -142,7 +142,7 @@ def clone_inherited_rows(
 
 
 def record_start_position(run: RunContext, made: Deployment, start: StartPosition) -> None:
-    """Write the batch after which the version's checkpoint continues to the transaction log of its table."""
+    """Record in the transaction log of a version's table the batch after which the version's checkpoint continues."""
     if start.batch is None or _recorded(run, made, start) is not None:
         return
     pool, place = run.agent.pool.connection(), table_format(made.format).place_in(made.folder)

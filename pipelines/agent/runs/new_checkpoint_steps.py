@@ -103,7 +103,7 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
 def _unless_half_done(
     agent: AgentContext, deployment: Deployment, place: SeamPlace | Unaligned
 ) -> SeamPlace | Unaligned:
-    """Return Unaligned if the statement has written a batch to its table without committing it.
+    """Return `place`, or Unaligned if the statement has written a batch to its table without committing it.
 
     After the seam, the next batch would have the same number, and the table would skip it as a repetition.
     """

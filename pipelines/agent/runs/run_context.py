@@ -48,7 +48,7 @@ class OpenValidation:
 
 
 def overtaken(agent: AgentContext, node: PlanNode) -> str:
-    """Return the name of a table's serving version if the plan neither replaces nor creates it, else empty."""
+    """Return the name of a table's serving version if the plan neither replaces nor creates it; otherwise empty."""
     serving = next((d for d in agent.ledger.versions(node.table) if d.active and not d.deleted), None)
     if serving is None or serving.external or serving.version in (node.from_version, node.version):
         return ""
@@ -117,8 +117,8 @@ class RunContext:
     def restart_stopped_version(self, step: Step, table: TableName, version: int) -> StepFailed | GatePolled | None:
         """Restart a version that was stopped before a retry, or whose start was interrupted by a kill.
 
-        Returns None if the version was started or needs no start, or else the reason why it was not started. While the
-        run is paused, nothing is started, but gates are still checked.
+        Returns None if the version was started or needs no start, and otherwise the reason why it was not started.
+        While the run is paused, nothing is started, but gates are still checked.
         """
         deployment = self.agent.ledger.deployment(table, version)
         if deployment is None or deployment.external:

@@ -262,7 +262,7 @@ class RunDriver:
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step. While the pool is unreachable, retry for `POOL_WAIT_S` seconds, then fail the step.
 
-        The step's note gives the reason of the wait. A pause or cancel that arrives between attempts postpones the
+        The step's note gives the reason for the wait. A pause or cancel that arrives between attempts postpones the
         step. Waiting for the ledger has no time limit, because even a failure must be recorded in the ledger; after the
         wait, the step gets one more attempt.
         """
@@ -298,7 +298,7 @@ class RunDriver:
         self._put(self._run.put(replace(progress, note=note)))
 
     def _left(self, step: Step, found: RunEvidence) -> RunEvidence:
-        """Abandon a step; return the evidence of its swap if the ledger records the swap as done, or else `found`."""
+        """Abandon a step; return the evidence of its swap if the ledger records the swap, and otherwise `found`."""
         return self._retrying(partial(self._executor.abandon, step)) or found
 
     def _poll(self, step: Step) -> RunEvidence:

@@ -59,7 +59,7 @@ def _has_ended_a_hold(before: Run, after: Run) -> bool:
 
 
 def end_unexecutable(agent: AgentContext, row: RunRow, why: str, commands: Sequence[RunCommandRow]) -> None:
-    """End a run that cannot be executed: as cancelled if one of `commands` is a cancel, or else as failed.
+    """End a run that cannot be executed, as cancelled if one of `commands` is a cancel and as failed otherwise.
 
     In both cases, the run releases its tables. A run that is already done or cancelled is not changed. A failed run can
     be retried by any Headgate version that can read it, and cancelled by any version. The run's versions are locked, so

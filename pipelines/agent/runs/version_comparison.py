@@ -197,7 +197,7 @@ class VersionComparison:
     def _totals(
         self, rows: ComparedRows, expected: ExpectedDifferences, views: Sequence[FileView]
     ) -> tuple[CheckResult, ...]:
-        """Compare the totals of versions whose rows cannot be paired; empty if they can be paired.
+        """Compare the totals of versions whose rows cannot be paired. The result is empty if they can be paired.
 
         If the only reason is that the query was rewritten, count the old rows that are kept instead.
         """

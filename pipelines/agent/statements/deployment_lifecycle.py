@@ -50,14 +50,14 @@ PYTHON_CALL_S = 60.0
 
 
 def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
-    """Start a deployment on its checkpoint, and return the new or existing query.
+    """Start a deployment from its checkpoint, and return the new or existing query.
 
     The deployment is locked, and its current row is used. Raises Refused, EngineRefused, PoolUnreachable or
     LedgerUnavailable if it was not started, and NotRecorded if its query runs but could not be recorded.
 
     `stops` is the serial number of the start command, or the value of `StatementLocks.stops` when the caller decided to
     start; a later stop request takes precedence. `after_stop` means that the caller has stopped a running query for
-    this start, which an error then reports. The owner file is read before every start, because Spark does not fence
+    this start; errors then mention this. The owner file is read before every start, because Spark does not fence
     checkpoints.
     """
     try:
@@ -185,7 +185,7 @@ def stop(
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
-    """Stop a deployment's query briefly. Restarting it is not counted as a restart."""
+    """Stop a deployment's query temporarily. The start that ends the pause is not counted as a restart."""
     agent.paused_run_ids.add(deployment.run_id)
     stop(agent, deployment)
 

@@ -97,18 +97,18 @@ class StatementControl:
         return tuple(replace(outcome, recorded=bool(recorded)) for outcome in outcomes)
 
     def start(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Start stopped or failed statements on their checkpoints, sources first.
+        """Start stopped or failed statements from their checkpoints, sources first.
 
-        The error of a single statement is raised; the errors of several statements are part of the outcomes. `arrived`
+        If only one version is to be started, its error is raised; otherwise, errors are part of the outcomes. `arrived`
         is the monotonic time of the request, in seconds.
         """
         return self._each(names, tuple(reversed(self._find(names))), ActResult.STARTED, arrived, by)
 
     def restart(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Restart statements on their checkpoints with their deployed revision, readers first.
+        """Restart statements from their checkpoints with their deployed revision, readers first.
 
-        The error of a single statement is raised; the errors of several statements are part of the outcomes. `arrived`
-        is the monotonic time of the request, in seconds.
+        If only one version is to be restarted, its error is raised; otherwise, errors are part of the outcomes.
+        `arrived` is the monotonic time of the request, in seconds.
         """
         return self._each(names, self._find(names), ActResult.RESTARTED, arrived, by)
 

@@ -89,7 +89,7 @@ _WRITE_FAILED = "TASK_WRITE_FAILED"
 
 
 def with_disk(deployment: Deployment, error_class: str, error: str) -> tuple[str, str]:
-    """Return the error class and message to record. For a full disk, the message names the folder and what to do."""
+    """Return the error class and message to record. For a full disk, the message names the folder and a remedy."""
     return disk_error(deployment, error_class, _goes_on(deployment), _restart(deployment)) or (error_class, error)
 
 

@@ -85,7 +85,7 @@ def note_schema(agent: AgentContext, deployment: Deployment, schema: int) -> Non
 
 
 def note_on_columns(deployment: Deployment) -> str:
-    """Explain which declared columns no message of a topic has; empty if there are none or no message can be read."""
+    """Explain which declared columns are in no message of a topic; empty if all occur or no message can be read."""
     with suppress(HeadgateError):
         if table_format(deployment.format).topics and (fault := fault_of_columns(parsed_ddl(deployment))):
             return fault.sentence

@@ -31,7 +31,7 @@ AGAIN_S = 600.0
 """Seconds before unchanged offsets are committed again, because Kafka deletes the offsets of an unused group."""
 
 AT_ONCE = 8
-"""Groups to which offsets are committed at the same time. A commit mostly waits, for connections and the broker."""
+"""Number of groups to which offsets are committed at the same time. A commit mostly waits for the network."""
 
 SILENT_S = 30.0
 """Pause, in seconds, before offsets are committed again to a cluster that did not answer."""

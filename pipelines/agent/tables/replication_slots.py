@@ -1,4 +1,4 @@
-"""Replication slots of external tables over a database's changes: one per table, kept while the table has a reader.
+"""Replication slots for external tables of database changes: one for each table that has a reader.
 
 A slot makes the database keep its log. It is therefore advanced to the position that the slowest reader has committed,
 and dropped once nothing reads the table. While a reader has no committed position, the slot is not advanced.
@@ -28,7 +28,7 @@ _ByVersion = Mapping[tuple[TableName, int], Deployment]
 
 
 def with_slot_address(agent: AgentContext, planned: Deployment) -> Deployment:
-    """Add the slot to a deployment over a database's changes. A registered table keeps its slot.
+    """Add the replication slot to an external table of database changes. A registered table keeps its slot.
 
     The name of a new slot contains the id of the ledger, so that two environments never share one.
     """
@@ -110,7 +110,7 @@ def holder_of_log(agent: AgentContext, table: Deployment, by_version: _ByVersion
 def _reader_positions(
     agent: AgentContext, table: Deployment, by_version: _ByVersion
 ) -> Iterator[tuple[Deployment, int | None]]:
-    """Yield each version that reads a database's changes, with its committed position; None before its first batch."""
+    """Yield each version that reads a database's changes, with its committed position (None before its first batch)."""
     for reader in by_version.values():
         for ordinal in _ordinals(reader, table, by_version):
             yield reader, agent.files.position(reader.checkpoint, ordinal)

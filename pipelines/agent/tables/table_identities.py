@@ -1,8 +1,8 @@
 """Table identities and catalog entries: a table is registered only if it was created for its version.
 
 A keyed version also has a table of deleted keys. If that table is missing, a batch would create an empty one; if it was
-replaced, a batch would write to the other table. In both cases, late rows would bring deleted keys back. Ledger and
-tables are compared before each start and while the statement runs. A version that inherits older rows in its
+replaced, a batch would write to the replacement. In both cases, late rows would bring deleted keys back. The tables are
+checked against the ledger before each start and while the statement runs. A version that inherits older rows in its
 predecessor's format has a second table for them.
 """
 
