@@ -73,7 +73,7 @@ _OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
     """Return the changes between two multi-statement files, by the table that each statement writes.
 
-    If each file has only one statement, these are compared even if they write different tables.
+    If each file has only one statement, the two statements are compared even if they write different tables.
     """
     if len(old) == len(new) == 1:
         (before,) = old.values()

@@ -95,7 +95,7 @@ class ChangeKindDefinition:
     judged_by_state: bool = False
     """True if the old and the new state decide whether a restart is possible; see `checkpoint_compatibility`."""
     same_statement: bool = False
-    """True if the statement reads, computes and writes the same as before the edit."""
+    """True if the edit changes nothing that the statement reads, computes or writes."""
     leaves_seam: bool = False
     """True if a restart leaves rows of both the old and the new SQL in the table."""
     keeps_table_across_seam: bool = False
@@ -111,7 +111,7 @@ class ChangeKindDefinition:
     is_of_the_environment: bool = False
     """True if the change is in the environment, not in the table's own files."""
     follows_from_parent: bool = False
-    """True if the change only results from a re-created parent, without an edit of the statement."""
+    """True if the change only results from a re-created parent, without an edit to the statement."""
 
     @property
     def is_recorded(self) -> bool:
@@ -126,7 +126,7 @@ class ChangeKindDefinition:
 
     @property
     def why_not_from_checkpoint(self) -> CheckpointRefusal | None:
-        """Why a restart from the old checkpoint cannot replace a rebuild; None if it can, or if the states decide that.
+        """Why a restart from the old checkpoint cannot replace a rebuild; None if it can, or if the states decide.
 
         For a kind that requires a rebuild by default and has no reason of its own, the reason is UNPROVEN.
         """

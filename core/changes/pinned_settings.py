@@ -51,9 +51,9 @@ def is_restartable(key: str) -> bool:
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Return a pool as ledger and plans record it: only settings that can affect rows or state, and no secrets.
+    """Return a pool as the ledger and plans record it: only settings that can affect rows or state, and no secrets.
 
-    Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, guide of Spark Connect);
+    Pools must be compared in this form. A URL may contain a token (`sc://host:port/;token=T`, Spark Connect guide);
     secret names follow Spark's default of `spark.redaction.regex` (Spark 4.2.0).
     """
     url = pool.url.partition(";")[0].rstrip("/") if pool.url else pool.url

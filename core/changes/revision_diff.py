@@ -141,7 +141,9 @@ def _column_findings(before: Revision, after: Revision) -> Iterator[RevisionDiff
 
 
 def _retyped_column(old: Revision, new: Revision, was: Column, now: Column) -> RevisionDifference:
-    """Return a column's change of type: COLUMN_WIDENED if possible in place, else COLUMNS_CHANGED (a rebuild).
+    """Return a column's change of type: COLUMN_WIDENED if the column can be widened in place.
+
+    Otherwise, the change is COLUMNS_CHANGED, which requires a rebuild.
 
     Key, sequence and partition columns are never widened in place.
     """
@@ -216,7 +218,10 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
 
 
 def _message_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Yield the differences of a written topic, whose messages may have any columns, cast to their declared types."""
+    """Yield the differences of a statement that writes to a topic.
+
+    The messages may have any columns, and the values are cast to the declared types.
+    """
     stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
     content = ChangeKind.CHANGE_AFTER_STATE if stateful else ChangeKind.FILTER_OR_PROJECTION
     for _, edit in _column_findings(old, new):
@@ -280,7 +285,10 @@ def _release(engine: str) -> tuple[int, ...]:
 
 
 def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
-    """Return the kind of change of a setting; an unknown setting may affect the rows, as time zone and ANSI mode do."""
+    """Return the kind of change for an edited setting.
+
+    An unknown setting may affect the rows, as the time zone and the ANSI mode do.
+    """
     if is_restartable(key):
         return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
@@ -290,7 +298,10 @@ def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
-    """Yield the differences in streamed reads, compared by position: a checkpoint only numbers unnamed sources."""
+    """Yield the differences in streamed reads, which are compared by position.
+
+    A checkpoint identifies unnamed sources only by their numbers.
+    """
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
     before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
@@ -475,7 +486,10 @@ def _parts(before: str, after: str, kind: EditKind, of: str = "") -> Iterator[Ed
 def _edits_of_part(
     kind: ChangeKind, old: ParsedStatement, new: ParsedStatement, part: str
 ) -> Iterator[RevisionDifference]:
-    """Yield the edits of a part of the canonical SQL by clause, or else by word; there is always at least one edit."""
+    """Yield the edits to a part of the canonical SQL, by clause or, if no clause can be named, by word.
+
+    There is always at least one edit.
+    """
     # The parser is loaded only for an edited statement.
     from core.sql.comparison.query_edits import aliases_of_both, query_edits
 

@@ -104,7 +104,10 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Return the analysis request for a new (no `old`) or changed statement; None if none is needed or possible."""
+    """Return the request to analyse a changed statement, or a new one if `old` is None.
+
+    Returns None if no analysis is needed or possible.
+    """
     if new.parsed is None:
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):

@@ -131,7 +131,7 @@ def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
-    """Return the answer to a question from JSON strings by question key; None if it is missing or damaged."""
+    """Return the answer to a question; None if it is missing or damaged. `answers` maps question keys to JSON."""
     packed = answers.get(question.key) if question is not None else None
     try:
         return answer_from_json(json.loads(packed)) if packed else None

@@ -79,7 +79,7 @@ class ObjectiveWatch:
 
 
 def objective_s(objective: str, trigger: str) -> float:
-    """Return a table's lag objective in seconds: as declared, else the longer of a minute and six trigger intervals."""
+    """Return a table's lag objective in seconds; by default, the longer of a minute and six trigger intervals."""
     return trigger_s(objective) if objective else max(LEAST_OBJECTIVE_S, _TRIGGERS * trigger_s(trigger))
 
 
@@ -87,7 +87,8 @@ def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective
     """Return the fault that a measurement suggests; for a statement that should be stopped, only a failure counts.
 
     A start clears any fault at once, because the age of unread input is not meaningful until the first batch. A pool
-    that does not answer also clears it: the fault is then the pool's, and the condition of its statements is unknown.
+    that does not answer also clears a fault: the fault is then the pool's, and the condition of its statements is
+    unknown.
     """
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed", at_once=True)

@@ -3,14 +3,15 @@
 The conditions are tried in this order; the first that holds decides:
 
 unknown   There are fewer than 6 consecutive samples (a gap of more than 3 intervals, a counter that decreases, or a
-          stop starts a new series), or the newest sample is older than 3 intervals or has no lag. Also while input is
-          pending and nothing was committed since the start, and while `steady` cannot be proved, because the pool does
-          not answer or a stopped statement has fewer than 6 samples since its last commit. There is no rate or ETA.
+          stop starts a new series), or the newest sample is older than 3 intervals or has no lag. The trend is
+          also unknown while input is pending and nothing was committed since the start, and while `steady` cannot be
+          proved, because the pool does not answer or a stopped statement has fewer than 6 samples since its last
+          commit. An unknown trend has no rate or ETA.
 starved   The statement runs, and a parent is missing (dropped, replaced); or a parent that is itself a statement is
           absent, stopped, failed or silent, and the statement neither has a backlog that takes longer than 15 s and 3
           triggers, nor input that has waited for longer than 30 s and 3 triggers. A parent is silent if it runs and has
-          delivered before, but nothing for the longer of 20 s and 6 of its typical intervals; if the parent's own trend
-          is known, the parent is silent if the trend is stalled or starved.
+          delivered before, but has delivered nothing for the longer of 20 s and 6 of its typical intervals; if the
+          parent's own trend is known, the parent is silent if the trend is stalled or starved.
 stalled   The statement runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3
           batches (10 min while it starts, since a first batch may take that long; the longer of 20 s and a trigger plus
           10 s while the pool does not answer, since no batch is known then). Or it has processed input for the longer
@@ -19,8 +20,8 @@ idle      Nothing is pending, and nothing has arrived for the longer of 20 s and
           external source that becomes silent are idle, not starved: it may have nothing more to deliver.
 steady    The statement runs, has committed since its start if input is pending, and no input has waited for longer than
           30 s and 3 triggers, however many rows are pending: if the time is known, it takes precedence over rows.
-growing   There is a backlog, and since its last turn it has risen by more than noise, in more than one step. Applies to
-          stopped statements as well.
+growing   There is a backlog, and since its last turn it has risen by more than noise, in more than one step. This
+          applies to stopped statements as well.
 draining  There is a backlog, and since its last turn it has fallen by more than noise. The ETA is the time until it is
           gone.
 steady    None of the above: input is processed batch by batch, or a backlog stays the same.

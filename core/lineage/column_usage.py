@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
     """Return the lines of `reader`'s SQL file that refer to a column of `parent`, as in `dml.x.sql:3,7`.
 
-    Empty if there are none. `tables` are all tables of the project. The column may have been removed from the parent's
-    DDL.
+    The result is empty if there are none. `tables` are all tables of the project. The column may have been removed from
+    the parent's DDL.
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
@@ -54,7 +54,7 @@ def reads_column(
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
     """Return the lines of `reader`'s SQL file that refer to any of `columns` of `parent`, as in `dml.x.sql:3,7`.
 
-    Empty if there are none. `found` is the lineage of the reader's statement.
+    The result is empty if there are none. `found` is the lineage of the reader's statement.
     """
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}

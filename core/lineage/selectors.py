@@ -1,4 +1,4 @@
-"""Selectors of tables in commands: a name or tag, with `+` before it to add upstream and after it to add downstream."""
+"""Table selectors in commands: a name or tag; `+` before it adds upstream tables, `+` after it downstream tables."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +63,8 @@ def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableN
     """Return the tables that match any of the selectors, without duplicates and in the order of the selectors.
 
     For each selector, the selected tables come first, then upstream tables, then downstream tables. A named table may
-    be missing from the graph. Raises UsageError for a tag that no table has, and the errors of `among`.
+    be missing from the graph. Raises UsageError for a tag that no table has, and any error that `among.check_tag`
+    raises.
     """
     found: dict[TableName, None] = {}
     for word in words:

@@ -148,8 +148,8 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
     """Combine the outcomes of a command's actions into the outcome of the command.
 
     The outcome is `PARTLY` if only some actions failed or were refused. If all actions failed or were refused, the
-    outcome is `FAILED` if any failed, else `REFUSED`. If none did, it is the first outcome that occurs, in the order of
-    `CommandOutcome`. At least one action is required.
+    outcome is `FAILED` if any failed, otherwise `REFUSED`. If none did, it is the first outcome that occurs, in the
+    order of `CommandOutcome`. At least one action is required.
     """
     found = {outcome.recorded_as for outcome in outcomes}
     if not (bad := found & NOT_DONE):
@@ -158,7 +158,7 @@ def outcome_of_all(outcomes: Collection[ActOutcome]) -> CommandOutcome:
 
 
 def exit_code_of_all(outcomes: Collection[ActOutcome]) -> int:
-    """Return 0 if every action succeeded, else the exit code that all failures share, or 1 if their exit codes differ.
+    """Return 0 if every action succeeded, the exit code that all failures share, or 1 if their exit codes differ.
 
     A failed stop, or an unsuccessful action without an error, has the exit code of `TryAgain`.
     """

@@ -49,8 +49,8 @@ class StepKind(StrEnum):
     HOLD = "hold"
     """Wait, with every new version running, until an operator releases the swap."""
     SWAP = "swap"
-    """Move the pointers of `tables`, sinks first, to the new versions: CREATE VIEW for a new pointer, else ALTER
-    VIEW.
+    """Move the pointers of `tables`, sinks first, to the new versions: CREATE VIEW for a new pointer, ALTER VIEW
+    for an existing one.
     """
     RESTART = "restart"
     """Stop the query, then start the new revision on the same checkpoint."""

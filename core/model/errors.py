@@ -67,7 +67,7 @@ class Overtaken(Refused):
 
 
 class NotAdopted(Refused):
-    """Raised if data or ledger belong to another environment, and no operator has adopted them."""
+    """Raised if the data or the ledger belong to another environment, and no operator has adopted them."""
 
 
 class Stale(Refused):
@@ -147,7 +147,7 @@ PROBLEMS_SENT = 20
 PROBLEM_TEXT_LIMIT = 500
 """Maximum number of Problems that the agent sends with an error, and the maximum number of characters of each text.
 
-The texts may quote files of a caller, of any length.
+The texts may quote a caller's files, which may have any length.
 """
 
 

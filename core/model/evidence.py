@@ -100,7 +100,7 @@ _OF_VALUES = frozenset(
     }
 )  # fmt: skip
 OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESSION_ORDER, EditKind.COLUMN_ORDER}
-"""Edits of declared or computed columns."""
+"""Edits to declared or computed columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from core.model.errors import BadName
 TableName = NewType("TableName", str)
 """Name of a table: lower-case letters, digits and underscores, never ending in `__v<N>`.
 
-Lower case, because Spark's catalog ignores case.
+Names are in lower case because Spark's catalog ignores case.
 """
 
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")

@@ -32,7 +32,7 @@ class Trend(StrEnum):
 
 
 class Fault(StrEnum):
-    """A condition of a statement that requires an operator."""
+    """A state in which a statement needs operator intervention."""
 
     NONE = ""
     FAILED = "failed"

@@ -80,7 +80,7 @@ class TableFormat:
     """The default retention of commits, in hours."""
 
     data_files: str = ""
-    """The format of the data files if it differs from the table format; else empty.
+    """The format of the data files if it differs from the table format; otherwise empty.
 
     Statement tests and Spark's analysis use it for tables whose format does not store rows in plain files.
     """

@@ -54,7 +54,7 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """A batch of each version, `blue` and `green`, after which both had read the same input; -1 is before any batch."""
+    """A batch of each version, `blue` and `green`, after which both had read the same input; -1 means no batch yet."""
 
     blue: int
     green: int

@@ -15,13 +15,13 @@ from core.text.sentence import Fact, FactKind, Sentence
 DAY_S = 86400.0
 
 SHORT_S = DAY_S
-"""A position is at risk below this number of seconds left, or below half of the source's retention if that is less."""
+"""A position with fewer seconds left than this, or than half of the source's retention if that is less, is at risk."""
 
 LEAST_GROWTH_S = 10.0
 """Seconds for which a source must have been observed before its growth is known."""
 
 HELD_B = 64 << 20
-"""Minimum number of log bytes kept for a version that is reported; every slot makes the database keep some."""
+"""Bytes of log that a database must keep for a version before this is reported; every slot makes it keep some."""
 
 _OBSERVED_S, _EVERY_S = 3600.0, 60.0
 

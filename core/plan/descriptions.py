@@ -102,7 +102,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def reason_words(node: PlanNode) -> str:
-    """Return the text of column WHY: a node's evidence, or else its reason and the tables that caused it."""
+    """Return the text of column WHY: a node's evidence or, if it has none, its reason and the tables that caused it."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         own = own_edits(node.evidence)
@@ -405,7 +405,7 @@ def evidence_as_json(seen: Evidence) -> dict[str, Any]:
 
 
 def is_of_columns(seen: Evidence) -> bool:
-    """True if the evidence is an edit of columns that is neither before nor after a stateful operator."""
+    """True if the evidence is an edit to columns that is neither before nor after a stateful operator."""
     return isinstance(seen, Edit) and seen.kind in OF_COLUMNS and seen.place is EditPlace.QUERY
 
 

@@ -103,7 +103,7 @@ class PlanNode:
     revision: str = ""
     """Hash of the declared SQL and YAML."""
     texts: RevisionTexts = field(default_factory=RevisionTexts)
-    """SQL and YAML of the version after the plan; may be empty for a kept table. For a delete, those deployed now."""
+    """SQL and YAML of the version after the plan; may be empty for a kept table. A delete has the deployed texts."""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     trigger: str = ""
     owner: str = ""

@@ -188,7 +188,7 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
 
 
 def node_lines(node: PlanNode, widths: ColumnWidths, width: int) -> list[str]:
-    """Return the lines of a node: its row, with the full reason next to it if there is room, else below it."""
+    """Return the lines of a node: its row, with the full reason next to it if there is room, otherwise below."""
     cells = list(node_cells(node))
     if not widths.why:
         lines = [table_row(cells, widths, GLYPH_BY_ACTION[node.action])]

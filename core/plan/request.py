@@ -34,7 +34,7 @@ class PlanRequest:
     folders: tuple[str, ...] = ()
     """Project folders, with forward slashes; a folder stands for every table below it."""
     pipelines: tuple[TableName, ...] = ()
-    """Sinks, each with all upstream tables that no other table needs; only in a delete."""
+    """Sinks to delete, each with all upstream tables that no other table needs."""
     changed_since: str = ""
     """Git reference; `tables` are then the tables that differ between its commit and the working tree."""
     gone: tuple[TableName, ...] = ()

@@ -87,7 +87,7 @@ class _Type:
     kind: str
     name: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
-    """Attributes that affect how values are read, as in JSON: a logical type with its parameters, symbols, size."""
+    """Attributes, as in JSON, that affect how values are read: a logical type with its parameters, symbols, size."""
     items: "_Type | None" = None
     """The type of an array's elements or a map's values."""
     fields: "dict[str, list[_Field]]" = field(default_factory=dict)
@@ -241,7 +241,7 @@ class _Reader:
         return {"type": "record", "name": "HeadgateMessage", "fields": fields}
 
     def _schema(self, declared: str, of: _Type, versions: Sequence[_Type], at: str, *, absent: bool = False) -> Any:
-        """Return the reader schema of the value at path `at`; `absent` if messages lack it and a default is used."""
+        """Return the reader schema of the value at path `at`; if `absent`, messages lack it, and a default is used."""
         plain, newer = of.plain, [each.plain for each in versions]
         found = self._not_null(declared, plain, newer, at, absent=absent)
         return ["null" if each.kind == "null" else found for each in of.branches] if plain is not of else found
@@ -296,7 +296,7 @@ class _Reader:
 
 
 def _find(of: _Type, names: Sequence[str]) -> _Field | None:
-    """Return the field with the first of `names` that a record has; case matters only among fields of equal name."""
+    """Return the field with the first of `names` that a record has; case matters only if several fields match."""
     for name in names:
         if found := of.fields.get(name.lower()):
             return next((each for each in found if each.name == name), found[0])
@@ -320,8 +320,8 @@ def avro_steps(part: str, declared: str, schemas: Sequence[RegisteredSchema], *,
     """Return the expressions that add `_{part}_avro`, `_{part}_fault` and `_{part}_error` to a Kafka source's columns.
 
     Each expression needs a projection of its own, because it refers to the previous ones. `_{part}_avro.part` is the
-    value as the declared type. `_{part}_fault` states why the part cannot be read; it is NULL if the part was read or
-    is NULL. `_{part}_error` is the error class for the fault.
+    value converted to the declared type. `_{part}_fault` states why the part cannot be read; it is NULL if the part was
+    read or is NULL. `_{part}_error` is the error class for the fault.
 
     A message begins with the id of its schema if `framed`; if not, `schemas` has only one schema, which applies to all
     messages. A message whose id is not among the schemas fails the batch with the error NEW_SCHEMA and the id.
@@ -352,7 +352,7 @@ def _body(part: str, framed: bool) -> str:
 
 
 def _writer(schema: RegisteredSchema) -> str:
-    """Return the writer schema of a whole message, an SQL literal; a record wraps the type, which may not be one."""
+    """Return the writer schema of a whole message as an SQL literal: a record that contains the type as a field."""
     part = {"name": "part", "type": _as_written(json.loads(schema.text))}
     return quoted_string_literal(json.dumps({"type": "record", "name": "HeadgateMessage", "fields": [part]}))
 

@@ -219,9 +219,9 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
 
 
 def _each_once(listed: Iterable[tuple[Token, str, Token]], *, any_case: bool) -> Iterator[tuple[str, str]]:
-    """Yield each key with its value; raise SqlDiagnostic for a key that is there twice.
+    """Yield each key with its value; raise SqlDiagnostic for a key that occurs twice.
 
-    Spark ignores the case of keys in OPTIONS, and refuses only keys that are equal (4.2.0).
+    Spark ignores the case of keys in OPTIONS, but refuses duplicates only if their case is equal as well (4.2.0).
     """
     seen = set()
     for token, key, value in listed:
@@ -250,9 +250,9 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
 
 
 def _take_source(clauses: _Clauses, first: Token) -> None:
-    """Set the location of a table without files, which is derived from its OPTIONS.
+    """Derive the location of a table without files from its OPTIONS.
 
-    Raises SqlDiagnostic if the table has a LOCATION that differs from it.
+    Raises SqlDiagnostic if the DDL has a LOCATION that differs from the derived one.
     """
     format, options = table_format(clauses.format), dict(clauses.options)
     if format.has_files:

@@ -48,9 +48,9 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the expressions that add `_row` and `_fault` to the columns of Spark's Kafka source.
 
     Each expression needs a projection of its own, because it refers to the previous ones. `_row` is a struct of the
-    given columns: those of the captured table, and metadata. `_fault` states why a message is not a change of a row; it
-    is NULL if the message is such a change. Tombstones must have been removed, but have no fault either, because Spark
-    may evaluate a row's expressions before the condition that removes the row (seen with 4.2.0).
+    given columns: columns of the captured table, and metadata. `_fault` states why a message is not a change of a row;
+    it is NULL if the message is such a change. Tombstones must have been removed, but get no fault either, because
+    Spark may evaluate a row's expressions before the condition that removes the row (seen with 4.2.0).
     """
     captured = [column for column in columns if column.name.lower() not in METADATA]
     fields = ", ".join([f"{quoted_name(c.name)}: {_read_as(c.type)}" for c in captured] + ["_corrupt: STRING"])
@@ -73,10 +73,11 @@ def change_steps(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def whole_json(part: str, kind: str, to: str) -> tuple[str, str]:
-    """Return the expression that parses a part of a message as one JSON object, and the condition that it is not one.
+    """Return the expression that parses a part of a message as one JSON object, and an SQL condition.
 
-    The object is the field `whole` of the column `to`. `from_json` alone ignores all text after the first object, and
-    parses an empty text to NULL (Spark 4.2.0); inside of another object, both are errors.
+    The condition is true if the part is not one JSON object. The object is the field `whole` of the column `to`.
+    `from_json` alone ignores all text after the first object, and parses an empty text to NULL (Spark 4.2.0); inside
+    another object, both are errors.
     """
     text = f"""concat('{{"whole":', CAST({part} AS STRING), '}}')"""
     is_wrong = f"({to}._corrupt IS NOT NULL OR ({part} IS NOT NULL AND {to}.whole IS NULL))"

@@ -74,7 +74,7 @@ class JdbcFault(FactKind):
 def jdbc_location(options: Mapping[str, str]) -> str:
     """Return the location of a table from its options, `jdbc:postgresql://host:port/database#schema.table`.
 
-    Empty if the url or the table is missing or malformed. The location does not contain the connection parameters.
+    The location is empty if the url or the table is missing or malformed. It never contains connection parameters.
     """
     given = {key.lower(): value for key, value in options.items()}
     address, name = _ADDRESS.match(given.get(_URL, "")), _NAME.match(given.get(_TABLE, ""))
@@ -111,7 +111,7 @@ def _qualified(table: str) -> str:
 def jdbc_options_of(uri: str) -> dict[str, str] | None:
     """Return the OPTIONS of the table at `postgresql://user@host:port/database/schema.table`.
 
-    None if the URI has another form or contains a password.
+    Returns None if the URI has another form or contains a password.
     """
     found = _URI.match(uri)
     if found is None:

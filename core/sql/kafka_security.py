@@ -1,7 +1,8 @@
 """Security options of Kafka topics, and the settings of the two clients made from them.
 
 Spark reads topics with Kafka's Java client, and Headgate measures lag with librdkafka. A secret is a reference to an
-environment variable or a file. Each client resolves it where it runs, so no text, plan, ledger or log holds the secret.
+environment variable or a file. Each client resolves it in its own process, so no text, plan, ledger or log holds the
+secret.
 """
 
 import re
@@ -126,7 +127,7 @@ def spark_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def library_settings(settings: Mapping[str, str], resolved: Callable[[str], str]) -> dict[str, str]:
-    """Return the settings of librdkafka for these `shared_settings`; `resolved` replaces a reference by its secret."""
+    """Return the settings of librdkafka for these `shared_settings`; `resolved` replaces references with secrets."""
     found = {}
     for name, value in settings.items():
         for theirs in _LIBRARY_NAMES.get(name, (name,)):

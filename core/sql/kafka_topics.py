@@ -83,8 +83,8 @@ _CALLS = {
 """Options for the requests of Spark's Kafka source, which limit them to 5 s and let a query fail after 3 minutes.
 
 A query that is stopped ends only after its last request, which cannot be interrupted. While no broker answers, that
-takes up to 60 s by default, and Kafka's client may notice it only when its metadata expires, which can take 5 minutes
-(Spark 4.2.0, kafka-clients 3.9.2).
+takes up to 60 s by default, and Kafka's client may notice that it was closed only when its metadata expires, which can
+take 5 minutes (Spark 4.2.0, kafka-clients 3.9.2).
 """
 STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 """Options, in lower case, that say where a new version starts; Spark obeys the first that is given (4.2.0)."""
@@ -109,7 +109,7 @@ class ValueFormat(StrEnum):
 
 
 class TopicFault(FactKind):
-    """Why a table over Kafka topics cannot be read as declared."""
+    """Why a table of Kafka topics cannot be read as declared."""
 
     NO_SERVERS = (
         "names no broker",
@@ -199,7 +199,7 @@ def topic_place(location: str) -> TopicPlace:
 
 
 def options_of_uri(uri: str) -> dict[str, str]:
-    """Return the OPTIONS of a table over the topics at `kafka://host:port,…/topic,…?setting=value`.
+    """Return the OPTIONS of a table that reads the topics at `kafka://host:port,…/topic,…?setting=value`.
 
     The scheme may be missing. With a schema registry among the settings, values are Avro. `topic_fault` checks the
     options.
@@ -211,7 +211,7 @@ def options_of_uri(uri: str) -> dict[str, str]:
 
 
 def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
-    """Return the first fault in the DDL of a table over Kafka topics; None if the table can be read."""
+    """Return the first fault in the DDL of a table of Kafka topics; None if the table can be read."""
     given = {key.lower(): value for key, value in ddl.options}
     for name, _ in ddl.options:
         if name.lower() in ("subscribepattern", "assign"):
@@ -280,7 +280,7 @@ def avro_types(ddl: TableDdl) -> dict[str, str]:
 
 
 def declared_fields(ddl: TableDdl) -> tuple[str, ...]:
-    """Return the columns of a table over topics that are fields of the messages' JSON values; empty for others."""
+    """Return the columns that are fields of the messages' JSON values; empty for a table that is not of topics."""
     read = value_format(ddl) in (ValueFormat.JSON, ValueFormat.DEBEZIUM)
     return tuple(column.name for column in ddl.columns if read and is_field(column))
 
@@ -439,7 +439,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def row_condition(ddl: TableDdl) -> str:
-    """Return the SQL condition that a message is a row, which a tombstone of Debezium is not."""
+    """Return the SQL condition that a message is a row; a tombstone of Debezium is not one."""
     return "value IS NOT NULL" if value_format(ddl) is ValueFormat.DEBEZIUM else "true"
 
 
@@ -448,7 +448,7 @@ def row_expressions(ddl: TableDdl, schemas: SchemasByPart | None = None) -> tupl
 
     The first group is added to the source's columns, each expression in a projection of its own, because each refers to
     the previous one; it is empty if values are not parsed. The second group computes the table's columns. `schemas` are
-    those of the registry, if the table has one.
+    the schemas in the registry, if the table has one.
 
     A value that cannot be parsed fails the batch with `POISON` and the offset of the message, unless the table declares
     `_corrupt` to keep such values. FAILFAST is not used, because Spark's error would not identify the message
@@ -505,9 +505,9 @@ def _value_steps(ddl: TableDdl, schemas: SchemasByPart, *, kept: bool) -> tuple[
 def _once(expression: str) -> str:
     """Return an expression with the same value that Spark evaluates once for each message.
 
-    Spark copies an expression into each condition on its result, also if it parses the message, but not past one that
-    is not deterministic: a statement with one condition parsed each message three times (4.2.0,
-    `PushPredicateThroughNonJoin`).
+    Spark copies a deterministic expression into each condition on its result, even if the expression parses the
+    message: a statement with one condition parsed each message three times (4.2.0, `PushPredicateThroughNonJoin`).
+    The returned expression is not deterministic.
     """
     return f"IF(spark_partition_id() < 0, NULL, {expression})"
 
@@ -521,7 +521,7 @@ def _failure(reason: str, error: str = POISON) -> str:
 
 
 def _expression(column: Column, *, is_avro: bool) -> str:
-    """Return the SQL expression of a column; `is_avro` if keys are parsed as Avro."""
+    """Return the SQL expression of a column; with `is_avro`, keys are parsed as Avro."""
     name = column.name.lower()
     if name == "_key" and is_avro:
         return f"_parsed_key AS {quoted_name(column.name)}"
@@ -542,5 +542,5 @@ def value_format(ddl: TableDdl) -> ValueFormat:
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    """Return the parts of a list, each once."""
+    """Return the distinct entries of a comma-separated list."""
     return tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))

@@ -57,7 +57,7 @@ class ChangesFault(FactKind):
 
 
 class ChangesRisk(FactKind):
-    """What a statement over changes of a database risks; the sentence follows the statement's name."""
+    """What a statement that reads changes of a database risks; the sentence follows the statement's name."""
 
     ROWS_TWICE = (
         "has no key, and begins with the rows of {source}: if its first batch is interrupted, changes since then are "
@@ -69,7 +69,7 @@ class ChangesRisk(FactKind):
 
 @dataclass(frozen=True, slots=True)
 class ChangeAddress:
-    """Where the changes of an external table are read: the connection, the slot, and what is read from it."""
+    """Where the changes of an external table are read: the connection, the slot, and the table or messages."""
 
     dsn: str
     """Connection string for PostgreSQL's client library; the string never contains a password."""
@@ -208,7 +208,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def source_schema(ddl: TableDdl) -> str:
-    """Return the data source's column list: values are PostgreSQL's text, parts of a change have their own types."""
+    """Return the data source's column list: values are strings from PostgreSQL, and parts of a change are typed."""
     return ", ".join(dict.fromkeys(f"{quoted_name(name)} {kind}" for name, kind in map(_source_column, ddl.columns)))
 
 

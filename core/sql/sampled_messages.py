@@ -1,6 +1,6 @@
 """Columns of Kafka topics, inferred from a sample of their messages.
 
-A sample does not prove what other messages contain. An inferred type therefore holds every sampled value, and Spark can
+A sample does not prove what other messages contain. An inferred type holds every sampled value, and Spark can
 read each value as this type (`from_json`, Spark 4.2.0). Anything that the sample leaves open becomes a remark, which is
 written as a comment in the DDL.
 """
@@ -41,7 +41,7 @@ _CAPTURED_TIMES = (
     ("TIMESTAMP", re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z\Z")),
     ("DATE", re.compile(r"\d{4}-\d\d-\d\dZ?\Z")),
 )
-"""As `_TIMES`, for text that Debezium writes with time.precision.mode=isostring."""
+"""Like `_TIMES`, but for text that Debezium writes with time.precision.mode=isostring."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?\Z")
 _OF_TIME = re.compile(r"(?:\A|_)(?:at|ts|time|timestamp|date)\Z|(?:At|Ts|Time|Timestamp|Date)\Z")
 _SINCE_1970 = (("seconds", 9, 10), ("millis", 12, 13), ("micros", 15, 16))

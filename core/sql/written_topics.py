@@ -103,7 +103,7 @@ def _written_column_fault(ddl: TableDdl) -> Fact[SinkFault] | Fact[TopicFault] |
 
 
 def delivery(topic: str, key: Sequence[str]) -> Fact[Delivery]:
-    """Return the delivery guarantee of a statement's messages in a topic; `key` has the declared key columns."""
+    """Return the delivery guarantee of a statement's messages in a topic; `key` contains the declared key columns."""
     return Delivery.BY_KEY.of(topic=topic, key=tuple(key)) if key else Delivery.WITHOUT_KEY.of(topic=topic)
 
 

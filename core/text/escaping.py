@@ -59,7 +59,10 @@ JSON_ASTRAL, YAML_ASTRAL = r"\u{high:04x}\u{low:04x}", r"\U{code:08x}"
 
 
 def escape_surrogates(text: str, *, backslash: str = "\\") -> str:
-    r"""Replace surrogates, which UTF-8 cannot encode, with `\xff` for a raw byte of a file name, else with `\ud800`."""
+    r"""Replace surrogates, which UTF-8 cannot encode, with escapes such as `\ud800`.
+
+    A surrogate that represents a raw byte of a file name becomes `\xff`.
+    """
     return text if text.isascii() else _SURROGATE.sub(lambda found: _escaped(found, backslash), text)
 
 

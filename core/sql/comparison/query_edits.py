@@ -76,7 +76,7 @@ class _Reading:
         self._query = parse_query(self._marks.tokens, text)
 
     def read_twice(self) -> set[str]:
-        """Return the names of tables that are read twice within reach of the same SELECT, and so need aliases."""
+        """Return the names of tables that are read twice within reach of the same SELECT and therefore need aliases."""
         seen: Counter[tuple[int, str]] = Counter()
         for table in self._query.find_all(exp.Table):
             seen.update((id(select), table.name) for select in _seen_from(table))
@@ -256,7 +256,7 @@ def _outputs(old: Any, new: Any) -> Iterator[Edit]:
 
 
 def _joins(old: Any, new: Any) -> Iterator[Edit]:
-    """Yield the edits of joins, which are paired by position."""
+    """Yield the edits to joins, which are paired by position."""
     for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
         if was is None or now is None:
             yield Edit(EditKind.JOIN, after=_joined(now)) if was is None else Edit(EditKind.JOIN, _joined(was))

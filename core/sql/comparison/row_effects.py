@@ -104,7 +104,7 @@ class RowEffect:
     predicate: str = ""
     """SQL condition over output columns that all of these rows meet; empty if output columns cannot express it."""
     may_equal_others: bool = True
-    """Whether these rows may equal other rows, however many there are."""
+    """Whether any number of these rows may equal other rows."""
     most: int | None = None
     """Maximum number of such rows; None if unknown."""
     from_start: bool = False
@@ -153,9 +153,9 @@ class StatementEffects:
     keys: tuple[str, ...] = ()
     """Output columns that identify a row's group; empty if rows are not grouped or a key is missing from the output."""
     multiplicity_change: Cause | None = None
-    """The edit of DISTINCT or a lateral view that may change how often a row occurs; None if there is no such edit."""
+    """The edit to DISTINCT or a lateral view that may change how often a row occurs; None if there is no such edit."""
     withheld: RowSide | None = None
-    """The version that withholds rows until the watermark has passed, because only it has DISTINCT; else None."""
+    """The version that withholds rows until the watermark has passed, because only it has DISTINCT; otherwise None."""
     totals: CommonTotals | None = None
     """The totals that can be compared if the versions group rows differently; None if they group rows alike."""
     rewritten: bool = False
@@ -512,7 +512,7 @@ def _show(parent: Any, shown: Mapping[str, str]) -> bool:
 def _unmatched_rows(table: str, old: Any, new: Any) -> str:
     """Return a predicate for rows without a join match, in which all output columns of the joined table are NULL.
 
-    Empty unless both versions output the same column of the table.
+    The predicate is empty unless both versions output the same column of the table.
     """
     after = {each.alias_or_name: sql_of(each.unalias()) for each in new.expressions}
     shown = [

@@ -1,4 +1,4 @@
-"""Edits of joins, lateral views, windows, UNION or DISTINCT that may yield more rows from the same input."""
+"""Edits to joins, lateral views, windows, UNION or DISTINCT that may yield more rows from the same input."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _SLIDES = re.compile(r"\bwindow\([^']+, '([^']+)', '([^']+)'")
 
 @dataclass(frozen=True, slots=True)
 class RowMultiplier:
-    """An edit of a statement that may multiply its output rows."""
+    """An edit to a statement that may multiply its output rows."""
 
     edit: str
     """Kind of the edit, such as `join added` or `lateral view changed`."""

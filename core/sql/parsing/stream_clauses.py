@@ -43,7 +43,7 @@ _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNPIVOT"}
 """Keywords in FROM after which tokens have to be read differently."""
 _NAMING = ("from", "on")
-"""Clauses of which every token must be examined."""
+"""Clauses in which every token must be examined."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """Token types that are examined in every clause; outside the clauses in `_NAMING`, other tokens are only copied."""
 _LONGEST_TIME = 100

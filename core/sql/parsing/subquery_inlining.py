@@ -1,7 +1,7 @@
 """Inlines WITH queries that are read once, and SELECTs that only project and filter.
 
-Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join stays,
-because the state of a join depends on the column order of the join's inputs.
+Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join is
+kept, because the state of a join depends on the column order of the join's inputs.
 """
 
 from itertools import islice
@@ -92,7 +92,7 @@ def _merge(select: Any) -> None:
 def _outputs(inner: Any) -> dict[str, Any] | None:
     """Return the expressions of a SELECT's outputs by name; None if any of them cannot be inlined.
 
-    Empty for a SELECT whose only output is `*`.
+    The mapping is empty for a SELECT whose only output is `*`.
     """
     if len(inner.expressions) == 1 and is_star(inner.expressions[0]):
         return {} if _is_whole(inner.expressions[0]) else None

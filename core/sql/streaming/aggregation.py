@@ -48,7 +48,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 
 def aggregate_function(node: Any) -> Any:
-    """Return the aggregate that a node calls, even inside FILTER, IGNORE NULLS or WITHIN GROUP; else None."""
+    """Return the aggregate that a node calls, even inside FILTER, IGNORE NULLS or WITHIN GROUP, or None."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None

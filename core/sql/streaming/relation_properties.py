@@ -143,7 +143,7 @@ def too_many_event_times(node: Any, where: str, times: Iterable[str]) -> SqlDiag
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Return the diagnostic for a node that Spark rejects, located at the node's first name or else at the statement.
+    """Return the diagnostic for a node that Spark rejects, located at its first name or, without one, at the statement.
 
     `condition` is Spark's error class; empty if Spark has none.
     """
