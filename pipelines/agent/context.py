@@ -123,11 +123,11 @@ class Identity(Protocol):
     def refuse_doubt(self) -> None:
         """Raise NotAdopted or Busy unless the ledger and the data folder are known to match.
 
-        Every start requires this.
+        Every start makes this check.
         """
 
     def adopt(self, take_over: Callable[[int], object]) -> int:
-        """Resolve a mismatch: call `take_over` with a new epoch, record that the two match, and return the epoch."""
+        """Resolve a mismatch: call `take_over` with a new epoch, record it in ledger and data folder, and return it."""
 
 
 class AlwaysMatchingIdentity:
@@ -206,7 +206,7 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     tables_with_uncertain_pointer: set[TableName] = field(default_factory=set)
-    """Tables whose pointers may lead to the old or the new version after an interrupted swap.
+    """Tables whose pointers, after an interrupted swap, may lead to either the old or the new version.
 
     The reconciler corrects these pointers.
     """

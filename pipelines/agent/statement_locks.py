@@ -58,8 +58,8 @@ class StatementLocks:
         """Lock versions for a block that starts, stops or moves them; the same thread may lock them again.
 
         Raises Busy, with the name of the holder, after `wait_s` seconds. Versions are locked in a fixed order, so that
-        threads that lock several never deadlock. If a call in the block misses its deadline, the versions stay locked
-        until that call ends.
+        threads that lock several versions never deadlock. If a call in the block misses its deadline, the versions stay
+        locked until that call ends.
         """
         with ExitStack() as held:
             for version in sorted(set(versions)):

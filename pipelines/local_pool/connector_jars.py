@@ -23,7 +23,7 @@ from core.project.connectors import (
 from pipelines.local_pool.java_and_spark import spark_environment
 
 FETCH_S = 600.0
-"""Longest duration of a download, in seconds. A download of 14 MB with descriptions took 20 to 35 s."""
+"""Longest duration of a download, in seconds. A download of 14 MB, including POM files, took 20 to 35 s."""
 
 # A class in Spark's own jars that prints its version and exits; Spark downloads the packages before running it.
 _NOTHING_TO_DO = "org.apache.hadoop.util.VersionInfo"

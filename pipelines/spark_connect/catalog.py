@@ -347,7 +347,7 @@ class SparkTables:
     def read_files(
         self, sql: str, limit: int, views: Sequence[FileView], tag: str = ""
     ) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
-        """Run a query like `read`, with temporary views over files. The views exist only during the query.
+        """Run a query as `read` does, with temporary views over files. The views exist only during the query.
 
         `cancel_reads` can cancel a query that has a `tag`.
         """
@@ -534,7 +534,7 @@ class SparkUpkeep:
     def optimize(self, table: str, tag: str) -> None:
         """Compact the small files of a table into large ones.
 
-        `end` with the same `tag` cancels this.
+        `cancel` with the same `tag` cancels the operation.
         """
         self._run(f"OPTIMIZE {_named(table)}", tag)
 

@@ -262,8 +262,8 @@ def _connected(place: RegistryPlace) -> Iterator[_Registry]:
 def _up_to_date(registry: _Registry, subject: str, home: str, *, strict: bool = False) -> _Copies:
     """Add the registry's new schemas to the copies of a subject, and return the copies.
 
-    If the registry cannot be asked, return the copies unchanged. Raises the error instead with `strict`, or if there
-    are no copies or they are known to be incomplete.
+    If the registry cannot be asked, return the copies unchanged. With `strict`, or if the copies are missing or known
+    to be incomplete, raise the error instead.
     """
     copies = _read(home, registry.place, subject)
     try:

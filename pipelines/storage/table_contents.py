@@ -20,7 +20,7 @@ from pipelines.storage.row_counting import DataFile, TableRows
 COUNT_S = 2.0
 """Longest time, in seconds, that one call spends on reading one table's footers (0.1 ms each).
 
-The next call continues there.
+The next call continues where this call stopped.
 """
 
 _SETTLED_S = 2.0

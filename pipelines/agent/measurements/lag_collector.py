@@ -245,7 +245,7 @@ class LagCollector:
         return {"group": group, "group_fault": str(fault or "")} if group else {}
 
     def _unmeasured_lag(self, deployment: Deployment, query: ReportedQuery | None, error: Exception) -> Measurement:
-        """Return the data of Spark and the checkpoint about a statement whose lag could not be measured."""
+        """Return what Spark and the checkpoint report about a statement whose lag could not be measured."""
         key = (deployment.table, deployment.version)
         history = self._history.get(key) or MeasurementHistory()
         progress = query_progress_from_json(query.progress) if query and query.progress else None
@@ -389,7 +389,7 @@ def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
 def _rates(
     deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
 ) -> tuple[float | None, float | None]:
-    """Return rows read and processed per second: None if unknown or not running, 0 after a long silence."""
+    """Return rows read and processed per second; None if unknown or if no query runs, 0 after a long silence."""
     if progress is None or deployment.state not in ALIVE:
         return None, None
     if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):

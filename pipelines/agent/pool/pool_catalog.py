@@ -133,7 +133,7 @@ class PoolCatalog:
     def restore(self, pool: PoolConnection) -> None:
         """Fill the pool's catalog from the registry: tables, then pointers. Existing entries are kept.
 
-        If a table cannot be registered, its error is recorded, and the agent retries it later.
+        If a table cannot be registered, the error is recorded, and the agent tries again later.
         """
         deployments = self.agent.ledger.deployments()
         self._unregistered.clear()

@@ -146,7 +146,7 @@ class OpenRuns:
                 self._broken.add(run_id)
 
     def _drive_or_end(self, run_id: str, woken: threading.Event) -> None:
-        """End a run that this Headgate version cannot execute, so that it is not resumed every second."""
+        """Drive a run, or end it if this Headgate version cannot execute it, so that it is not resumed every second."""
         row = self._agent.ledger.run(run_id)
         assert row is not None, f"run {run_id} is not in the ledger"
         try:

@@ -1,4 +1,4 @@
-"""The steps register, create, start, restart, alter and record, and the check that a start has succeeded."""
+"""Steps `register`, `create`, `start`, `restart`, `alter` and `record`, and the check that a start has succeeded."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -106,7 +106,7 @@ def start(run: RunContext, step: Step) -> RunEvidence:
 
 
 def restart(run: RunContext, step: Step) -> RunEvidence:
-    """Restart a version with the new SQL on the same checkpoint."""
+    """Restart a version with the new SQL from the same checkpoint."""
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.compiled_version(step)))
@@ -127,7 +127,7 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 
 
 def begin_moved(run: RunContext, step: Step) -> Deployment | StepFailed:
-    """Start a version on its recorded checkpoint, then move its former checkpoints to the trash.
+    """Start a version from its recorded checkpoint, then move its former checkpoints to the trash.
 
     The start comes first: while the version's query is running, Spark refuses a delayed start with the same name on a
     former checkpoint. If checkpoints cannot be moved, an event is recorded and the step does not fail.

@@ -1,6 +1,6 @@
 """Starts and stops single deployments, for steps, operators and the reconciler.
 
-Spark ends a stream that tracks schemas at each change of columns, and expects a restart (Delta 4.4.0).
+If a stream tracks schemas, Spark ends it at each change of columns and expects a restart (Delta 4.4.0).
 """
 
 import logging
