@@ -321,7 +321,7 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """Return the kind of a change of streamed tables; it is milder if no source name moves to another table.
+    """Return the kind of change if the streamed tables differ; it is milder if no source name moves to another table.
 
     If a name moves to another table, Spark 4.2.0 continues from the former table's offsets, or refuses (tested).
     """

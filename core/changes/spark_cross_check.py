@@ -192,7 +192,7 @@ def _written(parsed: ParsedStatement) -> str:
 
 
 def proof_key(old: str, new: str) -> str:
-    """Return the key of an upgrade test's result in the ledger, made of the hashes of both revisions."""
+    """Combine the hashes of two revisions into the ledger's key for the result of their upgrade test."""
     return f"upgrade {old} {new}"
 
 

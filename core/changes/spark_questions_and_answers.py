@@ -69,7 +69,7 @@ class AnalysedOperator:
     operator: str
     """Spark's name of the operator, such as StateStoreSave or StreamingSymmetricHashJoin."""
     kind: str
-    """aggregate, session_window, deduplicate, stream_join or limit; for other operators, the operator's own name."""
+    """`aggregate`, `session_window`, `deduplicate`, `stream_join` or `limit`; for others, the operator's name."""
     keys: tuple[str, ...] = ()
     """Keys that the physical plan shows; for a join, the keys of one side, then the keys of the other side."""
 

@@ -149,7 +149,7 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
 
 
 def _document(text: str, path: str, problems: list[Problem]) -> Any:
-    """Parse a document as JSON if possible, otherwise as YAML, which takes seconds for 3,000 tables."""
+    """Parse a document as JSON or, if that fails, as YAML; parsing YAML takes seconds for 3,000 tables."""
     if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
         twice: list[Problem] = []
         with suppress(ValueError, RecursionError):

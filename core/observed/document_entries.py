@@ -154,7 +154,7 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 
 
 def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
-    """Read the observations of a table from its entry in a document, which is a mapping or just a state."""
+    """Read the observations of a table from its entry in a document; the entry is a mapping or just a state."""
     if isinstance(entry, str):
         entry = {"state": entry}
     if not isinstance(entry, Mapping):

@@ -153,7 +153,7 @@ class ObservedDeployment:
     engine: str = ""
     """Spark version at the last start; empty if unknown."""
     begins_after: str = ""
-    """Position after which the version in `version` starts, such as `batch 12 of orders@v1`; empty if none."""
+    """Position after which the version in `version` starts, such as `batch 12 of orders@v1`; empty if there is none."""
     clones: tuple[tuple[int, int], ...] = ()
     """Pairs (clone, origin) of existing versions; the files of the origin must be kept because the clone references
     them.

@@ -133,7 +133,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return a guard's verdict for the hash; a warning about the pool's load, which keeps changing, counts as ok."""
+    """Return a guard's verdict for the hash; a warning about the pool's load counts as ok: the load keeps changing."""
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 

@@ -324,7 +324,7 @@ class Plan:
 
     @property
     def acknowledges(self) -> bool:
-        """True if the plan permanently changes a watermark on existing state, which the operator must acknowledge."""
+        """True if the plan permanently changes a watermark on existing state; the operator must acknowledge this."""
         return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property

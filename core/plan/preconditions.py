@@ -11,7 +11,7 @@ from core.observed.planner_input import ObservedDeployment
 from core.plan.model import Plan, PlanNode
 
 SERIAL = "serial"
-"""Counter of actions on a table, which reveals an action even if the table has returned to its former state."""
+"""Counter of actions on a table; it reveals an action even if the table has returned to its former state."""
 
 WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Values that are compared for every table of a plan."""

@@ -43,9 +43,9 @@ class PlanRequest:
     """Keys in headgate.yml that have changed since `changed_since`, without values, such as `pool.memory`."""
     everything: bool = False
     children: str = ""
-    """none, product, all, or a sorted, comma-separated list of accepted products.
+    """`none`, `product`, `all`, or a sorted, comma-separated list of accepted products.
 
-    Empty means product for a deploy, and none for a delete.
+    Empty means `product` for a deploy, and `none` for a delete.
     """
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
@@ -54,7 +54,7 @@ class PlanRequest:
     hold: bool = False
     """True if the run waits before its swap until an operator enters `headgate release swap RUN`."""
     start: str = ""
-    """Start position of new and rebuilt statements: earliest (the default), now, a time, or a version."""
+    """Start position of new and rebuilt statements: `earliest` (the default), `now`, a time, or a version."""
     choices: tuple[StrategyChoice, ...] = ()
     """Strategies chosen by the operator, sorted by table."""
     nonce: str = ""
@@ -98,9 +98,9 @@ def parse_layer(text: str) -> str:
 
 
 def parse_children(text: str) -> str:
-    """Parse none, product, all, or comma-separated products; products are returned sorted and unique.
+    """Parse `none`, `product`, `all`, or comma-separated products; products are returned sorted and unique.
 
-    Raises UsageError for empty text, or if none, product or all is combined with another value.
+    Raises UsageError for empty text, or if `none`, `product` or `all` is combined with another value.
     """
     words = sorted({word.strip() for word in text.split(",") if word.strip()})
     if not words:

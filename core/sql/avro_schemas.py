@@ -27,7 +27,7 @@ PLACE = "'offset ', offset, ' in partition ', partition, ' of topic ', topic"
 """Arguments of SQL's `concat` that give the offset, partition and topic of a message."""
 
 _PREFIX_BYTES = 5
-"""Length of the prefix of a message: a zero byte and the id of its schema, as Confluent's serializers write it."""
+"""Length of a message's prefix, which consists of a zero byte and the schema's id (Confluent's serializers)."""
 _SQL_TYPES: Mapping[str, tuple[str, ...]] = {
     "boolean": ("boolean",), "int": ("int", "bigint", "double"), "long": ("bigint",), "float": ("float", "double"),
     "double": ("double",), "string": ("string",), "enum": ("string",), "bytes": ("binary",), "fixed": ("binary",),
@@ -235,7 +235,7 @@ class _Reader:
     _made: int = 0
 
     def message(self, declared: str, writer: _Type, versions: Sequence[_Type]) -> dict[str, Any]:
-        """Return the reader schema of a message; its extra field `ok` has a default, which marks a message as read."""
+        """Return the reader schema of a message; the default of its extra field `ok` marks a message as read."""
         part = self._schema(declared, writer, versions, "")
         fields = [{"name": "part", "type": part}, {"name": "ok", "type": "boolean", "default": True}]
         return {"type": "record", "name": "HeadgateMessage", "fields": fields}
@@ -358,7 +358,7 @@ def _writer(schema: RegisteredSchema) -> str:
 
 
 def _as_written(node: Any) -> Any:
-    """Return a schema without attributes that do not affect the encoding, such as defaults, which Spark may refuse."""
+    """Return a schema without attributes that do not affect the encoding; Spark may refuse some, such as defaults."""
     if isinstance(node, list):
         return [*map(_as_written, node)]
     unused = ("default", "doc", "aliases")

@@ -80,7 +80,7 @@ _CALLS = {
     "fetchOffset.numRetries": "36",
     "fetchOffset.retryIntervalMs": "100",
 }
-"""Options for the requests of Spark's Kafka source, which limit them to 5 s and let a query fail after 3 minutes.
+"""Options that limit each request of Spark's Kafka source to 5 s, and let a query fail after 3 minutes.
 
 A query that is stopped ends only after its last request, which cannot be interrupted. While no broker answers, that
 takes up to 60 s by default, and Kafka's client may notice that it was closed only when its metadata expires, which can
@@ -173,7 +173,7 @@ class RegistryPlace:
     user: str = ""
     password: str = ""
     trusted: str = ""
-    """Path of a PEM file with the trusted certificate authorities; empty to trust those of the system."""
+    """Path of a PEM file with the trusted certificate authorities; empty to trust the system's authorities."""
 
 
 def kafka_location(options: Mapping[str, str]) -> str:

@@ -35,7 +35,7 @@ _AS_TEXT = re.compile(r"(?:array|map|struct|variant|interval)\b", re.I)
 
 
 class ChangesFault(FactKind):
-    """Why changes of a database cannot be read as they are declared."""
+    """Why changes of a database cannot be read as declared."""
 
     BOTH = "names a table and messages", "declare two external tables, one with dbtable and one with messages"
     BAD_MESSAGES = "reads messages {prefix}", "write the prefix that pg_logical_emit_message is called with"

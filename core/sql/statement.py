@@ -89,7 +89,7 @@ CHANGE_COLUMNS = (
     Column("_commit_version", "", "bigint"),
     Column("_commit_timestamp", "", "timestamp"),
 )
-"""Columns that a change feed adds to those of its table (Delta 4.4.0)."""
+"""Columns that a change feed adds to the columns of its table (Delta 4.4.0)."""
 
 
 RequiredColumns = tuple[tuple[tuple[TableName, ...], tuple[str, ...]], ...]
