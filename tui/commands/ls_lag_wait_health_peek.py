@@ -1,5 +1,6 @@
 """The commands `ls`, `lag`, `wait` and `health`, about statements, and `peek`, which prints rows of a table."""
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -167,15 +168,18 @@ def peek(context: CommandContext) -> int:
     """Print some rows of a table, or the newest messages of its topics, as read by the agent."""
     args = context.args
     found = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
-    cells = [
-        tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in found.rows
-    ]
+    cells = [tuple(map(_peeked, row)) for row in found.rows]
     context.output.answer(
         {"table": args.table, "columns": list(found.columns), "rows": found.rows, "newest_first": found.newest_first},
         f"{args.table}: {found.counted}",
         lines=format_table(found.columns, cells) if found.columns else (),
     )
     return 0
+
+
+def _peeked(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.replace("\n", " ")[:80]
 
 
 def wait(context: CommandContext) -> int:

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -337,6 +337,15 @@ def _rows_as_json(name: str, columns: Iterable[str], rows: Iterable[Sequence[obj
 
 
 def _plain(cell: object) -> object:
+    """Return a value in JSON: structs and maps as objects, bytes in hex, and what JSON lacks as a string."""
+    if (as_dict := getattr(cell, "asDict", None)) is not None:
+        cell = as_dict()
+    if isinstance(cell, Mapping):
+        return {str(_plain(key)): _plain(value) for key, value in cell.items()}
+    if isinstance(cell, list | tuple):
+        return [_plain(each) for each in cell]
+    if isinstance(cell, bytes | bytearray):
+        return f"0x{cell.hex()}"
     # JSON has no NaN and no infinities.
     fits = isinstance(cell, (int, str, bool, type(None))) or (isinstance(cell, float) and math.isfinite(cell))
     return cell if fits else str(cell)

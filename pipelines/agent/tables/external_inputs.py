@@ -6,6 +6,7 @@ Headgate compares these tables with their declarations, and never creates or cha
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -172,7 +173,7 @@ def read_from_outside(
         ddl = topic_of(deployment, agent.layout) or parsed_ddl(deployment)
         decoded = AvroText(ddl, agent.places.home).decoded if avro_parts(ddl) else None
         rows = newest_messages(ddl.location, limit, decoded, hidden=hidden_but is not None)
-        return MESSAGE_COLUMNS, rows
+        return MESSAGE_COLUMNS, [(*row[:3], _time_of(row[3]), *row[4:]) for row in rows]
     if table_format(deployment.format).changes:
         raise Refused(f"{deployment.table} has no rows: it is a stream", remedy="peek a table that is written from it")
     ddl = parsed_ddl(deployment)
@@ -182,6 +183,13 @@ def read_from_outside(
         remedy = "name columns that may be shown in its yml, key: [id], and plan it"
         raise Refused(f"the yml of {deployment.table} hides its values", remedy=remedy)
     return tuple(column.name for column in ddl.columns), rows_in_database(ddl, limit)
+
+
+def _time_of(epoch_ms: int) -> str | None:
+    """Return the time of a message in UTC, as Spark shows it; None if the message has none, which Kafka gives as -1."""
+    if epoch_ms < 0:
+        return None
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def _refuse(fault: TableFault | None) -> None:

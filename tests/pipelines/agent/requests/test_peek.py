@@ -1,11 +1,16 @@
 """Answers to a request for a table's rows when there are none to show."""
 
+import datetime
+import json
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_scenarios import fast_lane
 from ledger_rows import deployment_row, external_row
+from pyspark.sql import Row
 
 from core.model.errors import EngineRefused, Refused, UsageError
 from core.ports.storage import FolderContents
@@ -67,6 +72,31 @@ def test_an_existing_table_may_be_empty(agent: Any, commands: CommandHandler, mo
     agent.files.held = FolderContents(0, 0, 0, True, None)
     reads(agent, monkeypatch, (("id",), ()))
     assert commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"] == []
+
+
+def test_values_are_json_and_not_python(agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent.ledger.put_deployment(deployment_row("t"))
+    agent.files.held = FolderContents(1, 1, 1, True, 0.0)
+    pizzas = [Row(pizza="Diavola", price=Decimal("9.75")), None]
+    day, at = datetime.date(2026, 2, 28), datetime.datetime(2026, 2, 28, 9, 30, 0, 5000)
+    reads(
+        agent,
+        monkeypatch,
+        (("p", "m", "b", "d", "t", "n"), ((pizzas, {1: at}, bytearray(b"\x00a"), day, at, math.nan),)),
+    )
+    (row,) = commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"]
+    nested = [{"pizza": "Diavola", "price": "9.75"}, None]
+    assert row == [nested, {"1": str(at)}, "0x0061", "2026-02-28", "2026-02-28 09:30:00.005000", "nan"]
+    assert json.loads(json.dumps(row)) == row
+
+
+def test_the_time_of_a_message_is_a_time(agent: Any, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+    ddl = "CREATE TABLE t (id INT) USING kafka OPTIONS (kafka.bootstrap.servers 'h:1', subscribe 'u');"
+    agent.ledger.put_deployment(external_row("t", texts=RevisionTexts(ddl, "", ""), format="kafka"))
+    rows = [("u", 0, 7, 1_795_781_532_510, "k", {"a": "b"}, "{}"), ("u", 0, 6, -1, None, {}, None)]
+    monkeypatch.setattr(external_inputs, "newest_messages", lambda *given, **more: rows)
+    found = commands.handle(HERE, {"op": "peek", "args": {"table": "t"}})["rows"]
+    assert found == [["u", 0, 7, "2026-11-27 12:12:12.510", "k", {"a": "b"}, "{}"], ["u", 0, 6, None, None, {}, None]]
 
 
 def test_a_missing_version_is_reported_in_our_words_not_sparks(
