@@ -153,7 +153,8 @@ def down(context: CommandContext) -> int:
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything in {place.title}: agent, pool and every statement."
     found: list[teardown.OwnedPlace] = []
-    slots = doctor_checks.slot_addresses(place) if args.purge else ()
+    known = doctor_checks.slot_addresses(place) if args.purge else ()
+    slots = tuple(address for address in known if not teardown.in_own_database(place, address))
     if args.purge:
         found = teardown.owned_places(place)
         output.say(f"{counted(len(found), 'place')} with Headgate's mark:")

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from core.ipc.environment_paths import PARSE_CACHE_FILE, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
@@ -114,6 +115,12 @@ def _servers(place: SelectedEnvironment) -> dict[str, OsProcess | None]:
     processes = _object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
     found = {str(name): OsProcess(int(one["pid"]), str(one["started"])) for name, one in processes.items()}
     return {name: process for name, process in found.items() if process.alive}
+
+
+def in_own_database(place: SelectedEnvironment, address: str) -> bool:
+    """True if an address is in the database of a scenario's folder, which is deleted with the folder."""
+    processes = _object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
+    return urlsplit(address).port in {one.get("port") for one in processes.values()}
 
 
 def _end_servers(place: SelectedEnvironment, progress: ProgressCallback) -> list[str]:

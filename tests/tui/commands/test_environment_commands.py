@@ -702,6 +702,15 @@ def test_purge_drops_replication_slots_and_names_one_that_remains(
     assert not Path(place.where.home).exists()
 
 
+def test_purge_says_nothing_about_slots_in_a_database_that_it_deletes(place: Any) -> None:
+    servers = Path(place.folder, "servers/servers.json")
+    servers.parent.mkdir()
+    servers.write_text(json.dumps({"processes": {"PostgreSQL": {"pid": 1, "started": "x", "port": 41251}}}))
+    url = "postgresql://reader@127.0.0.1:{}/postgres?slot=headgate_x_orders&publication=p#public.orders"
+    assert teardown.in_own_database(place, url.format(41251))
+    assert not teardown.in_own_database(place, url.format(5432))
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
 def test_a_truncated_ledger_is_reported_alike_everywhere_and_never_recreated(
