@@ -41,7 +41,7 @@ class EnvironmentPaths:
 
     @property
     def emergency(self) -> str:
-        """The emergency journal: intents that could not be stored in the ledger, one JSON object per line."""
+        """Path of the emergency journal: intents that could not be stored in the ledger, one JSON object per line."""
         return f"{self.home}/emergency.jsonl"
 
 

@@ -94,7 +94,7 @@ class SampleSeries:
     batch_rows_s: float
     """Median rows per second of the latest batches, as reported by Spark; 0 if unknown or if lag is in files."""
     has_counters: bool
-    """True if `arrived` and `processed` were counted, not estimated from changes of the lag."""
+    """True if `arrived` and `processed` were counted, not estimated from changes in the lag."""
     batches_s: tuple[float, ...]
     """Duration of the latest batch, in seconds, at each recent sample."""
     arrived_at: float

@@ -3,8 +3,8 @@
 Every batch of a statement that joins such a table reads it again (one SELECT for each reference in the SQL; Spark
 4.2.0). With `refresh`, the agent copies the rows into a Delta table on that schedule, and batches read the copy: in
 each batch, a running query reads the current version of a Delta table, whereas it would read only the Parquet files
-that existed when the query started. SQL cannot declare the columns of a table `USING jdbc`, so each declared
-column is cast from the database column of the same name.
+that existed when the query started. SQL cannot declare the columns of a table `USING jdbc`, so each declared column is
+cast from the database column of the same name.
 """
 
 import re

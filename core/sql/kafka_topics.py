@@ -280,7 +280,7 @@ def avro_types(ddl: TableDdl) -> dict[str, str]:
 
 
 def declared_fields(ddl: TableDdl) -> tuple[str, ...]:
-    """Return the columns that are fields of the messages' JSON values; empty for a table that is not of topics."""
+    """Return the columns that are fields of the messages' JSON values; empty if the values are not JSON."""
     read = value_format(ddl) in (ValueFormat.JSON, ValueFormat.DEBEZIUM)
     return tuple(column.name for column in ddl.columns if read and is_field(column))
 
@@ -439,7 +439,7 @@ def source_options(ddl: TableDdl) -> dict[str, str]:
 
 
 def row_condition(ddl: TableDdl) -> str:
-    """Return the SQL condition that a message is a row; a tombstone of Debezium is not one."""
+    """Return the SQL condition for a message to be a row; a Debezium tombstone is not a row."""
     return "value IS NOT NULL" if value_format(ddl) is ValueFormat.DEBEZIUM else "true"
 
 

@@ -1,8 +1,8 @@
 """Columns of Kafka topics, inferred from a sample of their messages.
 
-A sample does not prove what other messages contain. An inferred type holds every sampled value, and Spark can
-read each value as this type (`from_json`, Spark 4.2.0). Anything that the sample leaves open becomes a remark, which is
-written as a comment in the DDL.
+A sample does not prove what other messages contain. An inferred type holds every sampled value, and Spark can read each
+value as this type (`from_json`, Spark 4.2.0). Anything that the sample leaves open becomes a remark, which is written
+as a comment in the DDL.
 """
 
 import json

@@ -33,12 +33,12 @@ def masked_address(address: str) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Replace values that look like secrets with asterisks."""
+    """Mask values that look like secrets."""
     return _SECRET.sub(_masked, text)
 
 
 def mask_literals(text: str) -> str:
-    """Replace literal values that look like secrets with asterisks, in one line of SQL or YAML.
+    """Mask literal values that look like secrets in one line of SQL or YAML.
 
     Unlike `mask_secrets`, this function changes neither a column whose name merely suggests a secret, nor an expression
     that is compared with such a column.

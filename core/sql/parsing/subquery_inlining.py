@@ -1,7 +1,7 @@
 """Inlines WITH queries that are read once, and SELECTs that only project and filter.
 
-Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join is
-kept, because the state of a join depends on the column order of the join's inputs.
+Inlining changes neither the meaning of a query nor the layout of Spark's state: a plain SELECT below a join is kept,
+because the state of a join depends on the column order of the join's inputs.
 """
 
 from itertools import islice
