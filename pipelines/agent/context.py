@@ -111,14 +111,14 @@ class Identity(Protocol):
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
+        """Return why the ledger and data folder may belong to different environments; empty if there is no doubt."""
 
     @property
     def fault(self) -> TryAgain | None:
         """Return why the last attempt to read or write the data folder failed; None if it succeeded."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
+        """Raise NotAdopted if the ledger and data folder may not match, or Busy if they have not been compared yet."""
 
     def refuse_doubt(self) -> None:
         """Raise NotAdopted or Busy unless the ledger and the data folder are known to match.
@@ -229,7 +229,7 @@ class AgentContext:
     locks: StatementLocks = field(default_factory=StatementLocks)
     """Locks of versions, shared by steps, operator actions and the reconciler. They also order operator commands."""
     identity: Identity = field(default_factory=AlwaysMatchingIdentity)
-    """Checks whether ledger and data folder belong to the same environment."""
+    """Checks whether the ledger and the data folder belong to the same environment."""
     connectors: Callable[[], Collection[str] | None] = lambda: None
     """Returns the names of the connectors that the pool was started with; None if unknown."""
 

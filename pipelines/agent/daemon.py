@@ -1,4 +1,4 @@
-"""The complete agent: runs the socket server, the reconciler and the measurements in one process."""
+"""The complete agent, which runs the socket server, the reconciler and the measurements in one process."""
 
 import logging
 import os

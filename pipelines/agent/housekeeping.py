@@ -1,4 +1,4 @@
-"""Deferred work: deletes expired trash, stops replaced versions after their soak period, records overdue tickets."""
+"""Deletes expired trash, stops replaced versions after their soak period, and records overdue tickets."""
 
 import logging
 import os

@@ -56,7 +56,7 @@ _LONGEST_NAME = 140
 
 @dataclass(frozen=True, slots=True)
 class BeforeRound:
-    """Snapshot of registry, locks and stop requests from before the pool was queried.
+    """Snapshot of the registry, the locks and the stop requests from before the pool was queried.
 
     A comparison with it shows which versions have changed during a round.
     """

@@ -1,4 +1,4 @@
-"""Comparison of the scenarios: how correctly, how soon and at what cost each fills the table of pizzas to bake.
+"""Compares how correctly, how soon and at what cost the scenarios fill the table of pizzas to bake.
 
 The reference is the order book, which records what each order showed after every transaction. Times are those of the
 database's clock. A row is right if it shows its revision as committed, later if it shows the revision as the database

@@ -28,14 +28,14 @@ CLOSING = "closing"
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Return name and price in cents by pizza id; id 0 is reserved for closing events."""
+    """Return the name and the price in cents, by pizza id; id 0 is reserved for closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Return name and number of seats by dining table id; id 0 is reserved for closing events."""
+    """Return the name and the number of seats, by dining table id; id 0 is reserved for closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}
 

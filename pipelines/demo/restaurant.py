@@ -42,7 +42,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class OrderState:
-    """An order as committed by one transaction: a revision, and what the order has shown since then."""
+    """A revision of an order, as committed by one transaction, and the contents that the order has shown since then."""
 
     order_id: int
     revision: int
@@ -61,7 +61,7 @@ class Restaurant:
     tables: dict[int, str]
     pizzas: dict[int, tuple[str, Decimal]]
     assignments: dict[int, tuple[int, int]]
-    """Ids of client and table, by assignment id."""
+    """Ids of the client and the table, by assignment id."""
     orders: dict[int, tuple[int, tuple[int, ...], int]]
     """Assignment id, pizza ids and revision, by order id."""
     seated: list[int] = field(default_factory=list)

@@ -162,7 +162,7 @@ def start_scenario(folder: Path, say: Say) -> list[str]:
 
 
 def end_scenario(folder: Path) -> list[str]:
-    """End the servers of a folder; return names and pids of the servers that were running."""
+    """End the servers of a folder; return the names and pids of the servers that were running."""
     servers = RunningServers(folder / "servers")
     if not servers.folder.is_dir():
         return []

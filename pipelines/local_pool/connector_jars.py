@@ -1,4 +1,4 @@
-"""Provides connector jars: downloaded once into the environment's home by Spark's own resolver, or given by path."""
+"""Provides connector jars, given by path or downloaded once into the environment's home by Spark's own resolver."""
 
 import json
 import os

@@ -132,7 +132,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._kept, self._used_at = ExitStack(), 0.0
         """The connection of the last `latestOffset`, what closes it, and when it was used (monotonic seconds)."""
         self._ahead: dict[tuple[int, int], Ahead] = {}
-        """By its positions: the messages of the batch that the last `latestOffset` has found, if they are few."""
+        """Messages of the batch found by the last `latestOffset`, if they are few, by start and end of the batch."""
 
     def initialOffset(self) -> Offset:
         with connected(self._dsn) as database:

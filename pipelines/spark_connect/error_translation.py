@@ -1,4 +1,4 @@
-"""Translates Spark's errors into Headgate's: error class, one line with the cause, and whether to retry."""
+"""Translates Spark's errors into Headgate's, with an error class, one line about the cause, and whether to retry."""
 
 import logging
 import re

@@ -44,8 +44,7 @@ CREATED_S = 20
 """Longest wait for the creation of a slot, in seconds."""
 
 HEARTBEAT_B = 16 << 20
-"""Bytes of log without a change of the table after which a heartbeat is written, so that readers and slot can advance.
-"""
+"""Bytes of log without a change of the table after which a heartbeat is written, so that readers and slots advance."""
 HEARTBEAT_PREFIX = "headgate"
 FAILOVER_SINCE = 170_000
 """Oldest PostgreSQL version that can copy slots to standbys."""

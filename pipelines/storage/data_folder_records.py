@@ -2,7 +2,7 @@
 
 The mark records the ledger, the home, the machine, and a counter that the ledger also keeps. The counter is incremented
 first in the ledger and then in the mark. The mark's counter is therefore equal to the ledger's counter or lower by one,
-unless ledger or mark is an older copy.
+unless the ledger or the mark is an older copy.
 
 The registry has a file for each version in the ledger, a file for the serving versions, and a file for the session.
 Each file records how many times it has been written.
@@ -24,7 +24,7 @@ MARK_FILE = "_headgate_world"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentMark:
-    """A data folder's mark: which ledger owns the folder, and on which machine that ledger is."""
+    """A data folder's mark, which records the ledger that owns the folder and the machine of that ledger."""
 
     ledger: str
     epoch: int

@@ -1,4 +1,4 @@
-"""Reads a Delta table's transaction log (`_delta_log`) without Spark: commits, and the files of a version.
+"""Reads commits and the files of a version from a Delta table's transaction log (`_delta_log`), without Spark.
 
 Commits are JSON files with one action per line. About every tenth commit is followed by a checkpoint with the whole
 state of the table. Older commits are deleted after 30 days if a checkpoint covers them (Delta 4.4.0).

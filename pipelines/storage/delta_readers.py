@@ -1,4 +1,4 @@
-"""Streams that read a Delta table: their offsets, their backlog, and whether they can continue (Delta 4.4.0).
+"""Determines the offsets and backlogs of streams that read a Delta table, and whether they can continue (Delta 4.4.0).
 
 Readers are checked in every round, and a reader that is far behind may have thousands of unread commits. Each commit is
 therefore examined only once per reader.

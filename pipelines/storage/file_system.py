@@ -15,7 +15,7 @@ from pipelines.storage.file_stream_logs import local_path
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a JSON object from a file; empty if the file does not exist.
+    """Read a JSON object from a file; return an empty object if the file does not exist.
 
     Raises ValueError if the file contains anything else.
     """

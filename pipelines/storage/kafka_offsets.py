@@ -1,4 +1,4 @@
-"""Offsets of Kafka topics: how far a statement is behind, and why it cannot continue to read a topic.
+"""Determines from Kafka offsets how far a statement is behind, and why it cannot continue to read a topic.
 
 Spark commits no offsets to consumer groups. The offsets file of a checkpoint records what a statement has read. The
 client library is an optional dependency, imported when a topic is measured for the first time.

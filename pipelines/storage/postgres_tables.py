@@ -1,4 +1,4 @@
-"""Tables and views of a PostgreSQL database: their columns, and whether a declared table can be read.
+"""Reads the columns of tables and views in a PostgreSQL database, and checks whether a declared table can be read.
 
 The client library is an optional dependency and is imported at the first check. Like Spark's driver, the library reads
 the password from ~/.pgpass.

@@ -1,4 +1,4 @@
-"""Checks that ledger and data folder belong to the same environment, before any start and while the agent runs.
+"""Checks that the ledger and data folder belong to the same environment, before any start and while the agent runs.
 
 If that is uncertain, nothing starts until an operator runs `headgate adopt`. Statements can always be stopped.
 """
@@ -61,7 +61,7 @@ class EnvironmentIdentity:
         """Serializes comparisons and adoptions."""
 
     def refuse_other_environment(self) -> None:
-        """Raise NotAdopted if ledger and data folder may not match, or Busy if they have not been compared yet."""
+        """Raise NotAdopted if the ledger and data folder may not match, or Busy if they have not been compared yet."""
         if self._doubt:
             raise NotAdopted(f"nothing is started: {self._doubt}", remedy="headgate adopt")
         if not self._is_compared:
@@ -88,7 +88,7 @@ class EnvironmentIdentity:
 
     @property
     def doubt(self) -> str:
-        """Return why ledger and data folder may belong to different environments; empty if there is no doubt."""
+        """Return why the ledger and data folder may belong to different environments; empty if there is no doubt."""
         return self._doubt
 
     def keep(self) -> None:

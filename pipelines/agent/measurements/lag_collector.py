@@ -107,7 +107,7 @@ class LagCollector:
         self._transitions = ObjectiveTransitions(agent)
         self._positions_at_risk = PositionsAtRisk(agent)
         self._holders: dict[TableName, Deployment | None] = {}
-        """The version that holds a database's log, by table over the database's changes; filled anew in each round."""
+        """The version that holds a database's log, by table of changes; filled anew in each round."""
         self._agent.files.restore_lag(agent.ledger.encoded_lag())
         self._saved_at = agent.monotonic()
         self._skipping: set[tuple[TableName, int, TableName]] = set()

@@ -1,4 +1,4 @@
-"""The environment's policy: first recorded from the project's files, then changed by commands.
+"""The environment's policy, which is first recorded from the project's files and later changed by commands.
 
 Every command obeys the policy. The agent itself determines the confirmation that an action needs, so that no caller can
 choose a weaker one.

@@ -1,4 +1,4 @@
-"""Submitted plans: computed again and stored by the agent, approved by other logins, and executed at most once."""
+"""Recomputes and stores submitted plans, records approvals by other logins, and executes each plan at most once."""
 
 import json
 import logging

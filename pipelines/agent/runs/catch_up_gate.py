@@ -1,4 +1,4 @@
-"""The catch-up gate of a rebuild: checks that the new version has caught up and that its replay lost no rows."""
+"""The catch-up gate of a rebuild, which checks that the new version has caught up and that its replay lost no rows."""
 
 from dataclasses import dataclass
 

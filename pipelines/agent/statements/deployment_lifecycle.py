@@ -290,7 +290,7 @@ def written_batch(agent: AgentContext, deployment: Deployment) -> int | None:
 
 
 def refuse_other_checkpoint(agent: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
-    """Return the last committed batch. Raises Refused unless checkpoint, table and deployment belong together.
+    """Return the last committed batch. Raises Refused unless the checkpoint, table and deployment match.
 
     With any other checkpoint, Spark would start over. The checkpoint's owner must be this ledger or one of `owners`.
     The sink is read before the checkpoint, because a running query writes the checkpoint last.

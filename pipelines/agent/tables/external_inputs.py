@@ -86,7 +86,10 @@ def note_schema(agent: AgentContext, deployment: Deployment, schema: int) -> Non
 
 
 def note_on_columns(deployment: Deployment) -> str:
-    """Explain which declared columns are in no message of a topic; empty if all occur or no message can be read."""
+    """Return a note on the declared columns that no message of a topic has.
+
+    The note is empty if there are no such columns, or if no message can be read.
+    """
     with suppress(HeadgateError):
         if table_format(deployment.format).topics and (fault := fault_of_columns(parsed_ddl(deployment))):
             return fault.sentence
@@ -163,7 +166,7 @@ def _file(deployment: Deployment) -> str:
 def read_from_outside(
     agent: AgentContext, deployment: Deployment, limit: int
 ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return columns and rows of a table without files: the newest messages of topics, or rows of a database table.
+    """Return the columns and rows of a table without files: the newest messages of topics, or rows of a database table.
 
     The pool is not used, because its views exist only in the session that runs the statements. Raises Refused for a
     table of changes, which has no rows, and for a database table whose yml hides all columns.
