@@ -112,7 +112,7 @@ class TimeLeft:
     """Bytes of a database's log that are kept for the slot; None for other sources."""
     held_by: str = ""
     """Table of the version for which the log is kept although its query does not run; empty if a running query needs
-    it."""
+    the log."""
     held_version: int = 0
     at: float = 0.0
     """When the time left was measured, in epoch seconds by the agent's clock."""
