@@ -5,8 +5,9 @@ The conditions are tried in this order; the first that holds decides:
 unknown   There are fewer than 6 consecutive samples (a gap of more than 3 intervals, a counter that decreases, or a
           stop starts a new series), or the newest sample is older than 3 intervals or has no lag. The trend is
           also unknown while input is pending and nothing was committed since the start, and while `steady` cannot be
-          proved, because the pool does not answer or a stopped statement has fewer than 6 samples since its last
-          commit. An unknown trend has no rate or ETA.
+          proved, because the pool does not answer, a stopped statement has fewer than 6 samples since its last
+          commit, or a statement whose input has waited for longer than 30 s and 3 triggers has processed input in
+          fewer than 3 samples since its start. An unknown trend has no rate or ETA.
 starved   The statement runs, and a parent is missing (dropped, replaced); or a parent that is itself a statement is
           absent, stopped, failed or silent, and the statement neither has a backlog that takes longer than 15 s and 3
           triggers, nor input that has waited for longer than 30 s and 3 triggers. A parent is silent if it runs and has
@@ -26,11 +27,11 @@ draining  There is a backlog, and since its last turn it has fallen by more than
           gone.
 steady    None of the above: input is processed batch by batch, or a backlog stays the same.
 
-Lag rises while a batch runs and falls when the batch commits. It is therefore compared only right after commits (for a
-stopped statement, at every sample). *Noise* is the input that arrives between a commit and the next sample. A *backlog*
-is a lag above the input that arrives during a typical batch and until the next sample. A *turn* is a change of
-direction by more than the noise. The input rate is the median of the last three arrivals, because a parent that starts
-again delivers one burst.
+Lag rises while a batch runs and falls when the batch commits. It is therefore compared only right after commits since
+the start (for a stopped statement, at every sample). *Noise* is the input that arrives between a commit and the next
+sample. A *backlog* is a lag above the input that arrives during a typical batch and until the next sample. A *turn* is
+a change of direction by more than the noise. The input rate is the median of the last three arrivals, because a parent
+that starts again delivers one burst.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,9 @@ from core.model.states import MAY_WORK, State, Trend
 _LOOK_BACK_S = 300.0
 _RATE_S = 120.0
 _BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
+_LEAST_COMMITS = 3
 _UNCOMMITTED = "nothing was committed since its start"
+_TOO_EARLY = "too few batches since its start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def lag_trend(
     behind_s: float | None = None,
     proven: bool = True,
     rests_since: float | None = None,
+    started_at: float | None = None,
 ) -> LagTrend:
     """Return the trend of a statement's lag, given samples about `interval_s` apart, oldest first.
 
@@ -102,12 +106,11 @@ def lag_trend(
     since the watermark last advanced or the statement was last starved, None if there is no watermark. `by_files` means
     that batches are limited by number of files, which then determines their duration. `behind_s` is the age of the
     oldest pending input; if it is None, only rows are considered. `proven` means that the statement has committed since
-    its start. `rests_since` is when a stopped statement stopped: older samples are ignored. While the pool does not
-    answer, a lack of commits proves nothing about a statement, so its trend is unknown.
+    its start, which was at `started_at`. `rests_since` is when a stopped statement stopped: older samples are ignored.
+    While the pool does not answer, a lack of commits proves nothing about a statement, so its trend is unknown.
     """
     working = state in MAY_WORK
-    if rests_since is not None and not working:
-        samples = [sample for sample in samples if sample.at >= rests_since]
+    samples = samples if working or rests_since is None else [each for each in samples if each.at >= rests_since]
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
@@ -115,7 +118,8 @@ def lag_trend(
     needed = parents if working else ()
     if gone := [parent.table for parent in needed if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
-    movement = _movement(series, trigger_s, previous, working=working, by_files=by_files)
+    since = started_at if working else None
+    movement = _movement(series, _commits(series, since), trigger_s, previous, working=working, by_files=by_files)
     bound_s = keeps_up_s(trigger_s)
     has_work = behind_s is not None and behind_s > bound_s and series.lag[-1] > 0
     starving = _starving(needed, series)
@@ -125,15 +129,14 @@ def lag_trend(
     watermark_age_s = None if starving else watermark_age_s
     if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, state)):
         return _UNANSWERED if state == State.UNKNOWN else LagTrend(Trend.STALLED, reason=why)
-    silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
-    quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
+    quiet_s = _quiet_s(series, parents)
     if series.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * series.usual_gap_s):
         return LagTrend(Trend.IDLE, reason=f"nothing pending, no input for {quiet_s:.0f} s")
     keeps_up = working and behind_s is not None and behind_s <= bound_s
-    if (keeps_up or movement.trend is Trend.STEADY) and (why := _unproven(series, state, proven=proven)):
-        return LagTrend(Trend.UNKNOWN, reason=why)
-    # Input that arrived while the statement was stopped, or arrives during its first batch, does not show how fast the
-    # statement processes input.
+    unproven = _unproven(series, state, since if has_work else None, proven=proven)
+    if (keeps_up or movement.trend is Trend.STEADY) and unproven:
+        return LagTrend(Trend.UNKNOWN, reason=unproven)
+    # Input that arrives while a statement is stopped or in its first batch does not show how fast it is processed.
     if working and not proven and series.lag[-1] > 0 and not _has_processed(series, commit_age_s):
         return LagTrend(Trend.UNKNOWN, reason=_UNCOMMITTED)
     if keeps_up:
@@ -141,13 +144,27 @@ def lag_trend(
     return movement
 
 
-def _unproven(series: SampleSeries, state: str, *, proven: bool) -> str:
+def _quiet_s(series: SampleSeries, parents: Sequence[UpstreamHealth]) -> float:
+    silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
+    return min(silent) if silent else series.at[-1] - series.arrived_at
+
+
+def _unproven(series: SampleSeries, state: str, backlog_since: float | None, *, proven: bool) -> str:
     if state == State.UNKNOWN:
         return _UNANSWERED.reason
     if state in MAY_WORK:
-        return "" if proven or series.lag[-1] == 0 else _UNCOMMITTED
+        if not proven and series.lag[-1] > 0:
+            return _UNCOMMITTED
+        is_recent = backlog_since is not None and series.at[0] <= backlog_since + _LOOK_BACK_S
+        return _TOO_EARLY if is_recent and len(_commits(series, backlog_since)) < _LEAST_COMMITS else ""
     moved = max((n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0)
     return "" if len(series.at) - moved >= LEAST_SAMPLES else "too few samples since its last commit"
+
+
+def _commits(series: SampleSeries, since: float | None) -> Sequence[int]:
+    """Return the indices of the samples in which input was processed, only those after `since` unless it is None."""
+    rises = (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1])
+    return [n for n in rises if since is None or series.at[n] > since]
 
 
 def _has_processed(series: SampleSeries, commit_age_s: float | None) -> bool:
@@ -220,10 +237,12 @@ def _stalling(
     return ""
 
 
-def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
+def _movement(
+    series: SampleSeries, commits: Sequence[int], trigger_s: float, previous: str, *, working: bool, by_files: bool
+) -> LagTrend:
     """Return growing, draining or steady, from the last monotone stretch of the lag right after commits."""
     if series.has_counters or not working:
-        points = _after_commits(series, trigger_s, working=working)
+        points = _after_commits(series, commits, trigger_s, working=working)
         noise, backlog = _expected(series, trigger_s, working=working)
     else:
         points, noise = _lowest(series, trigger_s)
@@ -273,10 +292,12 @@ def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple
     return noise, max(1.0, arrival_rate * (batch_s + blur_s) * 1.4)
 
 
-def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
+def _after_commits(
+    series: SampleSeries, commits: Sequence[int], trigger_s: float, *, working: bool
+) -> list[tuple[float, float]]:
     first = next(n for n in range(len(series.at)) if series.at[n] >= series.at[-1] - _LOOK_BACK_S)
     every = range(max(1, first), len(series.at))
-    commits = [n for n in every if series.processed[n] > series.processed[n - 1]]
+    commits = [n for n in commits if n >= first]
     points = [(series.at[n], series.lag[n]) for n in commits]
     if not working:
         start = commits[-1] if commits else first

@@ -96,7 +96,7 @@ def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Sa
         previous=of.previous, commit_age_s=at - max(committed, started or 0.0) if committed is not None else None,
         watermark_age_s=at - of.watermark_at if of.watermark_at is not None else None, by_files=fields[14] == "1",
         behind_s=lag.behind_s, proven=committed is not None and committed >= (started or 0.0),
-        rests_since=of.state_since,
+        rests_since=of.state_since, started_at=started,
     )  # fmt: skip
     of.previous = judged.trend
     if judged.trend is Trend.STARVED and of.watermark_at is not None:

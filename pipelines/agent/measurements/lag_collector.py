@@ -375,6 +375,7 @@ class LagCollector:
             behind_s=behind_s,
             proven=bool(found and found.committed_at and found.committed_at >= (deployment.started_at or 0.0)),
             rests_since=deployment.state_since,
+            started_at=deployment.started_at,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
 

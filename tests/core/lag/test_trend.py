@@ -323,6 +323,36 @@ def test_input_before_the_first_batch_of_a_start_is_never_growing() -> None:
     assert judged[True].trend is Trend.GROWING
 
 
+def restarted(lags: Sequence[int], started_at: float | None) -> list[Trend]:
+    """Judge each of these lags after a restart on a trigger of 1 s, with 15 rows a second and a stop of 90 s.
+
+    The restart is at 150 s, and the first of the lags follows 5 s later.
+    """
+    before = [20] * 12 + [20 + 75 * n for n in range(1, 19)]
+    points = [Point(5.0 * n, lag, 1, 4800, 20 + 75 * n, 20 + 75 * n - lag) for n, lag in enumerate([*before, *lags], 1)]
+    said = [Trend.UNKNOWN]
+    for n in range(len(before) + 1, len(points) + 1):
+        now = points[n - 1].at
+        found = lag_trend(
+            points[:n], now, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=1.0, previous=said[-1],
+            commit_age_s=1.0, behind_s=lags[n - len(before) - 1] / 15, started_at=started_at,
+        )  # fmt: skip
+        said.append(found.trend)
+    return said[1:]
+
+
+def test_a_backlog_worked_off_after_a_restart_is_too_early_to_judge_or_draining() -> None:
+    """Scenario 6 reported `the backlog neither falls nor rises` while the lag fell from 1,400 rows."""
+    assert restarted([902, 676, 502], 150.0) == [Trend.UNKNOWN, Trend.DRAINING, Trend.DRAINING]
+    assert restarted([902, 900], 150.0) == [Trend.UNKNOWN, Trend.UNKNOWN]
+    assert restarted([902, 900, 898, 901], 150.0)[2:] == [Trend.STEADY, Trend.STEADY]
+    assert Trend.UNKNOWN not in restarted([902, 900], -10_000.0), "it was started long before these samples"
+
+
+def test_commits_before_a_restart_do_not_make_the_lag_after_it_growing() -> None:
+    assert Trend.GROWING not in restarted([700, 900, 880, 860], 150.0)
+
+
 def test_a_statement_that_was_just_started_and_has_no_input_waiting_is_steady() -> None:
     points = [Point(5.0 * n, 0, 0, None, 20 * n, 20 * n) for n in range(12)]
     found = lag_trend(

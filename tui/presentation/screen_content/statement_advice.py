@@ -193,7 +193,7 @@ def _by_trend(statement: StatementView, measurement: Measurement | None, *, calm
         case _ if statement.state is State.UNKNOWN:
             return "The pool does not answer, so it is unknown whether the statement runs.", Tone.CHANGING
         case _:
-            return "Too few samples yet for a trend.", Tone.DIM
+            return "Too few samples or batches yet for a trend.", Tone.DIM
 
 
 def _steady(statement: StatementView, measurement: Measurement | None, nothing: str) -> tuple[str, Tone]:
