@@ -79,7 +79,7 @@ READ_CALL_S = 5.0
 
 
 class PoolConnection(Protocol):
-    """A session with the Spark pool and its interfaces, whose methods must be invoked through `call`."""
+    """A session with the Spark pool, and interfaces whose methods must be invoked through `call`."""
 
     queries: Queries
     tables: Tables

@@ -1,4 +1,4 @@
-"""Compares desired and actual states every second, records ended statements, and restarts lost ones."""
+"""Compares desired and actual states every second, records ended statements, and restarts lost statements."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -196,8 +196,8 @@ class Reconciler:
     def _unrecorded(self, deployment: Deployment, query: ReportedQuery, stops: int) -> None:
         """Stop a query whose run id is not in the registry, and restart its statement.
 
-        Its start was interrupted or answered too late, so its SQL or checkpoint may be outdated. A query that this
-        agent started for the current row continues, and its run id is recorded. The query of a failed statement is
+        The query's start was interrupted or answered too late, so its SQL or checkpoint may be outdated. A query that
+        this agent started for the current row continues, and its run id is recorded. The query of a failed statement is
         stopped without a restart.
         """
         said = "a query was active under a run id that was not recorded"

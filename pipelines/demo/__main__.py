@@ -1,4 +1,4 @@
-"""Command line of the demo (`python -I -m pipelines.demo …`): prints its result, or {"error": …}, as a JSON object."""
+"""Command line of the demo (`python -I -m pipelines.demo …`): prints the result, or {"error": …}, as a JSON object."""
 
 import argparse
 import json

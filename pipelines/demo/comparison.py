@@ -56,7 +56,7 @@ class Ticket:
 
 @dataclass(slots=True)
 class _Tickets:
-    """The rows of the table, read repeatedly."""
+    """Reads the rows of the table batch by batch, and keeps them."""
 
     table: Path
     rows: list[Ticket] = field(default_factory=list)

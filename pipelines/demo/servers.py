@@ -57,7 +57,7 @@ _MARKED = "HEADGATE_DEMO_SERVER"
 
 
 class DemoServer(ABC):
-    """A server: its folder, how to start it, and whether it answers."""
+    """A server with a folder and a loopback port. Subclasses define how it is configured and started."""
 
     name: ClassVar[str]
     ends_by: ClassVar[signal.Signals] = signal.SIGTERM

@@ -131,8 +131,8 @@ class KafkaOffsets:
     def prefetch(self, asked: Iterable[tuple[Mapping[Partition, int] | None, str]]) -> None:
         """Request together what `lag` needs for statements at these offsets and locations.
 
-        Otherwise, each statement whose offsets have moved would wait separately for a message. If a cluster does not
-        answer, `lag` raises the error.
+        Without this call, each statement whose offsets have moved would wait separately for a message. If a cluster
+        does not answer, `lag` raises the error.
         """
         by_cluster: dict[TopicPlace, list[tuple[TopicPlace, Mapping[Partition, int] | None]]] = {}
         for read, location in asked:

@@ -473,7 +473,7 @@ def _shortest_left(positions: Iterable[SourceLag]) -> str:
 
 
 class PositionsAtRisk:
-    """Records one event when a statement's position is about to be lost, and one when it is lost."""
+    """Records an event when a statement's position is about to be lost, and another when it is lost."""
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent

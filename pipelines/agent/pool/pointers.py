@@ -22,7 +22,7 @@ def move_forward(agent: AgentContext, targets: list[tuple[TableName, int]]) -> f
     """Point each table to its new version, and return the duration in seconds.
 
     If the catalog refuses a pointer twice, all pointers are moved back to the versions that serve according to the
-    ledger, and EngineRefused is raised. The error message states whether they could be moved back.
+    ledger, and EngineRefused is raised. The error message states whether this succeeded.
     """
     found = {(d.table, d.version): d for d in agent.ledger.deployments()}
     new = [found[target] for target in targets if target in found and not found[target].writes_topic]

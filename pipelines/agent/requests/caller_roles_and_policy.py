@@ -123,7 +123,7 @@ class PolicyEnforcement:
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Put the policy that awaits approval into effect.
 
-        Raises Refused if the caller is the login that recorded it.
+        Raises Refused if the policy was recorded by the same login.
         """
         with self._one_at_a_time:
             return self._approve(caller, str(args.get("id", "")), confirm)

@@ -84,7 +84,7 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
-    """Raise the error that a start would raise now, apart from errors of its checkpoint and catalog entry."""
+    """Raise the error that a start would raise now, except errors of the deployment's checkpoint or catalog entry."""
     agent.identity.refuse_doubt()
     _refuse_stopped(agent, deployment, stops)
     # `connection_for_stops` would not do: it allows stops while the catalog is incomplete, but a restart would then

@@ -189,7 +189,7 @@ def read_from_outside(
 
 
 def _time_of(epoch_ms: int) -> str | None:
-    """Return the time of a message in UTC, as Spark shows it; None if the message has none, which Kafka gives as -1."""
+    """Return the time of a message in UTC, as Spark shows it; None if it has no time, which Kafka reports as -1."""
     if epoch_ms < 0:
         return None
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
