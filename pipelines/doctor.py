@@ -169,7 +169,9 @@ def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] 
     """
     from pipelines.storage.checkpoints import TableCheckpoints
 
-    files, wrong, risks = TableCheckpoints(""), [], []
+    files, risks = TableCheckpoints(""), []
+    # Tables in one broker or database that does not answer have the same fault.
+    tables_by_fault: dict[TableFault, list[str]] = {}
     for path in paths:
         ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
         if ddl is None:
@@ -190,11 +192,19 @@ def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] 
         except HeadgateError as error:
             fault = TableFault(TableFaultKind.LOG_UNREAD, error.summary, error.remedy)
         if fault is not None:
-            wrong.append(_verdict("inputs", fault.why, fault.remedy, table=ddl.table, kind=fault.kind))
-    good = len(paths) - len(wrong)
+            tables_by_fault.setdefault(fault, []).append(ddl.table)
+    wrong = [_failed_input(fault, tables) for fault, tables in tables_by_fault.items()]
+    good = len(paths) - sum(map(len, tables_by_fault.values()))
     words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
     # Two tables in one database find the same slots.
     return [*(wrong or [_verdict("inputs", words, ok=True)]), *{risk["summary"]: risk for risk in risks}.values()]
+
+
+def _failed_input(fault: TableFault, tables: Sequence[str]) -> dict[str, Any]:
+    named = f"; it concerns {', '.join(tables)}" if len(tables) > 1 else ""
+    return _verdict(
+        "inputs", f"{fault.why}{named}", fault.remedy, table=tables[0], tables=list(tables), kind=fault.kind
+    )
 
 
 def _risks_of_schemas(ddl: TableDdl) -> list[dict[str, Any]]:

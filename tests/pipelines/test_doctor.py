@@ -9,6 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from schema_registry_server import PlayedRegistry
 
+from core.model.errors import TryAgain
 from pipelines import doctor
 
 ID = {"type": "record", "name": "T", "fields": [{"name": "id", "type": "int"}]}
@@ -68,6 +69,21 @@ def test_a_mode_that_does_not_protect_readers_is_a_warning_and_a_schema_that_doe
     registry.fails_with(503)
     (silent,) = checked(registry, tmp_path, "id INT")
     assert silent == (False, False, f"the schema registry {registry.url} answers with status 503")
+
+
+def test_tables_of_one_broker_that_does_not_answer_are_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*given: object) -> None:
+        raise TryAgain("no broker of b:9 answers: Connection refused", remedy="check that Kafka runs")
+
+    monkeypatch.setattr(doctor, "fault_of_topics", silent)
+    options = "OPTIONS ('kafka.bootstrap.servers'='b:9', subscribe='t')"
+    for name in ("k", "l", "m"):
+        (tmp_path / f"ddl.{name}.sql").write_text(f"CREATE TABLE {name} (id INT) USING kafka {options};")
+    (found,) = doctor.inputs(tmp_path, str(tmp_path), ["ddl.k.sql", "ddl.l.sql", "ddl.m.sql"])
+    assert (found["ok"], found["facts"]["tables"]) == (False, ["k", "l", "m"])
+    assert found["summary"] == "no broker of b:9 answers: Connection refused; it concerns k, l, m"
 
 
 def test_given_jars_without_the_reader_of_avro_are_a_warning(tmp_path: Path) -> None:

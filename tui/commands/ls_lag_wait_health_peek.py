@@ -130,8 +130,9 @@ def lag(context: CommandContext) -> int:
         return check_fail_on(context, conditions, lines)
     rows = []
     for line in lines:
-        rows.append((line.table, "", *_lag_cells(line)))
         measurement = measured.get((line.table, line.version))
+        of_topics = measurement is not None and any(source.get("topics") for source in measurement.sources)
+        rows.append((line.table, "", *_lag_cells(line, in_files=not of_topics)))
         for source in measurement.sources if measurement else ():
             rows.append(("", str(source.get("table", "?")), *_source_cells(source)))
     head = ("TABLE", "INPUT", "BEHIND", "LAG", "FILES", "BYTES", "TREND")
@@ -140,13 +141,13 @@ def lag(context: CommandContext) -> int:
     return check_fail_on(context, conditions, lines)
 
 
-def _lag_cells(line: StatementLine) -> tuple[str, ...]:
-    files = "" if line.lag_files is None else str(line.lag_files)
+def _lag_cells(line: StatementLine, *, in_files: bool) -> tuple[str, ...]:
+    files = str(line.lag_files) if in_files and line.lag_files is not None else ""
     return (
         behind_text(line),
         lag_text(line),
         files,
-        "" if line.lag_bytes is None else short_size(line.lag_bytes),
+        short_size(line.lag_bytes) if in_files and line.lag_bytes is not None else "",
         trend_text(line),
     )
 
@@ -154,12 +155,13 @@ def _lag_cells(line: StatementLine) -> tuple[str, ...]:
 def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
     rows = source.get("rows")
     mark = "" if source.get("exact", True) else "~"
-    behind = source.get("behind_s")
+    behind, in_files = source.get("behind_s"), not source.get("topics")
+    size = source.get("bytes") if in_files else source.get("wal_bytes")
     return (
         "?" if behind is None else short_duration(behind),
         "?" if rows is None else mark + short_number(rows),
-        "" if source.get("files") is None else str(source["files"]),
-        "" if source.get("bytes") is None else short_size(source["bytes"]),
+        str(source["files"]) if in_files and source.get("files") is not None else "",
+        "" if size is None else short_size(size),
         "gone" if source.get("missing") else counted(source["versions"], "version") if source.get("versions") else "",
     )
 

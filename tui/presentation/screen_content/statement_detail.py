@@ -158,10 +158,11 @@ def _source_cells(source: Mapping[str, object]) -> dict[str, Span]:
         "behind": Span(short_duration(_number(source.get("behind_s")))),
         "rows": Span(mark + (long_number(rows) if isinstance(rows, int) else "?")),
         "files": Span("-" if source.get("topics") else "?" if files is None else str(files)),
-        "bytes": Span("-" if source.get("topics") else short_size(_number(source.get("bytes")))),
+        # The size of messages is unknown, and that of a database's changes is the log that is kept for them.
+        "bytes": Span(short_size(_number(source.get("wal_bytes" if source.get("topics") else "bytes")))),
         "note": Span("  dropped or replaced", Tone.BAD)
         if missing
-        else Span(f"  {unmeasured}" if unmeasured else _versions(source) or _wal(source), Tone.DIM),
+        else Span(f"  {unmeasured}" if unmeasured else _versions(source), Tone.DIM),
     }
 
 
@@ -177,11 +178,6 @@ def _versions(source: Mapping[str, object]) -> str:
         return f"  skips deleted messages{f': {skipped:,} now' if skipped else ''}"
     found = source.get("versions")
     return f"  {counted(found, 'version')}" if isinstance(found, int) and found else ""
-
-
-def _wal(source: Mapping[str, object]) -> str:
-    found = source.get("wal_bytes")
-    return f"  {short_size(found)} of WAL" if isinstance(found, int) and found else ""
 
 
 def _number(value: object) -> float | None:
