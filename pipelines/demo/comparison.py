@@ -152,7 +152,7 @@ def measure(
 
 
 def judged(rows: Sequence[Ticket], states: Sequence[OrderState], committed_s: Sequence[float]) -> dict[str, Any]:
-    """Return the numbers of right, later, wrong, repeated and missing rows, and percentiles of the latency in s."""
+    """Return the numbers of right, later, wrong, repeated and missing rows, and latency percentiles in seconds."""
     truth = {(state.order_id, state.revision): state for state in states}
     found = {"rows": len(rows), "right": 0, "later": 0, "wrong": 0, "twice": 0}
     latencies: dict[tuple[int, int], float] = {}

@@ -18,7 +18,7 @@ from core.model.names import whole_number
 
 
 def process_start(pid: int) -> str | None:
-    """Return a process's start time as an opaque string that never changes; None if it is gone or a zombie."""
+    """Return a process's start time as an opaque string that never changes; None if the process is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def _boot() -> str:
 
 
 def _ask_ps(pid: int, column: str) -> str | None:
-    """For systems without /proc (macOS): return a `ps` column, or None if the process is gone or a zombie."""
+    """Return a `ps` column, for systems without /proc (macOS); None if the process is gone or a zombie."""
     command = ["ps", "-ww", "-p", str(pid), "-o", "stat=", "-o", column]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     state, _, value = done.stdout.strip().partition(" ")

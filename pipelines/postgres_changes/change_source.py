@@ -108,7 +108,7 @@ class Between(InputPartition):
 
 
 class Rows(InputPartition):
-    """All rows of the table as the exported snapshot sees them, or as they are now if it no longer exists."""
+    """All rows of the table as the exported snapshot sees them, or its current rows if that snapshot is gone."""
 
     def __init__(self, exported: str) -> None:
         self.exported = exported

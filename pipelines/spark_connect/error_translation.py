@@ -274,7 +274,7 @@ def failure_of(text: str) -> SparkFailure | None:
 
 
 def schema_of(text: str) -> int | None:
-    """Return the id in a Spark message about a schema unknown to a running statement; None for any other message."""
+    """Return the id of a schema that a running statement did not know, from Spark's message; None for other errors."""
     ours = _OURS.search(text)
     found = _SCHEMA.match(ours[2]) if ours and ours[1] == NEW_SCHEMA else None
     return int(found[1]) if found else None
@@ -347,7 +347,7 @@ def _useful(line: str) -> bool:
 
 
 def _classes(text: str) -> list[str]:
-    """Return the error classes in a text that are Spark's; a query plan may contain Headgate's as well."""
+    """Return Spark's error classes in a text, without those of Headgate, which a query plan may contain."""
     return [name for name in _CLASS.findall(text) if not name.startswith("HEADGATE_")]
 
 

@@ -29,7 +29,7 @@ Events are received even without this confirmation.
 
 
 class ListenerEvents:
-    """The latest progress of every query run, and the time of its last event. A daemon thread receives them."""
+    """The latest progress of every query run, and the time of its last event. A daemon thread receives the events."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -178,7 +178,7 @@ def _is_idle(state: SlotState) -> bool:
 
 
 def position_of(text: str, ordinal: int) -> int | None:
-    """Return the position of a source from an offsets file; None if the source has none."""
+    """Return the position of a source from an offsets file; None if the source has no position."""
     lines = text.split("\n")[2:]
     found = json.loads(lines[ordinal]) if ordinal < len(lines) and lines[ordinal].startswith("{") else {}
     return int(found["lsn"]) if "lsn" in found else None

@@ -135,7 +135,7 @@ def seen_files(folder: str, upto: int | None = None) -> tuple[SeenFile, ...]:
 
 
 def uri(path: str) -> str:
-    """Encode a path as a file URI like Hadoop, which escapes neither non-ASCII nor URI-safe characters."""
+    """Encode a path as a file URI as Hadoop does, which escapes neither non-ASCII nor URI-safe characters."""
     return "file://" + "".join(c if ord(c) > 127 else quote(c, safe=_JAVA_KEEPS) for c in path)
 
 

@@ -144,7 +144,7 @@ class FileSource:
         }
 
     def restore(self, encoded: Mapping[str, Any]) -> None:
-        """Restore the state that `encoded` returned in an earlier process. A log replaced since is read in full."""
+        """Restore the state that `encoded` returned in an earlier process. A log that was replaced is read in full."""
         self._identity = tuple(encoded["identity"])
         self._position, self._last_path = encoded["position"], encoded["last_path"]
         self._rows, self._rows_known = encoded["rows"] or 0, encoded["rows"] is not None

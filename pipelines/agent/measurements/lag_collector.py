@@ -529,7 +529,7 @@ class ObjectiveTransitions:
         self._watches[table] = after
 
     def interrupt(self, deployment: Deployment) -> None:
-        """Start the time anew in which a table meets its objective again, because its lag could not be measured."""
+        """Restart the period in which a table must meet its objective, because its lag could not be measured."""
         if deployment.active and (watch := self._watches.get(deployment.table)):
             self._watches[deployment.table] = watch.updated(None, 0.0, 0.0)
 

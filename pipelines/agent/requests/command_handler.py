@@ -337,7 +337,8 @@ def _rows_as_json(name: str, columns: Iterable[str], rows: Iterable[Sequence[obj
 
 
 def _plain(cell: object) -> object:
-    """Return a value in JSON: structs and maps as objects, bytes in hex, and what JSON lacks as a string."""
+    """Convert a value to JSON: structs and maps become objects, bytes become hex, and NaN, dates and the like become
+    text."""
     if (as_dict := getattr(cell, "asDict", None)) is not None:
         cell = as_dict()
     if isinstance(cell, Mapping):

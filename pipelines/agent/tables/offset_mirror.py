@@ -105,7 +105,7 @@ class OffsetMirror:
     def _offsets(
         self, deployment: Deployment, by_version: Mapping[_Statement, Deployment]
     ) -> dict[TopicPlace, dict[Partition, int]]:
-        """Return a statement's committed offsets by cluster; for a partition that is read twice, the lower offset."""
+        """Return a statement's committed offsets by cluster. If a partition is read twice, the lower offset counts."""
         found: dict[TopicPlace, dict[Partition, int]] = {}
         for source in streamed_sources(deployment, streamed_reads(deployment), by_version):
             place, read = topic_place(source[2]), None
