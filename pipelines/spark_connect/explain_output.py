@@ -42,7 +42,7 @@ def plans_of_explain(explained: str) -> dict[str, str]:
 
 
 def exception_in(part: str) -> str:
-    """Return the exception message in one part of the EXPLAIN output. Empty if the part is a plan."""
+    """Return the exception message in one part of the EXPLAIN output; empty if the part is a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""
 

@@ -42,7 +42,7 @@ class ListenerEvents:
 
     @property
     def alive(self) -> bool:
-        """True while events are received. False before `listen` and after a broken connection."""
+        """True while events are received; False before `listen` and after the connection breaks."""
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:

@@ -45,7 +45,7 @@ class TableFolder:
 
 
 def machine_id() -> str:
-    """Return an id of this machine that survives reboots and renames. Empty if the machine has none.
+    """Return an id of this machine that survives reboots and renames; empty if the machine has no id.
 
     The id is a hash, because machine-id(5) asks not to expose the original.
     """

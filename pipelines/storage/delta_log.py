@@ -263,7 +263,7 @@ class DeltaLog:
         return self._snapshot[1]
 
     def commit_mark(self, version: int) -> str:
-        """Return a digest of a version's commit file. Empty if the file is no longer in the log."""
+        """Return a digest of a version's commit file; empty if the file is no longer in the log."""
         with suppress(FileNotFoundError), open(self.path(version), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
         return ""

@@ -87,7 +87,7 @@ class DeltaTables:
             return self._readers.fault_behind(log, offset, takes_changes=takes_changes, tracked=tracked)
 
     def offsets(self, checkpoint: str, batch: int | None) -> Mapping[int, DeltaOffset]:
-        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal. Empty if there are none."""
+        """Return the offsets of a checkpoint's Delta sources at a batch, by source ordinal; empty if there are none."""
         if batch is None:
             return {}
         with self._lock, suppress(FileNotFoundError):
@@ -203,7 +203,7 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
 def position_after_batch(log: DeltaLog, upto: int | None) -> SeenLog | None:
     """Return the position after the version that batch `upto` wrote; if `upto` is None, after the latest version.
 
-    None if the log records no version, or several versions, for that batch.
+    The result is None if the log records no version, or several versions, for that batch.
     """
     at = [version for version, (_, batch) in log.batch_by_version.items() if batch == upto]
     if upto is None:
@@ -393,8 +393,8 @@ def upkeep_of(log: DeltaLog, operation: str, tag: str) -> Upkeep | None:
 def unread_before(log: DeltaLog, offset: DeltaOffset, moment: float, *, takes_changes: bool) -> int | None:
     """Return the first unread version with a file that was replaced before `moment`, in epoch seconds.
 
-    None if there is no such version, or if the table was replaced. Raises CommitsGone if unread commits are no longer
-    in the log.
+    The result is None if there is no such version, or if the table was replaced. Raises CommitsGone if unread commits
+    are no longer in the log.
     """
     if log.id != offset.table_id:
         return None

@@ -118,7 +118,7 @@ class FileSource:
     def produced_rows(self) -> int | None:
         """Return the number of rows in all files ever seen in this source.
 
-        None until all files are counted, or if a file cannot be counted.
+        The result is None until all files are counted, or if a file cannot be counted.
         """
         while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
@@ -131,7 +131,7 @@ class FileSource:
     def encoded(self) -> dict[str, Any] | None:
         """Return the log position, row count and latest file time as JSON.
 
-        None for a plain folder, or as long as the rows of some files are uncounted.
+        The result is None for a plain folder, or as long as the rows of some files are uncounted.
         """
         if not self.logged or not self._identity or self._uncounted or self._take_history():
             return None

@@ -131,7 +131,7 @@ def table_log_batches(folder: str, after: int, seen: int) -> Iterator[tuple[int,
 
 
 def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
-    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`. Empty if there is no log."""
+    """Yield the entries of a checkpoint's source log with `after` < batch ≤ `upto`, or nothing if there is no log."""
     try:
         names = batch_files(folder)
     except FileNotFoundError:

@@ -78,7 +78,7 @@ class TableFolders:
 def rows_since(folder: str, format: str, moment: float, count_s: float = COUNT_S) -> int | None:
     """Count the rows in the files of a table's log that were written since `moment`, in epoch seconds.
 
-    None if not all of these files can be counted exactly within `count_s`.
+    The result is None if not all of these files can be counted exactly within `count_s`.
     """
     entries = [entry for entry in _logged(local_path(folder.rstrip("/")), {}) if entry[0] >= moment]
     counted = TableRows().counted(entries, table_format(format), count_s)

@@ -337,8 +337,7 @@ def _rows_as_json(name: str, columns: Iterable[str], rows: Iterable[Sequence[obj
 
 
 def _plain(cell: object) -> object:
-    """Convert a value to JSON: structs and maps become objects, bytes become hex, and NaN, dates and the like become
-    text."""
+    """Convert a value to JSON: structs and maps to objects, bytes to hex, and values that JSON lacks to text."""
     if (as_dict := getattr(cell, "asDict", None)) is not None:
         cell = as_dict()
     if isinstance(cell, Mapping):

@@ -90,7 +90,7 @@ class Caller:
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the names of the caller's groups, or numbers for unnamed groups. The lookup may be slow."""
+        """Return the names of the caller's groups, with ids in place of missing names. The lookup may be slow."""
         return frozenset(map(_group_name, self.gids))
 
 

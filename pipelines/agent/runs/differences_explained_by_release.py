@@ -52,7 +52,7 @@ def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
 def begins_alone(expected: ExpectedDifferences) -> bool:
     """True if the only expected differences are rows from before the old version's start position.
 
-    False if rows depend on each other, because other rows may then also differ.
+    The result is False if rows depend on each other, because other rows may then also differ.
     """
     rows = expected.rows
     return (
