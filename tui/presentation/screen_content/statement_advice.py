@@ -66,8 +66,7 @@ def advise(
         return f"{unread}{position}", Tone.BAD
     late = ""
     if statement.line.fault_word == Fault.BEHIND and not statement.starting:
-        why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
-        late = f"Behind for longer than its objective{why}. "
+        late = f"{_lateness(measurement)}. "
     has_not_begun = _has_not_begun(statement)
     words, tone = (
         _beginning(statement, measurement, look.now)
@@ -78,6 +77,20 @@ def advise(
     if position and tone in (Tone.GOOD, Tone.PLAIN):
         tone = Tone.CHANGING
     return f"{late}{words}{position}", Tone.BAD if late else tone
+
+
+def _lateness(measurement: Measurement | None) -> str:
+    """Describe a missed objective. The reason of the fault may be older than the measurement, which is then said."""
+    late = "Behind for longer than its objective"
+    if measurement is None or not measurement.fault_why:
+        return late
+    behind_s, objective_s = measurement.behind_s, measurement.objective_s
+    if behind_s is None:
+        return f"{late} when last measured: {measurement.fault_why}"
+    if objective_s is None or behind_s > objective_s:
+        return f"{late}: {measurement.fault_why}"
+    was = f"Until a moment ago, it was behind for longer than its objective: {measurement.fault_why}"
+    return f"{was}. Now it is {long_duration(behind_s)} behind"
 
 
 def _inputs_at_fault(statement: StatementView, view: LedgerView) -> tuple[str, str]:

@@ -33,6 +33,25 @@ def test_a_growing_lag_alone_is_no_alarm_and_time_beyond_the_objective_is() -> N
     assert tone is Tone.BAD
 
 
+def late_verdict(**fields: object) -> str:
+    backend = FakeBackend()
+    backend.change("till", at=NOW, trend="draining", fault="behind")
+    view = make_ledger_view(backend.current)
+    till = view.statements["till"]
+    assert till.line.measurement is not None
+    figures = {"fault_why": "4m 21s behind, the objective is 1m", "objective_s": 60.0} | fields
+    return advise(till, replace(till.line.measurement, **figures), view, RowContext(UNICODE, NOW))[0]  # type: ignore[arg-type]  # Fields of the caller.
+
+
+def test_the_reason_of_a_missed_objective_is_not_presented_as_newer_than_it_is() -> None:
+    why = "4m 21s behind, the objective is 1m"
+    assert late_verdict(behind_s=261.0).startswith(f"Behind for longer than its objective: {why}. It is catching up")
+    assert late_verdict(behind_s=32.0).startswith(
+        f"Until a moment ago, it was behind for longer than its objective: {why}. Now it is 32s behind. It is catching"
+    )
+    assert late_verdict(behind_s=None).startswith(f"Behind for longer than its objective when last measured: {why}.")
+
+
 def test_a_statement_that_went_down_with_its_environment_was_not_stopped_on_purpose() -> None:
     assert verdict(state="stopped", wanted="stopped")[0].startswith("It was stopped on purpose")
     words, tone = verdict(state="stopped", wanted="running", trend="unknown")
