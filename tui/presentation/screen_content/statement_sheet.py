@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import ALIVE, State, Trend
+from core.model.table_formats import table_format
 from core.observed.table_statistics import SMALL_FILE, TableStatistics, history_of
 from core.observed.versions import Deployment, Measurement, batch_shares
 from core.sql.statement import describe_log_start
@@ -153,6 +154,8 @@ def _time_left(statement: StatementView, now: float) -> SheetFact:
 
 def log_held_for(source: StatementView, view: LedgerView, now: float) -> str | None:
     """Describe how much log a database keeps for a table of changes, and for which version; None if unknown."""
+    if not table_format(source.line.format).changes:
+        return None
     lefts = (found.time_left(now) for name in source.readers if (found := view.statement(name)) is not None)
     return next((words for left in lefts if left is not None and (words := _held(left))), None)
 

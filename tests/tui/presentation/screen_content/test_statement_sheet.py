@@ -181,6 +181,12 @@ def test_a_stopped_statement_whose_position_is_lost_soon_is_in_sheet_sources_and
     kitchen = next(row for row in by_product(view, frozenset(), None, force_open=True) if "oven_load" in row.tables)
     branch = " ".join(plain(each).strip() for each in branch_lines(kitchen, view, later, 200))
     assert f"Its position is kept for about 2h: {words}; raise it in the database: ALTER SYSTEM" in branch
+    backend.change("pizzas", format="jdbc")
+    view = make_ledger_view(backend.current)
+    source = statement_sheet(view.statements["pizzas"], backend.detail("pizzas"), view, later)
+    assert all(fact.name != "log kept" for fact in source), "a table that is not read by a slot keeps no log"
+    backend.change("pizzas", format="postgres_changes")
+    view = make_ledger_view(backend.current)
     source = statement_sheet(view.statements["pizzas"], backend.detail("pizzas"), view, later)
     held = next(fact for fact in source if fact.name == "log kept")
     assert held.parts[0].text == "40 MB of WAL kept for oven_load@v4, which does not run"
