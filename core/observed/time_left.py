@@ -70,7 +70,10 @@ class Bound(FactKind):
     TOPIC_KEEPS_ALL = "Kafka keeps all messages of {topic}"
     COMPACTED = "Kafka compacts {topic} and deletes no message because of its age"
     LOG_KEEPS_ALL = "the log of {table} keeps all commits"
-    SLOT_KEEPS_ALL = "the database keeps all of its log for the slot {slot}"
+    SLOT_KEEPS_ALL = (
+        "the database keeps all of its log for the slot {slot}, and its disk fills while the statement is stopped, "
+        "unless max_slot_wal_keep_size is set",
+    )  # fmt: skip
     OWN_TABLE = "no file of {table} is deleted while it is read"
 
     # Unknown.

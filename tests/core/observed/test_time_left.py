@@ -253,3 +253,12 @@ def test_later_messages_and_longer_retentions_never_shorten_the_time(
 def test_a_slot_with_more_room_lasts_longer(free: int, more: int, per_s: float) -> None:
     less, roomy = (time_left_in_slot(replace(SLOT, free=each), per_s).seconds for each in (free, free + more))
     assert less is not None and roomy is not None and less <= roomy
+
+
+def test_the_time_left_of_a_slot_without_a_limit_mentions_the_disk_and_the_setting() -> None:
+    slot = SlotState("s", begins=0, end=21_000, now=NOW)
+    found = str(time_left_in_slot(slot, None).words)
+    assert found == (
+        "never lost: the database keeps all of its log for the slot s, and its disk fills while the statement is "
+        "stopped, unless max_slot_wal_keep_size is set"
+    )
