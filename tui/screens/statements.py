@@ -41,7 +41,8 @@ class StatementListScreen(StatementTableScreen):
         return RowContext(self.state.glyphs, self.state.clock(), stale=self.state.freshness.stale)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
-        return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
+        about = (self.state.view, self.state.identity, self.typed.filter_text, width)
+        return nothing_lines(*about, faults_only=self.faults)
 
     def marks_and_faults(self) -> str:
         """Return the breadcrumb's text about marked tables and faults-only mode; empty if neither applies."""

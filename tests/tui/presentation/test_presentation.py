@@ -249,6 +249,16 @@ def test_an_empty_environment_that_is_being_deployed_names_its_run() -> None:
     assert plain(told[-1]).strip() == "run 9f2c9f2c9f is open; :run shows its steps"
 
 
+def test_a_list_of_faults_under_a_filter_counts_the_faults_that_the_filter_hides() -> None:
+    place = ConsoleIdentity("pizzeria", "dev", False, "alice")
+    said = nothing_lines(VIEW, place, "zzz", 120, faults_only=True)
+    assert VIEW.faults and " ".join(plain(one).strip() for one in said).strip() == (
+        f"no statement at fault matches /zzz: f shows all that match; {VIEW.faults} faults outside of the filter"
+    )
+    said = nothing_lines(VIEW, place, "zzz", 80)
+    assert " ".join(plain(one).strip() for one in said).strip() == "no statement matches /zzz"
+
+
 def test_a_list_of_faults_that_is_empty_does_not_call_stopped_statements_healthy() -> None:
     said = nothing_lines(VIEW, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
     assert " ".join(plain(one).strip() for one in said).strip() == "no faults: f shows all again"

@@ -142,12 +142,20 @@ def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: 
     return ends(start, tuple(end), width)
 
 
-def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
-    """Explain why no statement is shown, and what to do next."""
+def nothing_lines(
+    view: LedgerView, identity: ConsoleIdentity, filter_text: str, width: int, *, faults_only: bool = False
+) -> tuple[Line, ...]:
+    """Explain why no statement is shown, and what to do next; `faults_only` if only faulty ones may be shown."""
     snapshot = view.snapshot
     if view.statements:
         words = "no statement is at fault" if (fault := pool_fault(snapshot)) else "no faults"
-        words = f"no statement matches /{filter_text}" if filter_text else f"{words}: f shows all again"
+        if filter_text:
+            words = f"no statement matches /{filter_text}"
+            if faults_only:
+                words = f"no statement at fault matches /{filter_text}: f shows all that match"
+                words += f"; {counted(view.faults, 'fault')} outside of the filter" if view.faults else ""
+        else:
+            words = f"{words}: f shows all again"
         words = f"{words}. But {fault}" if fault and not filter_text else words
         return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
     if snapshot.problem:
