@@ -339,10 +339,10 @@ class ChangeSource(DataSource):
 
 
 def _seen_by(snapshot: str) -> Callable[[int], bool]:
-    """Return a function that checks, given a transaction id with 32 bits, whether a snapshot sees that transaction.
+    """Return a function that checks whether a snapshot sees a transaction, given its 32-bit transaction id.
 
-    The snapshot is `xmin:xmax:xip_list`, with ids of 64 bits (PostgreSQL 18 manual, "pg_snapshot"). An empty snapshot
-    sees no transaction.
+    The snapshot is `xmin:xmax:xip_list`, with 64-bit ids (PostgreSQL 18 manual, "pg_snapshot"). An empty snapshot sees
+    no transaction.
     """
     if not snapshot:
         return lambda xid: False

@@ -122,8 +122,8 @@ def rows_of_table(
 ) -> tuple[int, Iterator[tuple[str | None, ...]]]:
     """Return a position before all changes in a slot, and the published rows of a table as PostgreSQL's text.
 
-    The rows are those that the exported snapshot sees, or the current rows if it no longer exists. Rows of tables that
-    inherit from the table are left out, because the log records their changes under their own names.
+    The rows are those that the exported snapshot sees, or the current rows if that snapshot no longer exists. Rows of
+    tables that inherit from the table are left out, because the log records their changes under their own names.
     """
     from psycopg import errors
     from psycopg.sql import SQL, Identifier

@@ -197,7 +197,7 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind the socket for owner and group, and start listening.
+        """Bind the socket, accessible to its owner and group, and start listening.
 
         Raises Refused if the socket's folder is a link or belongs to another user.
         """

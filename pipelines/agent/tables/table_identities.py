@@ -119,7 +119,7 @@ def register_again(agent: AgentContext, pool: PoolConnection, deployment: Deploy
 
 
 def register_new_schemas(agent: AgentContext, deployment: Deployment) -> None:
-    """Register again a statement's topics that have a schema registry, because it may have new schemas.
+    """Register a statement's topics again if they have a schema registry, because it may have new schemas.
 
     Call this before each start: a query never learns a schema that its table did not have when it was started. Raises
     NotInCatalog if the catalog refuses the table, and the errors of `registered_schemas`.
