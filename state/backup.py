@@ -111,7 +111,7 @@ def restore(
 
 @contextmanager
 def _full_disk_named(backup: Path) -> Iterator[None]:
-    """If the backup's disk is full, raise the block's error with the path of the backup instead of the ledger."""
+    """If the backup's disk is full, raise the block's error with the backup's path instead of the ledger's."""
     try:
         yield
     except LedgerUnavailable as error:

@@ -108,7 +108,7 @@ class LedgerReader(
     RunReads,
     AuditReads,
 ):
-    """A reader of a ledger, with or without a running agent, for its owner and members of its group; thread-safe.
+    """Reads a ledger whether or not an agent is running, as its owner or a member of its group; thread-safe.
 
     Raises LedgerUnavailable if the ledger is missing or unreadable, and VersionMismatch if its schema version differs
     from this program's.

@@ -130,14 +130,14 @@ class StatementDetails:
 
     @property
     def serving(self) -> Deployment | None:
-        """The serving version, or the deleted one that served last; None if the table was never deployed."""
+        """The serving version or, if the table is deleted, the one that served last; None if it was never deployed."""
         return serving_version(self.versions)
 
 
 class SnapshotCache:
     """Caches the snapshot of a ledger.
 
-    It returns the same snapshot until a write, then reads only changed rows again.
+    It returns the same snapshot until the ledger is written, and then reads only the changed rows again.
     """
 
     def __init__(self, reader: LedgerReader, *, clock: Callable[[], float] = time.time) -> None:

@@ -94,7 +94,7 @@ class OperatorCommandReads(LedgerReads):
         return CommandStamp(serial, actor, at)
 
     def stopped_during(self, run_id: str, table: TableName, version: int) -> LatestCommandRow | None:
-        """Return the stop in effect for a version if it is later than a run's start or last retry; else None.
+        """Return the stop in effect for a version if it is later than a run's start or last retry; None otherwise.
 
         A stop of the whole table also affects versions that do not exist yet.
         """

@@ -205,7 +205,7 @@ class RunWrites(RunReads, LedgerWrites):
     """Methods that write runs, tickets and check results."""
 
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
-        """Set the state of a run, and its end time or None if it is open.
+        """Set the state and end time of a run; the end time is None if the run is open.
 
         A finished run releases its tables. An open run leases them again; then Refused is raised if another run has a
         conflicting lease or continues this run.

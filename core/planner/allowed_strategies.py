@@ -58,7 +58,7 @@ def strategies_of(
 ) -> dict[str, Fact[StrategyNote] | None]:
     """Return the strategies allowed for a table, each with an optional note for operators.
 
-    Empty if the table is external or undeclared, or if the plan does not start, restart or rebuild it.
+    The result is empty if the table is external or undeclared, or if the plan does not start, restart or rebuild it.
     """
     declared = context.declared.tables.get(table)
     if declared is None or declared.parsed is None:

@@ -48,7 +48,7 @@ def notice_of_ended_readers(context: PlanningContext, table: TableName) -> Fact[
 
 
 def use_of_wider_types(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of where a reader uses a widened column of its parent; None if it uses none.
+    """Return a notice that a reader uses a widened column of its parent; None if it does not use any.
 
     A stateful reader counts as using a column if its SQL mentions the column's name or selects a star.
     """

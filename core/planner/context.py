@@ -55,7 +55,7 @@ class DeclaredTables:
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
         """Return the tables in a table's statement set, including itself, sorted.
 
-        Empty if the table is external or undeclared.
+        The result is empty if the table is external or undeclared.
         """
         declared = self.tables.get(name)
         return () if declared is None or declared.external else self._statement_sets[declared.folder]

@@ -1,4 +1,4 @@
-"""Decisions of a deploy about its tables, made before versions, steps and costs are determined."""
+"""The decisions that a deploy makes about its tables, before versions, steps and costs are determined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -66,7 +66,7 @@ class TableDecision:
 
     @property
     def strategy(self) -> str:
-        """The chosen strategy, or else the action's default; empty if the action starts no query."""
+        """The chosen strategy or, if none was chosen, the action's default; empty if the action starts no query."""
         return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
@@ -105,7 +105,7 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Return the streamed parents that the plan re-creates, which makes the table's offsets in them invalid."""
+    """Return the streamed parents that the plan re-creates; the table's offsets in these parents become invalid."""
     streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)

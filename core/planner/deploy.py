@@ -132,7 +132,7 @@ def _use_orphan_versions(
     decisions: dict[TableName, TableDecision],
     versions: dict[TableName, int],
 ) -> dict[TableName, OtherVersion]:
-    """For each rebuild from the earliest row, reuse an orphan of the failed run if it equals the version to create.
+    """For each rebuild from the earliest row, reuse an orphan of a failed run if it equals the version to create.
 
     Updates `decisions` and `versions`, and returns the reused orphans by table.
     """
@@ -200,7 +200,7 @@ def _keep(
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
-    """Add a table as kept, because the plan only stops one of its old versions or trashes one of its orphans."""
+    """Add a table as kept; the plan only stops one of its old versions or moves one of its orphans to the trash."""
     decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = context.observed.deployment(table).version, context.bindings.of(table)
 
@@ -256,7 +256,7 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
-    """Split orphans into those not read by any serving version and those read by one, directly or indirectly."""
+    """Split orphans by whether a serving version reads them, directly or indirectly; return the unread ones first."""
     reads = {
         (v.table, orphan.version): orphan.bindings
         for v in aside
@@ -280,8 +280,8 @@ def _bindings_then(
 ) -> tuple[Binding, ...]:
     """Return the bindings of a table after the plan.
 
-    A start, rebuild or seam binds the table to the latest versions of all parents, a restart only to those of static
-    sides. All other actions leave the bindings unchanged.
+    A start, rebuild or seam binds the table to the latest versions of all parents; a restart binds it only to those of
+    its static sides. All other actions leave the bindings unchanged.
     """
     if decision.action is Action.KEEP and not context.observed.is_deployed(table):
         return ()

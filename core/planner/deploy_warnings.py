@@ -148,7 +148,7 @@ def _warn_of_topics_started_later(walk: DeployWalk, table: TableName, decision: 
 
 
 def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about the delivery guarantee of a statement that writes to a topic; refuse a table in place of a topic."""
+    """Warn about the delivery guarantee of a written topic; refuse to replace a topic with a table or vice versa."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.external:
         return
@@ -184,7 +184,7 @@ def _warn_of_position(walk: DeployWalk, table: TableName) -> None:
 
 
 def _warn_of_deleted_start(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn if a version should start at messages of a topic that Kafka has probably deleted.
+    """Warn if Kafka has probably deleted the messages at which a version is to start.
 
     The retention is known from other statements that read the same topics.
     """

@@ -263,8 +263,8 @@ def _history(case: GuardInput) -> Guard:
 def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
     """Return the streamed sources whose earlier changes a rebuild cannot read.
 
-    A keyed table needs only the rows that result from the changes, so a source whose readers begin with them is left
-    out.
+    A keyed table needs only the rows that result from the changes, so a source is omitted if its readers begin with
+    these rows.
     """
     tables, found = case.declared.tables, case.declared.streamed_changes(node.bindings)
     if found and node.table in tables and tables[node.table].settings.upserts:

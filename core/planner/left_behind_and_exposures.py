@@ -95,7 +95,7 @@ def exposures_of(
 def _after(node: PlanNode) -> str | None:
     """Return the physical name that serves a node's table after the plan.
 
-    Empty after a delete; None if the plan does not affect the table's exposures.
+    The name is empty after a delete, and None if the plan does not affect the table's exposures.
     """
     if node.action is Action.DELETE:
         return ""

@@ -198,7 +198,7 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
     """Return the decision about an external table; a plan can only register its declaration or added columns.
 
-    Any other change causes a refusal if the table was requested, else a warning.
+    Any other change causes a refusal if the table was requested; otherwise, it causes a warning.
     """
     context = walk.context
     if not context.observed.is_deployed(table):

@@ -130,7 +130,7 @@ def _changed_columns_of(old: ParsedStatement, new: ParsedStatement) -> frozenset
 
 
 def _pairs_all_rows(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """True if the edited statement still produces a row for each input row for which the old statement did."""
+    """True if the edited statement still produces a row from each input row from which the old one did."""
     if old.canonical == new.canonical:
         return True
     from core.sql.comparison.query_edits import aliases_of_both

@@ -269,7 +269,10 @@ def _day(epoch: float) -> str:
 
 
 def partial_notes(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, Fact[StrategyNote] | None]]:
-    """Yield the strategy PARTIAL with a note on the start positions that it supports; nothing if it supports none."""
+    """Yield PARTIAL with a note on the start positions that the statement supports.
+
+    Yields nothing if it supports none.
+    """
     stateful = table.parsed is not None and table.parsed.stateful
     event = event_time_of(table, tables)
     if event is not None:

@@ -78,7 +78,7 @@ def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], .
 
 @dataclass(frozen=True, slots=True)
 class CostedOffers:
-    """The costs of a statement's allowed strategies, chosen one first, and whether its input still exists."""
+    """The costs of a statement's allowed strategies, with the chosen one first, and whether its input still exists."""
 
     offers: tuple[StrategyOffer, ...]
     retention: Retention | None
@@ -178,7 +178,7 @@ class StrategyCosts:
     def _lost_changes(self, statement: _CostedStatement, strategy: str) -> tuple[str, ...]:
         """Return the changes that a rebuild cannot reread, because its first batch reads a snapshot of the source.
 
-        Empty for a table with one row per key, because the rebuild produces the same rows.
+        The result is empty for a table with one row per key, because the rebuild produces the same rows.
         """
         declared = self._context.declared.tables.get(statement.table)
         if strategy != Strategy.EARLIEST or declared is None or declared.parsed is None or declared.settings.upserts:

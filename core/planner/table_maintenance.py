@@ -67,7 +67,10 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Wa
 
 
 def _kept_h(context: PlanningContext, table: TableName) -> float | None:
-    """Return how many hours a table retains unreferenced files, from its log or else its DDL; None if unknown."""
+    """Return for how many hours a table retains unreferenced files; None if unknown.
+
+    The retention in the table's log takes precedence over that in its DDL.
+    """
     if (measured := history_of(context.observed.statistics(table).log)) is not None and measured.kept_h is not None:
         return measured.kept_h
     revision = _revision(context, table)

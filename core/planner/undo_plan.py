@@ -92,7 +92,7 @@ def undos_of(
 
 
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[Undo]) -> tuple[PlanNode, ...]:
-    """Return the nodes with their labels for column UNDO, such as `back` or `none`; kept nodes get no label."""
+    """Return the nodes with their labels for the column UNDO, such as `back` or `none`; kept nodes get no label."""
     words: dict[TableName, str] = {}
     for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}

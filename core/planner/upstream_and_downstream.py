@@ -83,7 +83,10 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, Evidence | None]:
-    """Return the decision that a parent's outcome requires for a reader, or None, and the evidence for it."""
+    """Return the decision that a parent's outcome requires for a reader, and the evidence for it.
+
+    The decision is None if the outcome requires none.
+    """
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     stateful = declared.parsed.stateful
@@ -190,7 +193,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of the parent's added columns, if a star in the reader includes them at any level, else None."""
+    """Return a notice of the parent's added columns if a star at any level of the reader includes them, or None."""
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)

@@ -67,7 +67,10 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return the logins and @groups with a role, None for everybody; operators and approvers may also view."""
+        """Return the logins and @groups with a role; None if everybody has it.
+
+        Operators and approvers also have the role of viewer.
+        """
         named = dict(self.roles)
         if role != VIEW or VIEW not in named:
             return named.get(role)

@@ -155,7 +155,7 @@ class VersionFolders:
 
     @property
     def before(self) -> str:
-        """The folder of the table of earlier rows; it is inside the table's folder, and therefore moves with it."""
+        """The folder of the table with earlier rows; it is inside the folder `table`, and therefore moves with it."""
         return f"{self.table}/{BEFORE_FOLDER}"
 
 
@@ -193,7 +193,7 @@ class SeenLog:
 
 @dataclass(frozen=True, slots=True)
 class SeenMessages:
-    """Messages of topics marked as read, up to an offset of each partition."""
+    """Messages of topics marked as read, up to an offset in each partition."""
 
     offset: str
     """The position as written in the offsets of a checkpoint."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 class UnreadableFile(str):
     """Stands among a project's texts for a file that could not be read; readers of a project report it as a Problem.
 
-    As a plain string, it is its form in JSON, which no readable file has, because those contain no NUL character.
+    Its plain string value, which is also its JSON form, contains NUL characters, which no readable file contains.
     """
 
     __slots__ = ("reason", "remedy")

@@ -1,6 +1,6 @@
-"""References from files with errors to tables and tags, found by words because such files cannot be parsed.
+"""References from files with errors to tables and tags, found by matching words because such files cannot be parsed.
 
-They decide whether an answer about tables without errors holds: a file may read every table that it mentions.
+An answer about tables without errors may depend on these files, because a file may read every table that it mentions.
 """
 
 import re

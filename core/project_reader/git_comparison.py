@@ -44,7 +44,7 @@ def compare_with_commit(
 ) -> GitComparison:
     """Compare the project's current files, `now`, with those at a commit.
 
-    `then` maps each path that differs to its content at the commit, or to None if the commit lacks the path. Only the
+    `then` maps each differing path to its content at the commit, or to None if the commit lacks the path. Only the
     folders of these paths are read, or all folders if the defaults in headgate.yml differ. A table with invalid files
     at the commit counts as changed, and so does a broken table of the project if a file in its folder differs.
     """

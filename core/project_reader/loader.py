@@ -78,7 +78,7 @@ def read_sound_tables(
 ) -> tuple[Project | None, tuple[Problem, ...]]:
     """Read a project like `read_project`, but move the tables in folders with errors to `Project.broken`.
 
-    The Project is None only if headgate.yml has errors, because they concern every table.
+    The Project is None only if headgate.yml has errors, because such errors concern every table.
     """
     # A plan sends its paths to the agent as JSON, which must be UTF-8.
     problems: list[Problem] = [

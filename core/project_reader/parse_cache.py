@@ -37,7 +37,7 @@ class ParseCache:
     def __init__(
         self, known: Mapping[bytes, str] | None = None, look_up: Callable[[bytes], str | None] = lambda _: None
     ) -> None:
-        """Start with the encoded entries `known`, by key; `look_up` returns any other entry, None if there is none."""
+        """Start with the encoded entries `known`, by key; `look_up` returns any other entry, or None."""
         self._known = dict(known or {})
         self._look_up = look_up
         self._values: dict[bytes, Any] = {}

@@ -319,8 +319,8 @@ def cycle_problems(tables: Mapping[TableName, Table]) -> list[tuple[Problem, tup
 def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
     """Return a warning for one loop of each set of tables through which messages of a topic return to that topic.
 
-    Spark would write and read such messages for ever. A loop can be meant, as for attempts that are repeated and
-    counted.
+    Spark would write and read such messages for ever. A loop may be intentional, for example to repeat and count
+    attempts.
     """
     written = {name: table for name, table in tables.items() if table.written_topic("")}
     if not written:

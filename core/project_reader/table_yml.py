@@ -93,7 +93,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
 
 
 def read_objective(section: "YamlSection", default: str) -> str:
-    """Read `objective: {behind: 5 minutes}`, the maximum delay of a statement; the default if missing or invalid."""
+    """Read `objective: {behind: 5 minutes}`, a statement's maximum delay; return the default if missing or invalid."""
     below = section.section("objective")
     if below is None:
         return default
@@ -171,7 +171,7 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 def settings_as_text(settings: Settings) -> str:
     """Return the settings in the yml form of a revision, without default values; equal settings give equal strings.
 
-    The trigger is written even so, because a later change of the project's default must count as a change.
+    The trigger is always written, because a later change of the project's default must count as a change.
     """
     lines = []
     for key in KEYS:

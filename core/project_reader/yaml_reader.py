@@ -114,7 +114,7 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read the list of strings under a key; the default if it is missing. A single string counts as a list."""
+        """Read a list of strings, or a single string as a list; return the default if the key is missing."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default

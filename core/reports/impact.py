@@ -41,7 +41,7 @@ class ImpactEvent(StrEnum):
 
 
 class ImpactEffect(StrEnum):
-    """The effect of the change on a reader, most severe first."""
+    """The effect of the change on a reader; members are in order of severity, most severe first."""
 
     REFUSED = "refused"
     """The reader blocks the change: no plan can make the change while the reader stays as it is."""
@@ -70,7 +70,7 @@ _SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 @dataclass(frozen=True, slots=True)
 class ReachedTable:
-    """A table that a change may affect: downstream of the changed table, or in an affected table's statement set."""
+    """A table that is downstream of the changed table or in an affected table's statement set."""
 
     table: TableName
     product: str
@@ -145,8 +145,8 @@ def impact_of(
 ) -> Impact:
     """Return what would happen downstream of a declared or deployed table, or of one of its declared columns.
 
-    `children` is a value of `--children`; empty means product for a rebuild, and none for a delete. If the table is not
-    deployed, every declared table is treated as running. Time is linear in the reads, plus the time to parse the
+    `children` is a value of `--children`; empty means `product` for a rebuild, and `none` for a delete. If the table is
+    not deployed, every declared table is treated as running. Time is linear in the reads, plus the time to parse the
     statements that may use the column, unless `tracer` has parsed them already.
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT

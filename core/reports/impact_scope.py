@@ -23,8 +23,8 @@ def affected_part(
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
     """Return the part of the project and of the observations that is needed to plan a change of `root`.
 
-    If the bindings of any deployed statement are unknown, this is the whole project. The function passes once over the
-    project, and needs time linear in the part.
+    If the bindings of any deployed statement are unknown, the part is the whole project. The function passes once over
+    the project, and needs time linear in the part.
     """
     if any(_is_unread(seen) for seen in observed.values()):
         return project, observed

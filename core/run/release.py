@@ -337,7 +337,7 @@ def _goes_back(plan: Plan, pairs: Sequence[ReleasePair]) -> bool:
 
 
 def _between(run: RunRow) -> ReleaseState:
-    """Return the state before the swap, derived from finished steps because no open step determines it."""
+    """Derive the state before the swap from the finished steps, if no open step determines it."""
     gates = [step.state in SATISFIED for step in run.steps if step.do == StepKind.CATCH_UP]
     if gates and all(gates):
         return ReleaseState.READY

@@ -17,7 +17,7 @@ def stopped_serving(versions: Iterable[KnownVersion], tables: Collection[str]) -
 
 
 def stopped_serving_words(stopped: Sequence[tuple[str, int]]) -> str:
-    """Return a sentence that names stopped serving versions and the command that starts them; empty if none."""
+    """Return a sentence that names stopped serving versions and the command to start them; empty if there are none."""
     if not stopped:
         return ""
     named = ", ".join(f"{table} v{version}" for table, version in stopped)
@@ -39,7 +39,7 @@ def left_running(
 
 
 def left_running_words(left: Sequence[tuple[TableName, int]]) -> str:
-    """Return a sentence that names versions left running and the command that stops them; empty if none."""
+    """Return a sentence that names versions left running and the command that stops them; empty if there are none."""
     if not left:
         return ""
     keep, it = ("keeps", "it") if len(left) == 1 else ("keep", "them")

@@ -67,7 +67,7 @@ class ExpectedDifferences:
 
     @property
     def is_none(self) -> bool:
-        """Whether no difference between the versions is expected."""
+        """True if no difference between the versions is expected."""
         known = (
             self.added,
             self.removed,
