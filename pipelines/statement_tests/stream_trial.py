@@ -59,7 +59,7 @@ class StreamTrial:
         """Write a part's input rows, and run the statement until it has processed them and stopped.
 
         The statement also writes rows that are complete once the watermark has advanced. Each part restarts the
-        statement on the same checkpoint. Raises EngineRefused or PoolUnreachable.
+        statement from the same checkpoint. Raises EngineRefused or PoolUnreachable.
         """
         reads = {read.table for read in statement.parsed.reads}
         if changes := next((read.table for read in statement.parsed.reads if read.takes_changes), ""):

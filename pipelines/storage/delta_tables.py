@@ -295,7 +295,7 @@ def rows_since(log: DeltaLog, moment: float) -> int | None:
 
 
 def batches_by_reader_position(log: DeltaLog) -> Mapping[str, tuple[int, int]]:
-    """Map reader positions to the first and last batch after which the table had exactly the rows up to there.
+    """Map reader positions to the first and last batch after which the table had exactly the rows before them.
 
     Keys are marks (`DeltaOffset.mark`). A reader that has read a version completely is positioned at the next version.
     """

@@ -74,7 +74,7 @@ def sampled_messages(location: str) -> list[SampledMessage]:
 
 
 def fault_of_columns(ddl: TableDdl) -> TableFault | None:
-    """Return the declared columns that none of the newest messages has, for example because they are misspelt, or None.
+    """Return the declared columns that none of the newest messages has, such as misspelt ones; None if all occur.
 
     Spark reads such columns as NULL. Raises the same errors as `KafkaOffsets.lag`.
     """

@@ -252,7 +252,7 @@ class KafkaOffsets:
 
 
 def offsets_of(text: str, ordinal: int) -> dict[Partition, int] | None:
-    """Parse the Kafka offsets of a source from an offsets file; None if the source has none.
+    """Parse the Kafka offsets of a source from an offsets file; None if the source has no Kafka offsets.
 
     The file has a version line, the batch's metadata, and then one line per source, for Kafka `{"topic":{"0":12}}`
     (Spark 4.2.0).
