@@ -50,7 +50,7 @@ class LatestCommandRow:
 
 
 NEWEST_SERIAL = "SELECT max((SELECT coalesce(max(serial), 0) FROM word), (SELECT coalesce(max(serial), 0) FROM run))"
-"""The highest serial of any command or run; 0 before the first."""
+"""The highest serial of any command or run; 0 if there is none yet."""
 
 _OF_STOPPED = """FROM deployment d WHERE "table" = ?1 AND NOT external AND drop_after IS NULL
   AND (?2 IS NULL OR version = ?2)
@@ -71,7 +71,7 @@ class OperatorCommandReads(LedgerReads):
     """Methods that read operator commands."""
 
     def newest_serial(self) -> int:
-        """Return the highest serial of any command or run; 0 before the first."""
+        """Return the highest serial of any command or run; 0 if there is none yet."""
         return int(self._values(NEWEST_SERIAL)[0][0])
 
     def latest_command(self, subject: str) -> LatestCommandRow | None:

@@ -199,7 +199,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
-        """Return a table's declared or deployed revision if it has exactly these SQL and YAML texts, else None."""
+        """Return a table's declared or deployed revision if its SQL and YAML are exactly `texts`; None otherwise."""
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)

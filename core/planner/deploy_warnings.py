@@ -97,7 +97,7 @@ def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
 
 
 def _warn_of_rows_before(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    """Warn about parents whose earlier rows only the pointer serves: statements do not read through pointers."""
+    """Warn about parents whose earlier rows only the pointer serves, because statements do not read through it."""
     declared = walk.context.declared.tables.get(table)
     if declared is None or declared.parsed is None or decision.strategy in (*FORKS, Strategy.SEEDED):
         return

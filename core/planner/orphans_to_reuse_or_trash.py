@@ -32,7 +32,7 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OtherVersion | None:
-    """Return the latest intact orphan that equals the version a rebuild would create, or None.
+    """Return the latest intact orphan that equals the version that a rebuild would create; None if there is none.
 
     Such an orphan has the declared SQL and YAML, has exactly the bindings `reads`, and reads from the earliest row.
     """

@@ -176,8 +176,8 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
     """Return the decision about a table that reads parent versions which do not serve.
 
-    The table is rebuilt if it streams from such a version or has lost its checkpoint. Otherwise, it is restarted. Both
-    bind the table to the serving versions.
+    The table is rebuilt if it streams from such a version or has lost its checkpoint. Otherwise, it is restarted. In
+    both cases, the table is bound to the serving versions.
     """
     serving = walk.context.observed.serving_version
     evidence = tuple(
@@ -235,8 +235,8 @@ def _warn_of_old_options(walk: DeployWalk, table: TableName) -> None:
 def _is_declared_anew(context: PlanningContext, table: TableName) -> bool:
     """True if a changed declaration of an external table still refers to the same log, topics or database table.
 
-    The REGISTER step then compares the columns with the log or publication and, if the brokers differ, the ids of the
-    topics.
+    The REGISTER step then compares the columns with the log or publication and, if the brokers differ, also compares
+    the ids of the topics.
     """
     old = context.revisions.deployed(table)
     new = context.declared.tables[table].parsed_ddl

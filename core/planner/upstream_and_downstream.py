@@ -193,7 +193,10 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact
 
 
 def _stars_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> Fact[Notice] | None:
-    """Return a notice of the parent's added columns if a star at any level of the reader includes them, or None."""
+    """Return a notice of the parent's added columns if a star in the reader includes them at any level.
+
+    Returns None otherwise.
+    """
     declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)

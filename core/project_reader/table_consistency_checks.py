@@ -83,7 +83,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 
 def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in an external table's location or format, or None."""
+    """Return summary and remedy of a mistake in an external table's location or format; None if there is no mistake."""
     ddl, place = table.parsed_ddl, table.parsed_ddl.location
     if not format.external_input:
         formats = f"formats for external input: {', '.join(EXTERNAL_INPUTS)}"
@@ -232,7 +232,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Return the summary and remedy of a mistake in how a statement reads a table, or None."""
+    """Return the summary and remedy of a mistake in how a statement reads a table; None if there is no mistake."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"

@@ -1,4 +1,4 @@
-"""Runs, steps, check results and migration tickets as the ledger records them. A time is in epoch seconds, or None."""
+"""Runs, steps, check results and migration tickets as the ledger records them. Times are in epoch seconds or None."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -186,8 +186,8 @@ def _normal(column: str, kind: str, is_list: bool) -> str:
 def _explained(effects: Sequence[RowEffect], side: RowSide) -> str:
     """Return an SQL expression for the index of the effect that explains a row.
 
-    The result is the first effect whose predicate matches the row, or else the first without a predicate; -1 if there
-    is none.
+    The result is the index of the first effect whose predicate matches the row. If no predicate matches, it is that of
+    the first effect without a predicate, or -1 if there is no such effect.
     """
     whens = "".join(
         f" WHEN {effect.predicate} THEN {n}"
