@@ -66,7 +66,7 @@ class PlanRow:
     texts: str = ""
     """The source files from which the plan was computed, as JSON of path → content."""
     author_uid: int | None = None
-    """Login uid of the author if the kernel knows it, else the uid."""
+    """Login uid of the author or, if the kernel does not know it, the uid."""
     superseded_by: str = ""
     """What superseded the plan: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee on orders`."""
     superseded_at: float | None = None

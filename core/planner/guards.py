@@ -39,7 +39,7 @@ class GuardInput:
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
-    """The recorded policy if there is one, else the declared policy, in both cases with the declared protections."""
+    """The recorded policy or, without one, the declared policy; in both cases with the declared protections."""
     headroom: Headroom
     topics_rewritten: tuple[TableName, ...] = ()
     """Tables whose rebuild writes the messages of an existing topic again, sorted."""

@@ -81,7 +81,7 @@ class ReportedQuery:
     failure: SparkFailure | None = None
     """The kind of `error` if decisions depend on it; None for any other error, and while the query is healthy."""
     schema: int | None = None
-    """Id of a message's schema, if the query ended because this schema was unknown; else None."""
+    """Id of a message's schema, if the query ended because this schema was unknown; None otherwise."""
     silent_s: float | None = None
     """Seconds since the query's last progress or idle event, or since it was first seen; None if no listener runs."""
 

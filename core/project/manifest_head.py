@@ -17,4 +17,4 @@ class ManifestHead:
     protected_by_name: Mapping[str, bool] = field(default_factory=dict)
     """Whether each declared environment is protected, by name and in file order."""
     data_by_name: Mapping[str, str] = field(default_factory=dict)
-    """The data folder of each declared environment, as declared, else the default."""
+    """The data folder of each declared environment, as declared or, if omitted, the default."""

@@ -11,7 +11,7 @@ from core.text.wording import did_you_mean
 
 _TAG = "tag:yaml.org,2002:"
 _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if PyYAML was built with libyaml, else the Python loader, which is ten times slower."""
+"""libyaml's loader if PyYAML was built with it; otherwise the Python loader, which is ten times slower."""
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}

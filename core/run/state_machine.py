@@ -330,7 +330,7 @@ def moves_pointers(plan: Plan, states: Mapping[int, StepState]) -> bool:
 def overrides_approved_plan(plan: Plan, act: str, do: StepKind | None) -> bool:
     """True if a command overrides a check of a plan that needs an approval.
 
-    Such commands are a swap and the skip of a comparison; `do` is the kind of the step to skip. They must
-    be given by a user other than the author of the plan.
+    Such commands are a swap and the skip of a comparison; `do` is the kind of the step to skip. A user other
+    than the author of the plan must give them.
     """
     return plan.approvals > 0 and (act == "swap" or (act == "skip" and do is StepKind.VALIDATE))

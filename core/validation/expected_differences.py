@@ -59,7 +59,7 @@ class ExpectedDifferences:
     multiplicity_change: str = ""
     """Why the number of copies of a row may change; empty if it must not change."""
     withheld: tuple[tuple[RowSide, str], ...] = ()
-    """The version that alone withholds rows until a watermark passes, and the watermark's column; else empty."""
+    """The version that alone withholds rows until a watermark passes, and its watermark column; empty if none does."""
     totals: CommonTotals | None = None
     """Totals to compare if rows cannot be paired because the versions are grouped differently."""
     rewritten: bool = False
