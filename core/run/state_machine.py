@@ -275,7 +275,10 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 
 def _lets_begin(before: StepProgress) -> bool:
-    """True if a step may begin, given its prerequisite `before`; a reader may begin once its upstream query runs."""
+    """True if a step may begin, given its prerequisite `before`.
+
+    A reader may begin once its upstream query has started.
+    """
     started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
     return before.state in SATISFIED or started
 
