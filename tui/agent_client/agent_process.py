@@ -225,7 +225,7 @@ def read_environment_row(place: SelectedEnvironment) -> "EnvironmentRow | None":
 
 
 def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Return the process that holds the home's lock file if that process is an agent, else None.
+    """Return the process that holds the home's lock file if that process is an agent; otherwise None.
 
     A restore holds the same lock, but is not returned. This works even if the project folder was moved.
     """

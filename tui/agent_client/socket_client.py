@@ -70,7 +70,7 @@ class AgentClient:
         """Send a command to the agent and return its result. Raises the agent's error if it refuses the command.
 
         `confirm` is the typed confirmation, `line` the equivalent command line. Also raises AgentUnreachable if no
-        agent answers or it exits, VersionMismatch if the agent's version does not fit, and TryAgain after the deadline.
+        agent answers or the agent exits, VersionMismatch if its version does not fit, and TryAgain after the deadline.
         """
         try:
             request = framing.encode_frame({"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line})

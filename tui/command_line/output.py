@@ -67,7 +67,7 @@ class CommandOutput:
             sys.stdout.flush()
 
     def answer(self, value: Any, *messages: str, lines: Iterable[str] = (), hang: int | None = None) -> None:
-        """Print `value` as JSON if requested, else `lines` on stdout and `messages` on stderr."""
+        """Print `value` as JSON if requested; otherwise `lines` on stdout and `messages` on stderr."""
         if self.as_json:
             return self.data(value)
         self.print(lines, hang=hang)
@@ -144,7 +144,7 @@ def problem_line(problem: Mapping[str, object]) -> str:
 
 @contextmanager
 def _stdout_errors_translated() -> Iterator[None]:
-    """Raise StdoutNotWritten if the block fails to write to stdout, but BrokenPipeError for a closed pipe."""
+    """Raise StdoutNotWritten if the block fails to write to stdout. A closed pipe still raises BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:

@@ -52,7 +52,7 @@ def behind_text(line: StatementLine) -> str:
 
 
 def lag_text(line: StatementLine) -> str:
-    """Format a lag in rows (`~` if estimated) or else in files. `?` if unknown, empty if not deployed."""
+    """Format a lag in rows (`~` if estimated) or, if unknown, in files. `?` if unknown, empty if not deployed."""
     return "" if line.state == State.ABSENT else lag_words(line)
 
 
@@ -100,7 +100,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches, else 0."""
+    """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches; otherwise 0."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.output.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")

@@ -104,7 +104,7 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 
 
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
-    """Find the project folder by option, else HEADGATE_PROJECT, else the nearest headgate.yml at or above `cwd`.
+    """Find the project folder: the option, then HEADGATE_PROJECT, then the nearest headgate.yml at or above `cwd`.
 
     Raises UsageError if there is none, or if its path is not UTF-8, which ledger, Spark and JSON require.
     """

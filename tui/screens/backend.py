@@ -188,7 +188,10 @@ class ConsoleBackend:
         return self._service.statements_selected(words)
 
     def sql_file(self, table: str) -> str:
-        """Return the path of a table's DML file, else of its DDL file. Raises UsageError if both are missing."""
+        """Return the path of a table's DML file or, if it has none, of its DDL file.
+
+        Raises UsageError if both are missing.
+        """
         return find_sql_file(self._service.place.folder, table)
 
     def log_lines(self, table: str) -> tuple[str, ...]:

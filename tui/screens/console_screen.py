@@ -85,7 +85,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         return ActionContext(stale=reason, no_agent=no_agent, read_only=sentence_of(self.state.read_only))
 
     def wrong_filter(self) -> str:
-        """Explain why the filter is invalid; empty if it is valid. An invalid filter shows everything."""
+        """Return the reason why the filter is invalid; empty if it is valid. An invalid filter hides nothing."""
         return ""
 
     def fetch(self) -> object:

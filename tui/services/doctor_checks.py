@@ -304,7 +304,7 @@ def check_data(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
 
 
 def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
-    """Return a failed check if logging out would kill the agent (KillUserProcesses without lingering), else None."""
+    """Return a failed check if logging out would kill the agent (KillUserProcesses without lingering)."""
     try:
         settings = Path("/etc/systemd/logind.conf").read_text()
         lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).exists()
@@ -377,7 +377,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Return the path if it exists, else its nearest parent that does."""
+    """Return the path if it exists; otherwise its nearest parent that does."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

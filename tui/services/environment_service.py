@@ -94,7 +94,8 @@ class EnvironmentService:
     def snapshot(self) -> "LedgerSnapshot":
         """Return a snapshot of the environment. The same object is returned until the ledger changes.
 
-        An agent that was killed leaves its pid in the ledger; the snapshot then has none, and its runs are halted.
+        An agent that was killed leaves its pid in the ledger; the snapshot then contains no pid and shows
+        the agent's runs as halted.
         """
         found = self._opened()[1].snapshot()
         facts = found.facts
@@ -498,7 +499,7 @@ def _among(lines: list["StatementLine"] | None, read: Callable[[], ProjectDeclar
 
 
 def _table_named(words: str) -> TableName:
-    """Return the table of `table` or `table.column`, ignoring case and backticks."""
+    """Return the table that `table` or `table.column` names, ignoring case and backticks."""
     return TableName(words.partition(".")[0].strip().strip("`").lower())
 
 

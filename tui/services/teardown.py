@@ -395,7 +395,7 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List the files that `headgate demo` created: files in the demo's mark, and files that the generator wrote.
+    """List the files that `headgate demo` created: those in its marker file, and those that the generator wrote.
 
     The demo's folder is listed as a whole if it contains nothing but these files and `others`, which a purge also
     deletes.

@@ -22,7 +22,7 @@ class ActionContext:
     viewed: tuple[str, ...] = ()
     """Statements under the cursor, even if other statements are marked."""
     external: tuple[str, ...] = ()
-    """The targets if all of them are external, else empty."""
+    """The targets if all of them are external; otherwise empty."""
     vanished: Sentence | None = None
     """Why the row under the cursor has vanished; None if it has not."""
     stale: Sentence | None = None
@@ -64,7 +64,7 @@ def action_context_of(
 ) -> ActionContext:
     """Collect the facts about an action's targets; the screen adds the facts about its plan or run.
 
-    `read_only` is the reason why the console may not change things; it is empty if it may.
+    `read_only` is the reason why the console may not change anything; empty if it may.
     """
     known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)

@@ -32,7 +32,7 @@ def column_lines(facts: ColumnDetails | None, width: int, *, differs_from: str =
     """Render a table's columns and the lineage of the chosen column, as the files declare them.
 
     `facts` is None until the files have been read. `differs_from` is the deployed version, such as `v3`, if the files
-    have another statement; else it is empty.
+    have another statement; otherwise it is empty.
     """
     edited = f", which differ from {differs_from}" if differs_from else ""
     head = line((f"{HEADING} in the files", Tone.DIM), (edited, Tone.CHANGING), ("   h and l choose another", Tone.DIM))

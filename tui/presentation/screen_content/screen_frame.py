@@ -263,7 +263,7 @@ def message_lines(
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
-    """Return the idle status line as (text, time, tone): the current problem, else the outcome of a recent command."""
+    """Return the idle status line as (text, time, tone): the current problem or, without one, a recent outcome."""
     snapshot = view.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD

@@ -31,7 +31,7 @@ def advise(
 ) -> tuple[str, Tone]:
     """Return the verdict on a statement, with its tone.
 
-    With `by_key`, the recommended action is given as a key, else as a command.
+    With `by_key`, the recommended action is given as a key; otherwise, as a command.
     """
     bad = [
         f"{one.parent} is {parent.state}"
@@ -80,7 +80,7 @@ def advise(
 
 
 def _lateness(measurement: Measurement | None) -> str:
-    """Describe a missed objective. The reason of the fault may be older than the measurement, which is then said."""
+    """Describe a missed objective. If the reason for the fault is older than the measurement, the text says so."""
     late = "Behind for longer than its objective"
     if measurement is None or not measurement.fault_why:
         return late

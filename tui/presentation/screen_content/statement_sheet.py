@@ -108,7 +108,7 @@ def statement_sheet(
     """Return all facts about one version of a table.
 
     Facts whose `details` have not been read yet are omitted. `readers` are (table, version) pairs, by default the
-    view's. With `by_key`, remedies are keys of the console, else commands.
+    view's. With `by_key`, remedies are keys of the console; otherwise, commands.
     """
     row, deployed = statement.line, details.shown
     known = details.measurement or row.measurement

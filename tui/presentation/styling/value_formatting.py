@@ -62,7 +62,7 @@ def clock(at: float | None) -> str:
 
 
 def moment(at: float | None, now: float) -> str:
-    """Format a timestamp as a time of day if within 20 hours of `now`, else with month and day; `-` if None."""
+    """Format a timestamp as a time of day if within 20 hours of `now`, or with month and day; `-` if None."""
     if at is None:
         return "-"
     if abs(now - at) < 20 * 3600:
@@ -76,7 +76,7 @@ def rate(value: float | None, unit: str = "/s") -> str:
 
 
 def lag_words(known: "Measurement | StatementLine") -> str:
-    """Format a lag in rows (`~12k` if it is an estimate), else in files (`3 files`); `?` if neither is known."""
+    """Format a lag in rows (`~12k` if estimated) or, if unknown, in files (`3 files`); `?` if neither is known."""
     if known.lag_rows is not None:
         return ("" if known.exact else "~") + short_number(known.lag_rows)
     return "?" if known.lag_files is None else counted(known.lag_files, "file")
