@@ -118,7 +118,7 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
 
 
 def find_sql_file(folder: str, table: str) -> str:
-    """Find the file of a table's statement or else its DDL, even in a broken project.
+    """Find a table's DML file or, if it has none, its DDL file, even in a broken project.
 
     Raises UsageError if no file declares the table.
     """

@@ -181,7 +181,7 @@ class ConsoleBackend:
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
         """Resolve selectors typed after `:`.
 
-        They apply to declared tables if `act` stages a deploy or a hold, else to deployed tables.
+        They apply to declared tables if `act` stages a deploy or a hold; otherwise, to deployed tables.
         """
         if act in ("stage_deploy", "stage_hold"):
             return self._service.selected(words, declared=True)

@@ -189,7 +189,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # Keys.
 
     def on_key(self, event: events.Key) -> None:
-        """Handle one key: as an answer to the open dialog, else as typed text, else as an action."""
+        """Handle one key: as an answer to an open dialog, as text for an open input line, or as an action."""
         event.stop()
         event.prevent_default()
         key = event.key

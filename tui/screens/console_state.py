@@ -182,7 +182,7 @@ class QuestionBox(FixedLines):
     def press(self, key: str, character: str | None) -> Callable[[], object] | None:
         """Handle one key.
 
-        Returns the function to call if the key answered the dialog, else None.
+        Returns the function to call if the key answered the dialog; otherwise None.
         """
         assert self.dialog is not None
         answered = confirmation_dialogs.answer_key(self.dialog, key, character, self.state.monotonic())
