@@ -74,8 +74,8 @@ def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
 def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
     """List headgate.yml and the declaring files below `pipelines`, sorted.
 
-    The second value maps the path of each unreadable folder, each link to a folder and each dangling link to
-    placeholder contents; such links are not followed. Raises UsageError if `folder` does not exist.
+    The second value maps the paths of unreadable folders, and of links to folders or to nothing, to placeholder
+    contents; such links are not followed. Raises UsageError if `folder` does not exist.
     """
     if not os.path.isdir(folder):
         raise UsageError(

@@ -104,7 +104,7 @@ def _is_recorded_protected(where: EnvironmentPaths) -> bool:
 
 
 def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
-    """Find the project folder: the option, then HEADGATE_PROJECT, then the nearest headgate.yml at or above `cwd`.
+    """Return the folder given by the option or HEADGATE_PROJECT, or the nearest one, from `cwd` up, with headgate.yml.
 
     Raises UsageError if there is none, or if its path is not UTF-8, which ledger, Spark and JSON require.
     """

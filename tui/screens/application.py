@@ -84,7 +84,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: 
 
 
 class WorkFinished(Message):
-    """Posted when a worker thread has finished. The progress message of its work is then removed."""
+    """Posted when a worker thread has finished, so that its progress message is removed."""
 
     def __init__(
         self,
@@ -353,7 +353,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
 
 def _error_text(error: HeadgateError) -> str:
-    """Return an error with its remedy; for a project with problems, the first of them instead of `what is listed`."""
+    """Return an error with its remedy or, for a project with problems, with the first of them."""
     first = error.problems[0] if isinstance(error, InvalidProject) and error.problems else None
     if first is None:
         return f"{error.summary}. {error.remedy}".strip()

@@ -328,7 +328,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, else the id in the data folder's mark; empty if neither exists."""
+    """Return the id of the environment's ledger, or the id in the data folder's mark; an empty string if neither exists."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):
@@ -372,7 +372,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _with_parts(folder: Path, ours: list[Path], besides: Iterable[Path] = ()) -> list[OwnedPlace]:
-    """Return `folder` as a whole if it contains exactly `ours` and `besides`, else each path in `ours` separately."""
+    """Return `folder` as a whole if it contains exactly `ours` and `besides`; otherwise, each path in `ours`."""
     if not ours:
         return []
     if {*_entries(folder)} == {*ours, *besides}:
@@ -395,7 +395,7 @@ def _home_parts(home: Path) -> list[OwnedPlace]:
 
 
 def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace]:
-    """List the files that `headgate demo` created: those in its marker file, and those that the generator wrote.
+    """List the files that `headgate demo` created: those listed in the marker file, and those that the generator wrote.
 
     The demo's folder is listed as a whole if it contains nothing but these files and `others`, which a purge also
     deletes.
