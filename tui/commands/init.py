@@ -316,7 +316,7 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
             context.operations.project()
         raise InvalidProject(
             f"{table} would not be a valid declaration; nothing was written",
-            remedy="declare it by hand; headgate help concepts shows how",
+            remedy="correct what is listed, and run this again",
             problems=tuple(problem.as_json() for problem in problems),
         )
     plan = context.operations.compute_over(project, context.operations.planner_input(), PlanRequest(tables=(table,)))

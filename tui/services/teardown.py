@@ -120,7 +120,8 @@ def _servers(place: SelectedEnvironment) -> dict[str, OsProcess | None]:
 def in_own_database(place: SelectedEnvironment, address: str) -> bool:
     """True if an address is in the database of a scenario's folder, which is deleted with the folder."""
     processes = _object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
-    return urlsplit(address).port in {one.get("port") for one in processes.values()}
+    own, parts = processes.get("PostgreSQL"), urlsplit(address)
+    return own is not None and (parts.hostname, parts.port) == ("127.0.0.1", own["port"])
 
 
 def _end_servers(place: SelectedEnvironment, progress: ProgressCallback) -> list[str]:

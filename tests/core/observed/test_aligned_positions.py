@@ -53,7 +53,7 @@ def test_the_newest_batches_with_the_same_marks_are_found() -> None:
 
 def test_without_a_common_position_it_says_how_far_both_have_read() -> None:
     histories = {"a@1": known("raw", {4: "12:y"}), "a@2": known("raw", {0: "9:x"})}
-    assert aligned(histories, "a@1", "a@2") == "a@v1 has read 12 files of raw, a@v2 9"
+    assert aligned(histories, "a@1", "a@2") == "a@v1 has read 12 files or messages of raw, a@v2 9"
     assert aligned({"a@1": histories["a@1"]}, "a@1", "a@2") == "no batches are known of a@v2"
     apart = {"a@1": known("raw", {4: "1:y"}), "a@2": known("other", {0: "1:y"})}
     assert aligned(apart, "a@1", "a@2") == "a@v1 and a@v2 have no source in common"
@@ -137,7 +137,7 @@ def test_watermarks_must_agree_only_where_it_is_strict() -> None:
         "a@2": known("raw", {0: "2:y", 1: "3:z"}, waters="0 60"),
     }
     strict = newest_aligned({version(n): h for n, h in histories.items()}, version("a@1"), version("a@2"))
-    assert strict == Unaligned("a@v1 has read 2 files of raw, a@v2 3")
+    assert strict == Unaligned("a@v1 has read 2 files or messages of raw, a@v2 3")
     loose = newest_aligned({version(n): h for n, h in histories.items()}, version("a@1"), version("a@2"), strict=False)
     assert loose == AlignedPair(5, 0, 60, 0, same_watermarks=False)
 

@@ -706,9 +706,10 @@ def test_purge_says_nothing_about_slots_in_a_database_that_it_deletes(place: Any
     servers = Path(place.folder, "servers/servers.json")
     servers.parent.mkdir()
     servers.write_text(json.dumps({"processes": {"PostgreSQL": {"pid": 1, "started": "x", "port": 41251}}}))
-    url = "postgresql://reader@127.0.0.1:{}/postgres?slot=headgate_x_orders&publication=p#public.orders"
-    assert teardown.in_own_database(place, url.format(41251))
-    assert not teardown.in_own_database(place, url.format(5432))
+    url = "postgresql://reader@{}/postgres?slot=headgate_x_orders&publication=p#public.orders"
+    assert teardown.in_own_database(place, url.format("127.0.0.1:41251"))
+    for other in ("127.0.0.1:5432", "db:41251", "db"):
+        assert not teardown.in_own_database(place, url.format(other)), "its slot would keep the log for ever"
 
 
 @pytest.mark.sampled

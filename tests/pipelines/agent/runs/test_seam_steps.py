@@ -81,7 +81,7 @@ def test_it_continues_at_the_batch_of_the_new_version_with_the_same_input(old: A
 @pytest.mark.parametrize(
     ("a2", "b1", "why"),
     [
-        (reads("2:x"), reads("1:w"), "a@v1 has read 1 files of landed, a@v2 2"),
+        (reads("2:x"), reads("1:w"), "a@v1 has read 1 files or messages of landed, a@v2 2"),
         (reads("1:x"), reads("7:other"), "b@v1 has read only part of a batch of a@v1"),
         (reads("1:x"), reads(), "b@v1 has committed no batch yet"),
     ],

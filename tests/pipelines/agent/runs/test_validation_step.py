@@ -196,7 +196,7 @@ def test_without_a_position_it_waits_and_says_how_far_both_have_read(served: Age
     thread.start()
     wait_until(lambda: "no common position yet" in step_of(served, run).note)
     assert step_of(served, run).note == (
-        "no common position yet, for at most 30m: a@v1 has read 3 files of landed, a@v2 2"
+        "no common position yet, for at most 30m: a@v1 has read 3 files or messages of landed, a@v2 2"
     )
     assert not pool.compared
     has_read(served, 2, "2:y", "3:z")
@@ -213,7 +213,7 @@ def test_waiting_for_a_position_that_never_comes_is_bounded_and_then_asks(served
     assert drive(served, run) == "failed"
     found = step_of(served, run)
     assert found.note == (
-        "within 30m no position was found that both have read: a@v1 has read 3 files of landed, a@v2 2"
+        "within 30m no position was found that both have read: a@v1 has read 3 files or messages of landed, a@v2 2"
     )
     assert pool.views["a"] == "a__v1" and not pool.compared
     assert drive(served, run, OperatorControl("skip", found.n)) == "done" and pool.views["a"] == "a__v2"
