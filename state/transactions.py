@@ -58,7 +58,7 @@ _OTHERWISE = ("failed", "try again; the agent's log has the details")
 
 @contextmanager
 def sqlite_errors_translated(path: Path) -> Iterator[None]:
-    """Raise SQLite and OS errors of the block as LedgerUnavailable, with the ledger's path and a remedy.
+    """Re-raise SQLite and OS errors from the block as LedgerUnavailable, with the ledger's path and a remedy.
 
     IntegrityError and ProgrammingError pass unchanged, since they indicate bugs in Headgate.
     """

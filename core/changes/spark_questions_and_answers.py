@@ -1,7 +1,7 @@
 """Requests to Spark to analyse a statement, and Spark's answers.
 
-An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED, and an answer never makes a change
-milder. If Spark merely distinguishes the old statement from the new one, the kind of change stays the same, because
+An answer that contradicts Headgate's analysis turns a change into STATE_CHANGED; no answer makes a change less
+severe. If Spark merely distinguishes the old statement from the new one, the kind of change stays the same, because
 both statements may still have the same meaning.
 """
 

@@ -261,7 +261,8 @@ def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath]
             return f"it is unknown what {name} had read at its last batches"
     first, second = ends
     apart = [
-        f"{name} has read {theirs.partition(':')[0]} files or messages of {path[-1]}, {names[1]} {ours.partition(':')[0]}"
+        f"{name} has read {theirs.partition(':')[0]} files or messages of {path[-1]}, "
+        f"{names[1]} {ours.partition(':')[0]}"
         for (path, other), name in zip(pairs, [names[0]] * len(pairs), strict=True)
         if first and second and (theirs := first.marks[path]) != (ours := second.marks[other])
     ]

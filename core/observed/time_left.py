@@ -291,7 +291,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPosition:
-    """A position in a partition of a topic that Kafka has not deleted."""
+    """A position in a partition of a topic whose messages from there on Kafka has not deleted."""
 
     pending: int
     """Messages after the position."""

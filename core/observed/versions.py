@@ -353,7 +353,7 @@ def _standing(one: KnownVersion) -> tuple[bool, bool, float, bool, int]:
 
 
 def heartbeat_age_s(agent_seen_at: float | None, now: float) -> float | None:
-    """Return the seconds since the agent's last heartbeat; None if there was no heartbeat yet."""
+    """Return the seconds since the agent's last heartbeat; None if there has been none yet."""
     return None if agent_seen_at is None else max(0.0, now - agent_seen_at)
 
 

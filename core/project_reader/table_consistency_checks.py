@@ -317,7 +317,7 @@ def cycle_problems(tables: Mapping[TableName, Table]) -> list[tuple[Problem, tup
 
 
 def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
-    """Return a warning for one loop of each set of tables through which messages of a topic return to that topic.
+    """Return a warning about one loop for each set of tables that feeds a topic's messages back into that topic.
 
     Spark would write and read such messages for ever. A loop may be intentional, for example to repeat and count
     attempts.

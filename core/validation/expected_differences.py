@@ -363,10 +363,10 @@ def _take_unordered(reached: _Reached, types: Mapping[str, str]) -> None:
 
 
 def _withheld(side: RowSide | None, parsed: ParsedStatement, shown: Set[str]) -> tuple[tuple[RowSide, str], ...]:
-    """Return the version that withholds rows, and its watermark's column.
+    """Return the version that withholds rows, and the name of its watermark column.
 
-    The column is empty if it is not compared. The result is empty if no version withholds rows, or if there is no
-    watermark.
+    The name is empty if that column is not compared. The result is empty if no version withholds rows, or if there is
+    no watermark.
     """
     columns = [read.watermark.column.lower() for read in parsed.reads if read.watermark]
     return tuple((side, column if column in shown else "") for column in columns[:1]) if side is not None else ()

@@ -273,9 +273,9 @@ def _nulls(
 ) -> CheckResult:
     """Evaluate the number of NULLs in each column.
 
-    An increase is unexpected unless the column may become NULL, rows cannot be paired, or rows that only the new
-    version has account for it. In a column whose values must be equal, any change is unexpected unless the row-by-row
-    differences are `explained`.
+    An increase is unexpected unless the column may become NULL, rows cannot be paired, or the increase comes from rows
+    that exist only in the new version. In a column whose values must be equal, any change is unexpected unless the
+    row-by-row differences are `explained`.
     """
     worse: list[str] = []
     other: list[str] = []

@@ -88,7 +88,7 @@ class Restaurant:
         return self.chance.choice(scenes)(busy)
 
     def content(self, order: int) -> Content:
-        """Return what an order shows now."""
+        """Return the client and the table of an order, and its pizzas with their prices, as they are now."""
         assignment, pizzas, _ = self.orders[order]
         client, table = self.assignments[assignment]
         lines = tuple((self.pizzas[pizza][0], str(self.pizzas[pizza][1])) for pizza in pizzas)

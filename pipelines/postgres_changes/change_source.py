@@ -98,7 +98,7 @@ Ahead = tuple[Catalog, list[tuple[bytes, bytes]]]
 
 
 class Between(InputPartition):
-    """The changes between two offsets, except those of transactions that the snapshot `seen` sees.
+    """The changes between two offsets, except those of transactions that are visible in the snapshot `seen`.
 
     `ahead` contains the messages of these changes, if they have already been read.
     """

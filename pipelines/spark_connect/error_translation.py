@@ -249,13 +249,13 @@ def error_class(text: str) -> str:
 
     A class that only wraps a cause is returned only if there is no other class.
     """
-    text = _PLAN.sub("", text)
     if ours := _OURS.search(text):
         return ours[1]
     if _FULL.search(text):
         return NO_SPACE
     if _KAFKA_LOGIN.search(text) or _KAFKA_FILE.search(text):
         return REFUSED_LOGIN
+    text = _PLAN.sub("", text)
     if _BROKERS.search(text):
         return BROKERS_LOST
     found = _classes(_TRACEBACK.sub("", text)) or _classes(text)
@@ -285,7 +285,7 @@ def first_line(text: str) -> str:
 
     If Headgate can explain the error itself, that explanation is returned instead. Values of rows are replaced by `…`.
     """
-    text = _without_values(_PLAN.sub("", text))
+    text = _without_values(text)
     if ours := _OURS.search(text):
         remedy = _REMEDIES.get(ours[1], "")
         return ours[2][:_LONGEST] + (f"; {remedy}" if remedy else "")
@@ -298,6 +298,7 @@ def first_line(text: str) -> str:
     if login := _KAFKA_LOGIN.search(text):
         remedy = "correct what kafka.sasl.password refers to, or kafka.ssl.* in OPTIONS, and start it again"
         return f"the Kafka brokers cannot be connected to: {login['why']}; {remedy}"
+    text = _PLAN.sub("", text)
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])

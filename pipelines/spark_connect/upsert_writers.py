@@ -221,7 +221,7 @@ The thread that sends the operation's results lives longer.
 
 
 class OpenBatches:
-    """Interrupts running batches of keyed tables and waits for their end. One per session generation; thread-safe."""
+    """Interrupts running batches of keyed tables and waits for them to end. One per session generation; thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -171,7 +171,7 @@ class KafkaOffsets:
         """Return the ends of the topics or, with `since`, the offsets of their first messages from that time on.
 
         The offsets have the form of a checkpoint; `since` is in epoch seconds. Raises Refused if a topic does not
-        exist, and the errors of `lag`.
+        exist, and any error that `lag` raises.
         """
         place = topic_place(location)
         with self._lock:

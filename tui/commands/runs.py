@@ -70,8 +70,8 @@ def runs(context: CommandContext) -> int:
 def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None, *, past_hold: bool = False) -> int:
     """Print a run's steps until the run finishes or is held, and return an exit code.
 
-    The exit code is 0 if the run succeeded or is held, 130 after Ctrl-C, and otherwise 1. Ctrl-C does not stop the run. With
-    `past_hold`, a held run continues to be followed, because its swap was just requested and may not have begun.
+    The exit code is 0 if the run succeeded or is held, 130 after Ctrl-C, and otherwise 1. Ctrl-C does not stop the run.
+    With `past_hold`, a held run continues to be followed, because its swap was just requested and may not have begun.
     `before` is the run as it was before a retry or resume; steps that had finished by then are not printed again.
     """
     output, operations = context.output, context.operations

@@ -30,7 +30,7 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class ListedTable:
-    """A table that a line of a list file names or selects."""
+    """A table named or selected by a line of a list file."""
 
     table: TableName
     place: str

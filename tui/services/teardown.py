@@ -125,7 +125,7 @@ def in_own_database(place: SelectedEnvironment, address: str) -> bool:
 
 
 def _end_servers(place: SelectedEnvironment, progress: ProgressCallback) -> list[str]:
-    """End the servers of a scenario in a child process, which also finds a server whose record is missing."""
+    """Stop the servers of a scenario through a child process, which also finds servers whose record is missing."""
     if not os.path.isfile(os.path.join(place.folder, SERVERS_FOLDER, "servers.json")):
         return []
     progress(WaitProgress("servers stop", 0.0, 2.0))
@@ -329,7 +329,7 @@ def _empty(folder: str, is_root: bool) -> int:
 
 
 def _ledger_id(place: SelectedEnvironment) -> str:
-    """Return the id of the environment's ledger, or the id in the data folder's mark; an empty string if neither exists."""
+    """Return the id of the environment's ledger, or the id in the data folder's mark, or an empty string."""
     from state.ledger import ledger_id_of
 
     with suppress(HeadgateError):

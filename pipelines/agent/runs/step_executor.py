@@ -190,7 +190,7 @@ class StepExecutor:
 
 
 def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
-    """Return the versions that a plan's nodes join as static sides, and the plan's versions upstream of them."""
+    """Return the versions that are static sides of joins in a plan, and everything upstream of them in that plan."""
     bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
     open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
     joined: set[tuple[TableName, int]] = set()

@@ -167,12 +167,15 @@ def test_a_broker_that_dies_between_commits_is_silent_and_ends_no_process(tmp_pa
 import sys
 from pathlib import Path
 from kafka_broker import running_broker
+from live_project import until
 from core.sql.kafka_topics import TopicPlace
 from pipelines.storage.kafka_clients import connect
 
 with running_broker(Path(sys.argv[1])) as broker:
     broker.create("t")
     clients = connect(TopicPlace(broker.servers, ("t",)))
+    # A new broker may need several requests until a group has its coordinator.
+    until(lambda: clients.commit("g", {("t", 0): 0}) is None, 30, "the offsets are committed")
     for act in (broker.kill, bool, bool, broker.start, bool):
         print(clients.commit("g", {("t", 0): 0}))
         act()

@@ -192,7 +192,7 @@ def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
-    """Return the keys in the footer while a confirmation dialog is open."""
+    """Return the keys that the footer shows while a confirmation dialog is open."""
     safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
     if not question.escape:
         safe = (KeyHint("enter, esc", question.safe),)

@@ -82,7 +82,7 @@ class StatementView:
 
     @property
     def errors(self) -> int:
-        """Number of restarts, plus one if the statement is in state failed."""
+        """Number of restarts, plus one if the statement has failed."""
         return self.line.restarts + (self.state is State.FAILED)
 
     @property
