@@ -80,6 +80,7 @@ def test_each_batch_reads_the_table_as_it_is_then(tiny: Tiny, server: PostgresSe
     assert [line.split() for line in peeked.splitlines()][:2] == [["id", "name", "price"], ["1", "p1", "1.50"]]
 
 
+@pytest.mark.long
 def test_a_statement_survives_a_restart_of_the_database_and_of_the_pool(tiny: Tiny, server: PostgresServer) -> None:
     server.kill()
     before = tiny.landed

@@ -36,6 +36,7 @@ def held(lake: Any) -> dict[int, str]:
     return {int(str(i)): str(v) for i, v in lake.sql(f"SELECT id, v FROM {lake.name('k')}")}
 
 
+@pytest.mark.long
 def test_the_last_row_of_each_key_by_its_sequence_is_kept_and_older_ones_never_come_back(lake: Any) -> None:
     run = keyed(lake, sequence="seq", deletes="gone")
     happened(lake, (1, "a", 1, False), (1, "c", 3, False), (1, "b", 2, False), (2, "x", 1, False), (3, "y", 1, False))
