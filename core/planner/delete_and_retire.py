@@ -91,7 +91,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
         for source in context.declared.streamed_changes(context.bindings.of(table)):
             found.warn(table, PlanWarningKind.SLOT_LEFT.of(source=source))
         declared = context.declared.tables.get(table)
-        if declared is not None and (topic := declared.written_topic(context.declared.environment.prefix)):
+        if declared is not None and (topic := declared.written_topic(context.declared.environment.naming)):
             found.warn(table, PlanWarningKind.TOPIC_STAYS.of(topic=topic))
     return found
 

@@ -160,7 +160,7 @@ def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) ->
     elif table_format(now).topics:
         from core.sql.written_topics import delivery
 
-        place = declared.written_topic(walk.context.declared.environment.prefix)
+        place = declared.written_topic(walk.context.declared.environment.naming)
         version = walk.context.observed.deployment(table).version
         walk.found.warn(table, PlanWarningKind.DELIVERS.of(delivery=delivery(place, declared.settings.key)))
         if decision.action is Action.REBUILD:

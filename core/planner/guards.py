@@ -318,7 +318,7 @@ def _disk(case: GuardInput) -> Guard:
     if any(node.action is Action.OPTIMIZE for node in case.nodes):
         return Guard.of("disk", OK, GuardFinding.SMALL_FILES_TWICE.of())
     declared = case.declared.tables
-    stored = [n for n in case.rebuilt if n.table not in declared or not declared[n.table].written_topic("")]
+    stored = [n for n in case.rebuilt if n.table not in declared or not declared[n.table].written_topic()]
     if not stored:
         return Guard.of("disk", OK, GuardFinding.NOTHING_TWICE.of())
     needed, unknown = _sum(stored, _disk_bytes)

@@ -87,7 +87,7 @@ def exposures_of(
         made = declared.tables.get(table)
         before = _served_name(table, observed.deployment(table).version)
         # Readers of a topic keep reading it.
-        for name, owner in made.settings.outside_readers if made is not None and not made.written_topic("") else ():
+        for name, owner in made.settings.outside_readers if made is not None and not made.written_topic() else ():
             found.append(Exposure(name, table, before, after, owner))
     return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))
 

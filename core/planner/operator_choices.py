@@ -207,7 +207,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
         declared = walk.context.declared.tables.get(table)
         if decision.strategy == Strategy.KEYED:
             _report_unheld(walk, table, PlanRefusalKind.CANNOT_BE_HELD, PlanWarningKind.CANNOT_BE_HELD)
-        elif decision.action is Action.REBUILD and declared is not None and declared.written_topic(""):
+        elif decision.action is Action.REBUILD and declared is not None and declared.written_topic():
             _report_unheld(walk, table, PlanRefusalKind.TOPIC_NOT_HELD, PlanWarningKind.TOPIC_NOT_HELD)
 
 

@@ -8,6 +8,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, in_reading_order
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
+from core.project.naming import DECLARED, Naming
 from core.sql.statement import ParsedStatement, TableDdl
 
 
@@ -139,13 +140,13 @@ class Table:
         """True if the table is created and filled outside Headgate."""
         return self.parsed is None
 
-    def written_topic(self, prefix: str) -> str:
-        """Return the topic to which the statement writes in an environment with this prefix; empty if there is none."""
+    def written_topic(self, naming: Naming = DECLARED) -> str:
+        """Return the topic to which the statement writes in an environment with this naming; empty if there is none."""
         if self.external or not table_format(self.parsed_ddl.format).topics:
             return ""
         from core.sql.kafka_topics import topic_place
 
-        return prefix + topic_place(self.parsed_ddl.location).topics[0]
+        return naming.of(topic_place(self.parsed_ddl.location).topics[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,8 @@ class Environment:
     protected: bool = False
     data: str = "data"
     """Folder for tables, checkpoints and landed files; absolute, or relative to the project folder."""
-    prefix: str = ""
-    """Prefix of every name in the catalog, which allows several environments to share a server."""
+    naming: Naming = DECLARED
+    """The names of everything that the environment creates, which allow several environments to share a server."""
     pool: Pool = field(default_factory=Pool)
     plan_expires_h: float = 24.0
     drop_after_d: float = 7.0

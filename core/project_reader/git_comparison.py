@@ -101,7 +101,7 @@ def _differing(was: Environment, now: Environment) -> Iterator[str]:
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
-    yield from (f"place.{key}" for key in ("data", "prefix") if _differ(was, now, key))
+    yield from (f"place.{key}" for key in ("data", "naming") if _differ(was, now, key))
     settings = ("protected", "plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate")
     yield from (f"policy.{key}" for key in settings if _differ(was, now, key))
     rules = (each.name for each in fields(Policy) if not each.name.startswith("protected"))

@@ -13,15 +13,16 @@ from core.policy.roles_and_rules import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROL
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
+from core.project_reader.naming_section import read_naming
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
 from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
-_PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy")
+_ENVIRONMENT_KEYS = ("data", "protected", "naming", "pool", "objective", "policy")
+_MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
 MOST_CORES = 1024
@@ -79,7 +80,7 @@ def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
         return ManifestHead()
     sections = _environment_sections(top)
     for section in sections.values():
-        section.only(_ENVIRONMENT_KEYS)
+        section.only(_ENVIRONMENT_KEYS, moved=_MOVED)
     return ManifestHead(
         project=_name(top),
         id=_identity(top),
@@ -138,11 +139,7 @@ def _is_null(top: YamlSection) -> bool:
 
 
 def _environment(name: str, section: YamlSection) -> Environment:
-    section.only(_ENVIRONMENT_KEYS)
-    prefix = section.text("prefix", "")
-    if not _PREFIX.match(prefix):
-        section.wrong("prefix", "lower-case letters, digits and _", "write a prefix such as dev_")
-        prefix = ""
+    section.only(_ENVIRONMENT_KEYS, moved=_MOVED)
     pool, policy = section.section("pool"), section.section("policy")
     if policy is not None:
         policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate", *RULES))
@@ -150,7 +147,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         name=name,
         protected=section.flag("protected", False),
         data=section.text("data", "data"),
-        prefix=prefix,
+        naming=read_naming(section),
         pool=_pool(pool) if pool is not None else Pool(),
         plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,

@@ -386,7 +386,7 @@ def check_topics_written(
 ) -> None:
     """Report settings that a written topic cannot have, and warn of a topic without a declared key."""
     for table in tables.values():
-        if not table.written_topic(""):
+        if not table.written_topic():
             continue
         path, kinds = yml.get(table.name, ""), {column.name.lower() for column in table.parsed_ddl.columns}
         for name in table.settings.key:

@@ -322,7 +322,7 @@ def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
     Spark would write and read such messages for ever. A loop may be intentional, for example to repeat and count
     attempts.
     """
-    written = {name: table for name, table in tables.items() if table.written_topic("")}
+    written = {name: table for name, table in tables.items() if table.written_topic()}
     if not written:
         return []
     from core.sql.kafka_topics import topic_place
@@ -343,7 +343,7 @@ def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
         writer = next((each for each in cycle if each in written), None)
         if writer is not None:
             loop = " → ".join((*cycle, cycle[0]))
-            summary = f"{writer} writes topic {written[writer].written_topic('')}, whose messages it gets back: {loop}"
+            summary = f"{writer} writes topic {written[writer].written_topic()}, whose messages it gets back: {loop}"
             remedy = "write another topic, or drop messages that come back"
             where = Where(written[writer].ddl.path, written[writer].parsed_ddl.line)
             found.append(Problem(summary, remedy, where, writer, severity=Severity.WARNING))

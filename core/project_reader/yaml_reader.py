@@ -1,8 +1,9 @@
 """YAML mappings with the line of each key; an invalid value is reported as a Problem and replaced by a default."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import yaml
 
@@ -158,11 +159,21 @@ class YamlSection:
             return None
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
-    def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
-        """Report keys that are not in `known`, and warn about keys that only later versions will support."""
+    def only(
+        self, known: Iterable[str], *, later: Sequence[str] = (), moved: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Report keys that are not in `known`, and warn about keys that only later versions will support.
+
+        `moved` maps each key of earlier versions to the key that has replaced it, relative to this section.
+        """
         known = tuple(known)
         for key in self.nodes:
-            if key in later:
+            if key in moved:
+                place = self._named(moved[key])
+                self.problems.append(
+                    Problem(f"{self._named(key)} is now {place}", f"move its value to {place}", self.at(key), key)
+                )
+            elif key in later:
                 self.problems.append(
                     Problem(
                         f"{self._named(key)} is not supported by this version yet",

@@ -4,7 +4,7 @@ A statement writes to one `topic`, which is the same for all its versions. Deliv
 sink keeps no record of batches (Spark 4.2.0).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from core.sql.kafka_security import PREFIX, SecurityFault, is_of_client, security_fault, shared_settings, spark_settings
@@ -107,12 +107,9 @@ def delivery(topic: str, key: Sequence[str]) -> Fact[Delivery]:
     return Delivery.BY_KEY.of(topic=topic, key=tuple(key)) if key else Delivery.WITHOUT_KEY.of(topic=topic)
 
 
-def with_topic_prefix(ddl: TableDdl, prefix: str) -> TableDdl:
-    """Return the DDL of a topic to which a statement writes, with an environment's prefix before its name.
-
-    Environments with a prefix share a server, and without the prefix would write to the same topic.
-    """
-    options = tuple((name, prefix + value if name.lower() == TOPIC else value) for name, value in ddl.options)
+def with_topic_named(ddl: TableDdl, naming: Callable[[str], str]) -> TableDdl:
+    """Return the DDL of a topic to which a statement writes, with the name that an environment gives to the topic."""
+    options = tuple((name, naming(value) if name.lower() == TOPIC else value) for name, value in ddl.options)
     return replace(ddl, options=options, location=kafka_location(dict(options)))
 
 

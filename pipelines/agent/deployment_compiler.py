@@ -13,13 +13,14 @@ from core.observed.versions import Deployment
 from core.plan.model import PlanNode
 from core.ports.spark import NEWEST_WRITER, Upsert
 from core.project.model import APPEND, UPSERT, Environment, Settings
+from core.project.naming import Naming
 from core.project.revision import RevisionTexts
 from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
-from core.sql.written_topics import with_topic_prefix
+from core.sql.written_topics import with_topic_named
 
 DELETED_KEYS = "deleted"
 """Subfolder of a keyed version's folder that contains the table of its deleted keys."""
@@ -31,29 +32,32 @@ StatementsRead = tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]
 class EnvironmentLayout:
     """File paths and catalog names of an environment.
 
-    Paths are absolute, and catalog names start with the environment's prefix.
+    Paths are absolute, and all names come from the environment's naming.
     """
 
     data: str
     environment: Environment
 
+    @property
+    def naming(self) -> Naming:
+        return self.environment.naming
+
     def catalog_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""
-        name = physical_name(table, version) if version else str(table)
-        return self.environment.prefix + name
+        return self.naming.version(table, version) if version else self.naming.pointer(table)
 
     def before_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a version's second table, which holds rows inherited from its predecessor."""
         return f"{self.catalog_name(table, version)}_before"
 
     def pointer_name(self, table: TableName) -> str:
-        return self.environment.prefix + str(table)
+        return self.naming.pointer(table)
 
     def table_folder(self, table: TableName, version: int) -> str:
-        return f"{self.data}/tables/{self.catalog_name(table, version)}"
+        return f"{self.data}/tables/{self.naming.folder(table, version)}"
 
     def checkpoint_folder(self, table: TableName, version: int) -> str:
-        return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
+        return f"{self.data}/checkpoints/{self.naming.folder(table, version)}"
 
     def seam_folder(self, table: TableName, version: int, parent: tuple[TableName, int], batch: int) -> str:
         """Return the folder of the checkpoint that a version uses after it switches to `parent` at batch `batch`."""
@@ -70,7 +74,7 @@ class EnvironmentLayout:
 
     def trash_folder(self, table: TableName, version: int) -> str:
         """Return the trash folder for a version's files; it is unique, because version numbers are never reused."""
-        return f"{self.data}/trash/{self.catalog_name(table, version)}"
+        return f"{self.data}/trash/{self.naming.folder(table, version)}"
 
     def external_location(self, ddl: TableDdl) -> str:
         """Return the absolute location of an external table.
@@ -93,7 +97,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         copy = table_format("delta").place_in(layout.table_folder(node.table, version))
         ddl = with_copy(ddl, copy) if refresh_s(ddl) else ddl
     if not external and table_format(ddl.format).topics:
-        ddl = with_topic_prefix(ddl, layout.environment.prefix)
+        ddl = with_topic_named(ddl, layout.naming.of)
         location = ddl.location
     statement = None if external else _statement(node.texts, node.table)
     settings = Settings() if external else _settings(node.texts, node.table)
@@ -177,7 +181,7 @@ def topic_of(deployment: Deployment, layout: EnvironmentLayout) -> TableDdl | No
     """Return the DDL of the topic to which a deployment writes in this environment; None if it writes to no topic."""
     if not deployment.writes_topic:
         return None
-    return with_topic_prefix(parsed_ddl(deployment), layout.environment.prefix)
+    return with_topic_named(parsed_ddl(deployment), layout.naming.of)
 
 
 def declared_objective(deployment: Deployment) -> str:
@@ -185,11 +189,12 @@ def declared_objective(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).objective
 
 
-def mirror_group(deployment: Deployment) -> str:
+def mirror_group(deployment: Deployment, layout: EnvironmentLayout) -> str:
     """Return the consumer group to which a deployment's offsets are committed; empty if there is none."""
     if "mirror_offsets:" not in deployment.texts.yml:
         return ""
-    return _settings(deployment.texts, deployment.table).mirror_offsets
+    group = _settings(deployment.texts, deployment.table).mirror_offsets
+    return layout.naming.of(group) if group else ""
 
 
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:

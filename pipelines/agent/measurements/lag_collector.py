@@ -240,7 +240,8 @@ class LagCollector:
         ), sample
 
     def _mirrored(self, deployment: Deployment, position: SourceLag) -> dict[str, object]:
-        group = mirror_group(deployment) if position.topics and position.wal_bytes is None and deployment.active else ""
+        shows = position.topics and position.wal_bytes is None and deployment.active
+        group = mirror_group(deployment, self._agent.layout) if shows else ""
         fault = self.mirror.fault_of(deployment.table, deployment.version)
         return {"group": group, "group_fault": str(fault or "")} if group else {}
 

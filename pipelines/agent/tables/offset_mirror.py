@@ -60,7 +60,9 @@ class OffsetMirror:
         """Commit changed offsets, and unchanged ones after `AGAIN_S` seconds, to `AT_ONCE` groups at a time."""
         self.agent.identity.refuse_doubt()
         by_version = {(d.table, d.version): d for d in self.agent.ledger.deployments()}
-        groups = {key: group for key, d in by_version.items() if d.active and (group := mirror_group(d))}
+        groups = {
+            key: group for key, d in by_version.items() if d.active and (group := mirror_group(d, self.agent.layout))
+        }
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] in groups}
         due = [
             (key, group, cluster, offsets)

@@ -36,10 +36,14 @@ def with_slot_address(agent: AgentContext, planned: Deployment) -> Deployment:
         return planned
     before, ddl = agent.ledger.deployment(planned.table, 0), parsed_ddl(planned)
     has_slot = before is not None and table_format(before.format).changes
-    slot = read_address(before.folder).slot if before and has_slot else slot_name(agent.ledger_id, planned.table)
+    slot = read_address(before.folder).slot if before and has_slot else _new_slot(agent, planned.table)
     ddl = with_slot(ddl, slot)
     compiled = compile_ddl(ddl, agent.layout.catalog_name(planned.table, 0), ddl.location)
     return replace(planned, compiled_ddl=compiled, folder=change_address(ddl))
+
+
+def _new_slot(agent: AgentContext, table: TableName) -> str:
+    return slot_name(agent.ledger_id, agent.layout.naming.of(table))
 
 
 def create_slots(agent: AgentContext, deployment: Deployment) -> None:

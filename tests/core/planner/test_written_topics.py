@@ -31,7 +31,7 @@ def texts(
     }
     given = f"'kafka.bootstrap.servers'='h:9092', {options}"
     files[DDL] = f"CREATE TABLE a ({columns}) USING kafka OPTIONS ({given});"
-    head = files["headgate.yml"].replace("dev: {}", f"dev: {{prefix: '{prefix}'}}") if prefix else files["headgate.yml"]
+    head = files["headgate.yml"].replace("dev: {}", f"dev: {{naming: {{prefix: '{prefix}'}}}}")
     return files | yml | {"headgate.yml": head + "connectors: {kafka: {}}\n"}
 
 

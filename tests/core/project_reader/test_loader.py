@@ -8,6 +8,7 @@ from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
 from core.observed.planner_input import ObservedDeployment
 from core.project.model import Environment, Layer, Pool, Project, Settings
+from core.project.naming import Naming
 from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_project, read_settings, settings_as_text
 from tests.support.domain_builders import actions, plan
@@ -150,6 +151,10 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: this file has a list or a mapping as a key"),
         (MANIFEST.replace("dev: {}", "? {a: b}\n  : c"),
          "headgate.yml:5:5: environments has a list or a mapping as a key"),
+        (MANIFEST.replace("dev: {}", "dev: {prefix: dev_}"),
+         "headgate.yml:5: environments.dev.prefix is now environments.dev.naming.prefix"),
+        (MANIFEST.replace("dev: {}", "dev: {naming: {suffix: A}}"),
+         "headgate.yml:5: environments.dev.naming.suffix must be lower-case letters, digits and _"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {url: http://x}}"),
          "headgate.yml:5: environments.dev.pool.url must be a Spark Connect address"),
         (MANIFEST.replace("dev: {}", "dev: [1]"), "headgate.yml:5: environments.dev must be a mapping"),
@@ -176,7 +181,7 @@ def test_a_manifest_with_everything_is_read() -> None:
             "dev: {}",
             """dev:
     data: /srv/data
-    prefix: dev_
+    naming: {prefix: dev_}
     pool: {name: big, url: "sc://host:1", cores: 8, memory: 16g, conf: {spark.x: 1, spark.a: true}}
     policy: {plan_expires_h: 1.5, drop_after_d: 3, gate_ends_h: 48}
   prod: {protected: true}""",
@@ -186,7 +191,7 @@ def test_a_manifest_with_everything_is_read() -> None:
     project = good({"headgate.yml": manifest})
     pool = Pool("big", "sc://host:1", 8, "16g", (("spark.a", "true"), ("spark.x", "1")))
     assert project.environments == {
-        "dev": Environment("dev", False, "/srv/data", "dev_", pool, 1.5, 3.0, 48.0),
+        "dev": Environment("dev", False, "/srv/data", Naming("dev_"), pool, 1.5, 3.0, 48.0),
         "prod": Environment("prod", protected=True),
     }
     assert project.defaults == Settings(trigger="5 seconds", owner="me")

@@ -12,7 +12,7 @@ from core.sql.written_topics import (
     message_expressions,
     sink_fault,
     sink_options,
-    with_topic_prefix,
+    with_topic_named,
 )
 
 SERVERS = "'kafka.bootstrap.servers'='a:9092'"
@@ -67,11 +67,11 @@ def test_a_row_becomes_a_json_value_of_all_fields_and_parts_of_the_message() -> 
     assert raw == ("CAST(_value AS string) AS value",)
 
 
-def test_an_environment_with_a_prefix_writes_a_topic_of_its_own() -> None:
-    ddl = with_topic_prefix(declared(), "dev_")
+def test_an_environment_with_a_naming_writes_a_topic_of_its_own() -> None:
+    ddl = with_topic_named(declared(), "dev_{}".format)
     assert topic_place(ddl.location).topics == ("dev_t",)
     assert sink_options(ddl) == {"kafka.bootstrap.servers": "a:9092", "topic": "dev_t"}
-    assert with_topic_prefix(declared(), "") == declared()
+    assert with_topic_named(declared(), str) == declared()
 
 
 def test_a_secret_stays_a_reference_in_the_options_of_the_writer() -> None:
