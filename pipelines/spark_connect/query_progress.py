@@ -1,4 +1,4 @@
-"""Decodes Spark's progress events, and measures how busy a pool is.
+"""Decodes Spark's progress events, and measures input rates and how busy a pool is.
 
 A value that Spark did not report is None or empty.
 """
@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from core.model.names import TableName
@@ -22,7 +23,8 @@ class QueryProgress:
     in_rows: int | None = None
     """Rows read in this batch, summed over the sources because Spark reports no total."""
     in_rows_s: float | None = None
-    """Rows arriving per second, summed over the sources. None for a first batch, which has no previous trigger."""
+    """Rows of this batch per second since the previous trigger, which may have found none, summed over the sources.
+    None for a first batch, which has no previous trigger."""
     out_rows_s: float | None = None
     """Rows processed per second, summed over the sources."""
     batch_ms: int | None = None
@@ -82,6 +84,43 @@ def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:
 def _sum_int(parts: list[Mapping[str, Any]], name: str) -> int | None:
     numbers = [int(part[name]) for part in parts if _is_number(part.get(name))]
     return sum(numbers) if numbers else None
+
+
+class InputRate:
+    """Measures the rows that arrive per second for one query, from the times between its batches.
+
+    Spark divides the rows of a batch by the time since the previous trigger, even if that trigger found no rows: with
+    one row every ten seconds and a trigger of one second, it reports one row per second (4.2.0).
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._began: float | None = None
+        self._rows_s: float | None = None
+
+    def rows_s(self, progress: QueryProgress) -> float | None:
+        """Return the rate at a query's latest progress event. Passing the same event again has no effect.
+
+        It is Spark's own rate if the batch before was not passed, or if the event is about a trigger without rows.
+        """
+        began = _time_of(progress.at)
+        if progress.batch is None or began is None:
+            return progress.in_rows_s
+        if progress.in_rows and began != self._began:
+            since_s = 0.0 if self._began is None or progress.batch != self._next else began - self._began
+            self._rows_s = progress.in_rows / since_s if since_s > 0 else progress.in_rows_s
+            self._began = began
+        # A trigger that finds no rows has the number of the next batch, unless it runs a batch for the watermark.
+        self._next = progress.batch + (1 if "addBatch" in progress.durations else 0)
+        return self._rows_s if progress.in_rows else progress.in_rows_s
+
+
+def _time_of(text: str) -> float | None:
+    """Return an ISO 8601 time in epoch seconds; None if it is malformed."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None
 
 
 WINDOW_S = 300.0

@@ -27,7 +27,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, mirror_group, streamed_reads, streamed_sources
 from pipelines.agent.tables.offset_mirror import OffsetMirror
 from pipelines.agent.tables.replication_slots import holder_of_log
-from pipelines.spark_connect.query_progress import PoolUtilization, QueryProgress, query_progress_from_json
+from pipelines.spark_connect.query_progress import InputRate, PoolUtilization, QueryProgress, query_progress_from_json
 from state.row_types import SampleRow
 
 log = logging.getLogger(__name__)
@@ -74,6 +74,7 @@ class MeasurementHistory:
     fastest_rows_s: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    input_rate: InputRate = field(default_factory=InputRate)
 
     def set_trend(self, judged: LagTrend, now: float) -> None:
         """Store the latest trend. The watermark of a starved statement does not age."""
@@ -206,6 +207,7 @@ class LagCollector:
         self._report_skipped(deployment, positions)
         self._positions_at_risk.report(deployment, positions)
         rates = _rates(deployment, progress, found.committed_at if found else None, now)
+        arriving_s = history.input_rate.rows_s(progress) if progress else None
         sample = _sample(now, lag, rates, progress, positions)
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
@@ -226,7 +228,7 @@ class LagCollector:
             trend=judged.trend,
             rate_rows_s=judged.rate_rows_s,
             eta_s=judged.eta_s,
-            in_rows_s=rates[0],
+            in_rows_s=rates[0] and arriving_s,
             out_rows_s=rates[1],
             rows_total=self._agent.files.rows(deployment.folder, deployment.format),
             **_committed(found, progress),

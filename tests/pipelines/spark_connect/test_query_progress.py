@@ -1,6 +1,8 @@
 """Decoding of progress events."""
 
-from pipelines.spark_connect.query_progress import QueryProgress, query_progress_from_json
+from dataclasses import replace
+
+from pipelines.spark_connect.query_progress import InputRate, QueryProgress, query_progress_from_json
 
 EVENT = {
     "id": "0a81314b", "runId": "2a1658c7", "name": "t@v1", "timestamp": "2026-11-21T01:22:47.000Z", "batchId": 1,
@@ -55,3 +57,22 @@ def test_the_input_rate_before_the_first_batch_with_rows_is_unknown_and_not_zero
 
 def test_the_epoch_is_no_watermark() -> None:
     assert query_progress_from_json({"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}).watermark == ""
+
+
+def trigger(batch: int, second: int, rows: int, *, executed: bool = True) -> QueryProgress:
+    """Return the progress of a trigger; Spark's rate is per second since the previous trigger, a second before."""
+    found = {"addBatch": 200} if executed else {"latestOffset": 3}
+    at = f"2026-11-28T00:00:{second:02}.000Z"
+    return QueryProgress(batch=batch, at=at, in_rows=rows, in_rows_s=float(rows), out_rows_s=9.0, durations=found)
+
+
+def test_rows_arrive_in_the_time_since_the_batch_before_though_triggers_found_none_meanwhile() -> None:
+    rate = InputRate()
+    assert rate.rows_s(trigger(4, 0, 2)) == 2.0, "the batch before is unknown"
+    assert [rate.rows_s(trigger(5, 10, 1)), rate.rows_s(trigger(5, 10, 1))] == [0.1, 0.1]
+    assert rate.rows_s(trigger(6, 20, 0, executed=False)) == 0.0
+    assert rate.rows_s(trigger(6, 30, 4)) == 0.2
+    assert rate.rows_s(trigger(7, 31, 0)) == 0.0, "a batch for the watermark"
+    assert rate.rows_s(trigger(8, 35, 10)) == 2.0
+    assert rate.rows_s(trigger(10, 40, 3)) == 3.0, "batch 9 was not seen"
+    assert rate.rows_s(replace(trigger(11, 39, 3), in_rows_s=None)) is None, "the clock was set back"

@@ -320,6 +320,18 @@ def test_a_first_batch_has_no_rate_and_its_time_is_not_usual(measured: AgentCont
     assert usual_batch_s(measured.ledger.samples(A, 1)) is None
 
 
+def test_a_file_every_ten_seconds_is_no_file_each_second(measured: AgentContext) -> None:
+    measured.ledger.update_deployment(A, 1, state="running")
+    collector, sources = LagCollector(measured), [{"numInputRows": 1, "inputRowsPerSecond": 1.0}]
+    for batch in (1, 2):
+        at = f"2026-11-28T00:00:{batch}0.000Z"
+        progress = {"batchId": batch, "timestamp": at, "durationMs": {"addBatch": 200}, "sources": sources}
+        query = ReportedQuery("a@v1", "q", "r1", True, progress=progress)
+        collector.round(tuple(measured.ledger.deployments()), (query,))
+    found = measured.ledger.measurement(A, 1)
+    assert found is not None and found.in_rows_s == 0.1
+
+
 def test_a_new_agent_is_given_what_the_one_before_has_saved_every_five_minutes(measured: AgentContext) -> None:
     measured.monotonic = partial(next, count(0.0, 100.0))
     rounds(measured, LagCollector(measured), 2)
