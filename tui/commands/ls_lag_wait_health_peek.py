@@ -1,6 +1,5 @@
 """The commands `ls`, `lag`, `wait` and `health`, about statements, and `peek`, which prints rows of a table."""
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,7 +27,7 @@ from tui.command_line.statement_output import (
     trend_text,
 )
 from tui.presentation.styling.table_layout import format_table
-from tui.presentation.styling.value_formatting import short_duration, short_number, short_size
+from tui.presentation.styling.value_formatting import cell_text, short_duration, short_number, short_size
 from tui.project_folder import project_folder_reader
 from tui.project_folder.environment_selection import has_ledger
 from tui.services import deployed_statements
@@ -170,18 +169,13 @@ def peek(context: CommandContext) -> int:
     """Print some rows of a table, or the newest messages of its topics, as read by the agent."""
     args = context.args
     found = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
-    cells = [tuple(map(_peeked, row)) for row in found.rows]
+    cells = [tuple(cell_text(value)[:80] for value in row) for row in found.rows]
     context.output.answer(
         {"table": args.table, "columns": list(found.columns), "rows": found.rows, "newest_first": found.newest_first},
         f"{args.table}: {found.counted}",
         lines=format_table(found.columns, cells) if found.columns else (),
     )
     return 0
-
-
-def _peeked(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text.replace("\n", " ")[:80]
 
 
 def wait(context: CommandContext) -> int:

@@ -8,9 +8,9 @@ from core.model.names import TableName
 from core.text.wording import counted
 from state.row_types import CommandRow, EventRow
 from tui.presentation.screen_content.audit_log_events import (
-    AUDIT,
     COMMANDS,
     Record,
+    audit_columns,
     audit_text,
     command_text,
     event_columns,
@@ -98,7 +98,7 @@ class AuditScreen(RecordsScreen):
     screen_name = "audit"
 
     def head(self, width: int) -> Line:
-        return header(AUDIT, width)
+        return header(audit_columns(width), width)
 
     def fetch(self) -> object:
         return self.state.backend.reader.audits()

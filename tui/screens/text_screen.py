@@ -89,7 +89,7 @@ class RowsScreen(TextScreen):
     def content(self, width: int) -> Sequence[Line]:
         if self.rows is None:
             return (line((" reading rows", Tone.DIM)),)
-        return row_lines(self.rows.columns, self.rows.rows)
+        return row_lines(self.rows.columns, self.rows.rows, width)
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)

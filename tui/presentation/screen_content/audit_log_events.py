@@ -24,10 +24,17 @@ AUDIT = (
     TableColumn("typed", "TYPED", 13),
     TableColumn("outcome", "OUTCOME", 11),
 )
+WIDE_AUDIT = (*AUDIT[:2], replace(AUDIT[2], width=14), *AUDIT[3:])
+"""Columns of the audit log on a screen at least 120 cells wide."""
 COMMANDS = (_AT, _WHO, _OUTCOME, TableColumn("took", "TOOK", 7), TableColumn("line", "COMMAND", 0))
 EVENTS = (_AT, TableColumn("table", "TABLE", 21), TableColumn("kind", "KIND", 9), TableColumn("what", "WHAT", 0))
 WIDE_EVENTS = (_AT, replace(EVENTS[1], width=39), *EVENTS[2:])
 """Columns of the event list on a screen at least 120 cells wide."""
+
+
+def audit_columns(width: int) -> tuple[TableColumn, ...]:
+    """Return the columns of the audit log that fit into `width` cells."""
+    return WIDE_AUDIT if width >= 120 else AUDIT
 
 
 def event_columns(width: int) -> tuple[TableColumn, ...]:
@@ -37,7 +44,13 @@ def event_columns(width: int) -> tuple[TableColumn, ...]:
 
 def record_row(one: Record, width: int, now: float) -> Line:
     """Format one record as a line of `width` cells."""
-    columns = AUDIT if isinstance(one, AuditRow) else COMMANDS if isinstance(one, CommandRow) else event_columns(width)
+    match one:
+        case AuditRow():
+            columns = audit_columns(width)
+        case CommandRow():
+            columns = COMMANDS
+        case EventRow():
+            columns = event_columns(width)
     return fit(table_row(record_cells(one, moment(one.at, now)), columns, width), width)
 
 

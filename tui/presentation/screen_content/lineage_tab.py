@@ -90,7 +90,8 @@ def _rows(branch: LineageTreeRow, room: int, width: int) -> tuple[Line, ...]:
     text = f"= {branch.expression}" if branch.expression else branch.place
     text = "shown above" if branch.kind is BranchKind.AGAIN else text
     if width >= _NARROW:
-        text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text if text != branch.place else ''}".rstrip()
+        place = branch.place if text == branch.place else f"{left(branch.place, 32)} {text}"
+        text = f"{left(branch.type, 12)} {place}"
     return _wrapped(left(_name(branch), room), text, Tone.DIM if branch.kind is BranchKind.STEP else Tone.PLAIN, width)
 
 

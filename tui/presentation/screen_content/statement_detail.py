@@ -31,6 +31,7 @@ from tui.presentation.styling.styled_text import (
 from tui.presentation.styling.table_layout import TableColumn, header, table_row
 from tui.presentation.styling.theme import STATE_TONES, parse_state
 from tui.presentation.styling.value_formatting import (
+    cell_text,
     long_number,
     moment,
     short_duration,
@@ -42,7 +43,7 @@ TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions",
 INDENT = " " * 24
 _KIND_TONES = {"deploy": Tone.ACCENT, "serves": Tone.ACCENT, "schema": Tone.CHANGING, "stop": Tone.CHANGING}
 CELL = 40
-"""Maximum width of a value, in cells."""
+"""Maximum width of a value, in cells, unless it is in the last column of a screen with more room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +300,15 @@ def timeline_lines(history: Sequence[HistoryEntry] | None, look: RowContext, wid
     return tuple(lines) or (line((" nothing has changed since it was registered", Tone.DIM)),)
 
 
-def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Line, ...]:
-    """Render rows of a table below the column names; None is shown as null."""
-    if not rows:
+def row_lines(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> tuple[Line, ...]:
+    """Render rows of a table below the column names. The last column gets what is left of the screen's width."""
+    if not (rows and columns):
         return (line((" no rows yet", Tone.DIM)),)
-    cells = [["null" if one is None else str(one).replace("\n", " ") for one in row] for row in rows]
-    widths = [min(max(width_of(row[at]) for row in (columns, *cells)), CELL) for at in range(len(columns))]
+    cells = [[cell_text(one) for one in row] for row in rows]
+    full = [max(width_of(row[at]) for row in (columns, *cells)) for at in range(len(columns))]
+    *widths, last = (min(each, CELL) for each in full)
+    room = width - 1 - sum(each + 2 for each in widths)
+    widths.append(min(full[-1], room) if room >= CELL // 2 else last)
 
     def written(row: Sequence[str]) -> str:
         return " " + "  ".join(left(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -291,8 +291,8 @@ def _measured(
     wal = sum(size for source in known.sources if isinstance(size := source.get("wal_bytes"), int))
     behind = (
         Span(long_duration(known.behind_s)),
-        Span(f"{long_number(known.lag_rows)} rows{'' if known.exact else ' (estimate)'}", dim),
-        Span("" if of_topics else f"{long_number(known.lag_files)} files", dim),
+        Span(f"{_counted(known.lag_rows, 'row')}{'' if known.exact else ' (estimate)'}", dim),
+        Span("" if of_topics else _counted(known.lag_files, "file"), dim),
         Span(f"{short_size(wal)} of WAL, of all tables" if wal else "", dim),
         Span(f"{look.glyphs.trends[statement.trend]} {trend}".strip(), tone),
         Span(age_words(known, look.now).strip(), dim),
@@ -314,7 +314,7 @@ def _measured(
     yield SheetFact(
         "state",
         (
-            Span(f"{long_number(known.state_rows)} rows" if held else "none, it is stateless"),
+            Span(_counted(known.state_rows, "row") if held else "none, it is stateless"),
             Span(short_size(known.state_bytes) if held else ""),
             Span(f"watermark {known.watermark[:19] or 'none'}" if held or known.watermark else "", dim),
             Span(f"dropped rows {dropped}" if dropped else "", dim),
@@ -323,6 +323,10 @@ def _measured(
     )
     shares = sorted(batch_shares(known.durations).items(), key=lambda one: -one[1])
     yield SheetFact("bound by", tuple(Span(f"{part} {round(100 * share)}%") for part, share in shares))
+
+
+def _counted(number: int | None, noun: str) -> str:
+    return f"{long_number(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _batch(statement: StatementView, known: Measurement) -> tuple[Span, ...]:

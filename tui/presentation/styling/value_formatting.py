@@ -1,5 +1,6 @@
 """Short formats for numbers, sizes, times and trends."""
 
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "age",
+    "cell_text",
     "clock",
     "lag_words",
     "long_duration",
@@ -28,6 +30,12 @@ __all__ = (
 def long_number(value: int | None) -> str:
     """Format a number with thousands separators, such as 18,220; `?` if unknown."""
     return "?" if value is None else f"{value:,}"
+
+
+def cell_text(value: object) -> str:
+    """Format a value of a table's row on one line: text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.replace("\n", " ")
 
 
 def age(seconds: float | None) -> str:

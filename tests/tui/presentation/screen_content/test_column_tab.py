@@ -1,5 +1,7 @@
 """The columns of a table in Detail: their lineage as lines, and the keys that select one."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.lineage.column_lineage import LineageTracer
@@ -48,6 +50,16 @@ def test_the_chosen_column_is_marked_and_traced_in_both_directions() -> None:
 def test_a_wide_screen_names_types_and_files() -> None:
     (found,) = [text for text in texts(facts("kept", "amount"), 160) if "* 2" in text]
     assert found.split() == ["kept.amount", "int", "dml.kept.sql:4", "=", "amount", "*", "2"]
+
+
+def test_the_address_of_an_external_input_is_not_cut_where_there_is_room() -> None:
+    address = "jdbc:postgresql://127.0.0.1:37569/postgres#public.clients"
+    found = facts("kept", "kind")
+    assert found.up is not None
+    nodes = tuple(replace(node, location=node.location and address) for node in found.up.nodes)
+    for width in (80, 120, 240):
+        shown = "".join("".join(texts(replace(found, up=replace(found.up, nodes=nodes)), width)).split())
+        assert f"externalinput:json{address}" in shown
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -1,5 +1,6 @@
 """The sheet of a statement in its three widths, and the sheet of a table that others write."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,12 @@ from core.model.names import TableName
 from core.observed.table_statistics import LogHistory, TableStatistics
 from core.observed.time_left import Bound, Left, TimeLeft
 from state.ledger_snapshot import StatementDetails
-from state.row_types import EventRow
+from state.row_types import AuditRow, EventRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.audit_log_events import record_row
 from tui.presentation.screen_content.inspector import branch_lines, event_lines, inspector_lines
-from tui.presentation.screen_content.statement_detail import TABS, tab_lines
+from tui.presentation.screen_content.statement_detail import TABS, row_lines, tab_lines
 from tui.presentation.screen_content.statement_rows import RowContext, columns_for, statement_row, tree_row
 from tui.presentation.screen_content.statement_sheet import (
     sheet_lines,
@@ -190,3 +191,27 @@ def test_a_stopped_statement_whose_position_is_lost_soon_is_in_sheet_sources_and
     source = statement_sheet(view.statements["pizzas"], backend.detail("pizzas"), view, later)
     held = next(fact for fact in source if fact.name == "log kept")
     assert held.parts[0].text == "40 MB of WAL kept for oven_load@v4, which does not run"
+
+
+def test_one_row_in_one_file_is_no_plural() -> None:
+    view, facts = make_ledger_view(FakeBackend().current), FakeBackend().detail("oven_load")
+    assert facts.measurement is not None
+    facts = replace(facts, measurement=replace(facts.measurement, lag_rows=1, lag_files=1))
+    sheet = statement_sheet(view.statements["oven_load"], facts, view, LOOK)
+    parts = next(fact.parts for fact in sheet if fact.name == "behind")
+    assert [each.text for each in parts][1:3] == ["1 row", "1 file"]
+
+
+def test_a_wide_audit_log_shows_every_action_in_full() -> None:
+    entry = AuditRow(1, NOW, "agent", "policy_approve", "f9b560c2", outcome="done")
+    assert "policy approve f9b560c2" in " ".join(plain(record_row(entry, 200, NOW)).split())
+    assert line_width(record_row(entry, 80, NOW)) == 80
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_last_column_of_rows_gets_the_rest_of_the_line(width: int) -> None:
+    pizzas = [{"pizza": f"Quattro Formaggi {n}", "price": "10.50", "vegetarian": True} for n in range(2)]
+    head, row = (plain(each) for each in row_lines(("id", "pizzas"), ((1, pizzas),), width))
+    assert head.split() == ["id", "pizzas"] and len(row) <= width
+    whole = f" 1   {json.dumps(pizzas)}"
+    assert row == whole if width == 200 else row[-1] == "…" and whole.startswith(row[:-1]) and len(row) == 80
