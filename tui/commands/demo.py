@@ -168,9 +168,8 @@ def _console(context: CommandContext) -> int:
     code = console_up_down.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
         program = console_up_down.started_program(sys.argv[0], context.environ)
-        context.output.say(
-            f"the demo keeps running: {program} demo reopens it, {program} down {context.place.options} stops it"
-        )
+        again, ends = f"{program} demo {context.place.folder}", f"{program} down {context.place.options}"
+        context.output.say(f"the demo keeps running: {again} reopens it, {ends} stops it")
     return code
 
 

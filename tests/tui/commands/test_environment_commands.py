@@ -418,6 +418,25 @@ def test_a_comparison_removes_what_an_earlier_one_left_and_ends_what_it_started(
     assert (tmp_path / "compare").exists() is isinstance(ended_by, Refused)
 
 
+def test_leaving_a_demo_says_how_to_open_it_from_any_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = {
+        "commands.demo._healthy": True,
+        "commands.demo._first_plan": "",
+        "commands.console_up_down.require_terminal": None,
+        "commands.console_up_down.open_console": 0,
+        "services.demo_project.copy_sample": {"folder": str(folder), "made": False},
+        "services.demo_project.start_generator": False,
+        "services.teardown.still_running": True,
+        "agent_client.agent_process.ensure_running": False,
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(f"tui.{name}", lambda *_, answer=answer, **__: answer)
+    assert exit_codes.run_command_line(["demo", str(folder)]) == 0
+    assert f" demo {folder} reopens it, " in " ".join(capsys.readouterr().err.split())
+
+
 def test_demo_takes_a_relative_folder_from_where_we_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
