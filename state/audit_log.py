@@ -20,6 +20,7 @@ _WORDS = {
     "opinion": "Spark analysis",
     "upgrade_shown": "upgrade test",
     "measure": "measurement",
+    "look_for_topics": "look for topics",
     "policy_apply": "policy apply",
     "policy_approve": "policy approve",
     "exit": "down",

@@ -130,7 +130,10 @@ class MeasurementReads(LedgerReads):
         return self._row(Headroom, "SELECT * FROM headroom") or Headroom()
 
     def spark_analyses(self) -> dict[str, str]:
-        """Return Spark's cached answers to analysis requests, as JSON by request key; the call takes milliseconds."""
+        """Return the cached answers to questions of plans, as JSON by key; the call takes milliseconds.
+
+        They are Spark's analyses, results of upgrade tests, and topics that the agent has seen.
+        """
         return dict(self._values("SELECT key, answer FROM spark_analysis ORDER BY key"))
 
 
@@ -216,7 +219,7 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
             upsert(connection, "headroom", {"one": 1, **values_by_column(headroom)}, key=("one",))
 
     def put_spark_analysis(self, key: str, answer: str, *, at: float) -> None:
-        """Cache Spark's answer to an analysis request, and remove the oldest answers beyond `ANSWERS_KEPT`."""
+        """Cache the answer to a question of a plan, and remove the oldest answers beyond `ANSWERS_KEPT`."""
         with self._transaction() as connection:
             upsert(connection, "spark_analysis", {"key": key, "at": at, "answer": answer}, key=("key",))
             connection.execute(

@@ -176,7 +176,7 @@ class PlannerInput:
     observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
     """The observed deployment of each table; a table without an entry is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """Spark's answers to the analysis requests of earlier plans, by request key."""
+    """Answers to the questions of earlier plans, by key: Spark's analyses, upgrade tests, and topics that were seen."""
     headroom: Headroom | None = None
     policy: Policy | None = None
     """The recorded policy; None means that the declared policy applies."""

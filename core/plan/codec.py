@@ -101,9 +101,9 @@ def plan_hash(plan: Plan) -> str:
     """Return the SHA-256, in hex, of a plan's canonical JSON without the parts that may change without an edit.
 
     It excludes measured figures and costs, explanations (evidence, sentences of guards, undo), the warning about the
-    pool's load, warnings that drift, the exact state of an existing table, and indirect readers that stay on an old
-    version. A change confirmed by Spark's analysis has the same hash as one that Spark has not analysed, because the
-    analysis can only make a change more severe. A change's kind is represented by its code (field `row`).
+    pool's load, unknown topics, warnings that drift, the exact state of an existing table, and indirect readers that
+    stay on an old version. A change confirmed by Spark's analysis has the same hash as one that Spark has not analysed,
+    because the analysis can only make a change more severe. A change's kind is represented by its code (field `row`).
     """
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
     body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
@@ -133,8 +133,11 @@ def _hashed(value: Any) -> dict[str, Any]:
 
 
 def lasting_verdict(guard: str, verdict: str | None) -> str | None:
-    """Return a guard's verdict for the hash; a warning about the pool's load counts as ok: the load keeps changing."""
-    return "ok" if (guard, verdict) == ("pool", "warn") else verdict
+    """Return a guard's verdict for the hash: what keeps changing, or may be observed later, counts as ok.
+
+    These are a warning about the pool's load, and topics that are not known to exist.
+    """
+    return "ok" if (guard, verdict) in (("pool", "warn"), ("topics", "unknown")) else verdict
 
 
 _PREDICTED = ("predicted_low_s", "predicted_high_s")

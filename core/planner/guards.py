@@ -3,9 +3,10 @@
 A guard that denies a plan causes a refusal of the plan. An unknown measurement never satisfies a limit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from core.changes.revision_diff import RATE_LIMITS
 from core.model.actions import FORKS, Action, StepKind, Strategy
@@ -15,6 +16,7 @@ from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
+from core.planner.topic_guard import judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.policy.roles_and_rules import DISK_FACTOR, Policy
 from core.project.model import Table
@@ -102,6 +104,7 @@ def judge_plan(
     *,
     policy: Policy,
     headroom: Headroom,
+    answers: Mapping[str, str] = MappingProxyType({}),
     topics_rewritten: Iterable[TableName] = (),
 ) -> GuardVerdicts:
     """Apply all guards to a plan's nodes and steps, under the policy and the declared protections."""
@@ -115,8 +118,9 @@ def judge_plan(
         headroom=headroom,
         topics_rewritten=tuple(sorted(topics_rewritten)),
     )
+    topics = judge_topics(declared, nodes, answers)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
-    return GuardVerdicts((*found, *policy_guards(case)))
+    return GuardVerdicts((*found, *((topics,) if topics else ()), *policy_guards(case)))
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:

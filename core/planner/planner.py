@@ -14,7 +14,7 @@ from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
 from core.plan.predictions import predict
 from core.plan.request import PlanRequest
-from core.planner.context import PlanningContext, planning_context
+from core.planner.context import DeclaredTables, PlanningContext, planning_context
 from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
 from core.planner.guards import judge_plan
@@ -25,6 +25,7 @@ from core.planner.rollback import rollback_body, undelete_body
 from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.planner.strategy_costs import not_executable_warnings
 from core.planner.table_maintenance import upkeep_body
+from core.planner.topic_guard import used_topics
 from core.planner.undo_plan import undos_of, with_undo_words
 from core.planner.warning_and_refusal_kinds import PlanWarningKind
 from core.policy.roles_and_rules import Policy
@@ -48,10 +49,10 @@ def make_plan(
     """Return the plan for a request; a plan with `refusals` has no steps.
 
     Raises UsageError if the project does not declare the environment, and InvalidProject if the plan would need the
-    declaration of a table whose files have errors. `answers` maps question keys to Spark's answers as JSON; an answer
-    can only make a change more severe. `policy` is the recorded policy; without it, the declared policy applies.
-    `headroom` contains measurements of disk and pool, and `durations` the measured durations of steps in earlier runs.
-    `parse_cache` only saves time. Time is linear in tables and reads.
+    declaration of a table whose files have errors. `answers` maps question keys to Spark's answers as JSON, which can
+    only make a change more severe, and to the topics that the agent has seen. `policy` is the recorded policy; without
+    it, the declared policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured
+    durations of steps in earlier runs. `parse_cache` only saves time. Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -88,7 +89,7 @@ def make_plan(
     draft = _BODIES[request.verb](context, scope)
     if has_errors:
         broken_files.refuse_broken_plan(context, scope, draft)
-    sealed = _sealed(context, scope, draft, policy, headroom)
+    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 
@@ -117,6 +118,12 @@ def questions_of(
     return tuple(question for question in found if question is not None)
 
 
+def topics_of(plan: Plan, project: Project) -> tuple[str, ...]:
+    """Return the locations of the topics that the statements need which a plan starts, each once."""
+    declared = DeclaredTables(project, project.environments[plan.environment])
+    return tuple(dict.fromkeys(used.location for used in used_topics(declared, plan.nodes)))
+
+
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
     """Add predicted durations and undo commands to a plan; the plan's hash covers neither."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
@@ -126,7 +133,15 @@ def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: Ste
     return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
 
 
-def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:
+def _sealed(
+    context: PlanningContext,
+    scope: PlanScope,
+    draft: PlanBody,
+    answers: Mapping[str, str],
+    *,
+    policy: Policy,
+    headroom: Headroom,
+) -> Plan:
     again = PlanWarningKind.WRITTEN_AGAIN.code
     verdicts = judge_plan(
         context.declared,
@@ -136,6 +151,7 @@ def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy:
         draft.steps,
         policy=policy,
         headroom=headroom,
+        answers=answers,
         topics_rewritten=[TableName(warning.table) for warning in draft.warnings if warning.kind == again],
     )
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}

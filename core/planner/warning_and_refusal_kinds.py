@@ -373,6 +373,14 @@ class GuardFinding(FactKind):
         "choose no strategy: by default the plan rebuilds beside the old version",
     )
 
+    TOPICS_EXIST = "every topic that a started statement reads or writes exists"
+    TOPICS_MISSING = "{missing:;}", "create it, for Headgate creates no topics: {commands:;}"
+    WRITTEN_TOPIC_MISSING = "{table} writes topic {topics}, which does not exist at {servers}"
+    READ_TOPIC_MISSING = "{table} reads {parent}, and there is no topic {topics:and} at {servers}"
+    TOPICS_UNKNOWN = "{unknown:;}"
+    TOPICS_UNSEEN = "whether topic {topics:and} of {table} exists is unknown: no agent has looked"
+    TOPICS_UNREAD = "whether topic {topics:and} of {table} exists is unknown: {why}"
+
     NOTHING_REPLAYED = "nothing is replayed"
     HISTORY_SHORT = (
         "{gone:;}; a rebuild misses their rows",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from core.model.errors import Refused
+from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.model.states import TableFaultKind
 from core.observed.aligned_positions import BatchHistory
@@ -324,6 +324,9 @@ class Checkpoints(Protocol):
 
     def count_missing_inputs(self, checkpoint: str, sources: Sources) -> int | None:
         """Return how many of the files that a statement has read no longer exist; None if some are unknown."""
+
+    def missing_topics(self, locations: Iterable[str]) -> Mapping[str, tuple[str, ...] | HeadgateError]:
+        """Return the topics that do not exist, by location, or why that is unknown. Each cluster is asked once."""
 
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
         """Request, all at once, the topic offsets that `lag` will need for these checkpoints and sources."""

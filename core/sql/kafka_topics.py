@@ -198,6 +198,16 @@ def topic_place(location: str) -> TopicPlace:
     return TopicPlace(servers, tuple(topics.split(",")), tuple(given.items()), skips_lost)
 
 
+def create_command(place: TopicPlace, topic: str) -> str:
+    """Return the command of Kafka that creates a topic with the broker's defaults.
+
+    For a secured cluster, it refers to a file with the settings of the client, which the reader has to write.
+    """
+    secured = any(name != "isolation.level" for name, _ in place.settings)
+    config = " --command-config client.properties" if secured else ""
+    return f"kafka-topics.sh --bootstrap-server {place.servers}{config} --create --topic {topic}"
+
+
 def options_of_uri(uri: str) -> dict[str, str]:
     """Return the OPTIONS of a table that reads the topics at `kafka://host:port,…/topic,…?setting=value`.
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.model.errors import Refused, TryAgain
+from core.model.errors import HeadgateError, Refused, TryAgain
 from core.model.names import TableName, whole_number
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
@@ -357,6 +357,9 @@ class TableCheckpoints:
         for source in changes:
             measured[source] = self._slots.lag(self.position(checkpoint, source[0]), source[1], source[2])
         return tuple(measured[source] for source in sources)
+
+    def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
+        return self._topics.missing(locations)
 
     def encoded_lag(self) -> dict[str, str]:
         return self._lags.encoded()

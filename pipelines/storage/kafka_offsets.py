@@ -167,6 +167,28 @@ class KafkaOffsets:
         found = self.ids(location)
         return ",".join(found.values()) if found.keys() >= set(topic_place(location).topics) else ""
 
+    def missing(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
+        """Return the topics that do not exist, by location, or the error that `lag` would raise.
+
+        A cluster is asked once, for the topics of all locations. The question never makes a broker create a topic.
+        """
+        places = {location: topic_place(location) for location in locations}
+        topics: dict[TopicPlace, set[str]] = {}
+        for place in places.values():
+            topics.setdefault(replace(place, topics=(), skips_lost=False), set()).update(place.topics)
+        found: dict[str, tuple[str, ...] | HeadgateError] = {}
+        with self._lock:
+            for key, asked in topics.items():
+                with suppress(HeadgateError):
+                    self._listed(replace(key, topics=tuple(asked)), fresh=True)
+            for location, place in places.items():
+                try:
+                    there = {topic for topic, _ in self._listed(place).latest}
+                    found[location] = tuple(topic for topic in place.topics if topic not in there)
+                except HeadgateError as error:
+                    found[location] = error
+        return found
+
     def position(self, location: str, since: float | None = None) -> str:
         """Return the ends of the topics or, with `since`, the offsets of their first messages from that time on.
 

@@ -138,6 +138,9 @@ class ModelledFiles:
     def source_fault(self, checkpoint: str, sources: Any, **more: Any) -> None:
         return None
 
+    def missing_topics(self, locations: Any) -> dict[str, Any]:
+        return dict.fromkeys(locations, ())
+
     def take_over(self, folder: str, former: str = "") -> None:
         self._write()
         if (found := self._disk.checkpoints.get(folder)) is not None:

@@ -95,6 +95,10 @@ def _plan(context: CommandContext) -> int:
     if said:
         said.refuse_impossible(declared.project, environment, known.observed, operations.projects.parse_cache)
     found = operations.compute_over(declared.project, known, request)
+    with suppress(AgentUnreachable):
+        if answering and operations.look_for_topics(found, declared.project):
+            known = operations.planner_input()
+            found = operations.compute_over(declared.project, known, request)
     say_set_aside(context, declared.project)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):

@@ -332,6 +332,15 @@ class EnvironmentService:
 
     # Plans: computed here, submitted to the agent.
 
+    def look_for_topics(self, plan: "Plan", project: "Project") -> bool:
+        """Have the agent look for the topics of a plan; True if the plan must be computed again.
+
+        Raises AgentUnreachable.
+        """
+        from tui.services.plan_submission import look_for_topics
+
+        return look_for_topics(self.client, plan, project)
+
     def submit(
         self,
         request: "PlanRequest",

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,9 @@ SPARK_ANALYSIS_S = 15.0
 
 MEASURING_S = 3.0
 """Maximum time to wait for measurements of costs, in seconds; a folder of thousands of files takes 1 s."""
+
+TOPICS_S = 6.0
+"""Maximum time to wait for the brokers of a plan's topics, in seconds; they answer within 0.1 s, or not at all."""
 
 _STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 SETTLING_S = 15.0
@@ -170,17 +173,17 @@ def submit(
         wait_until_statements_observed(place, reader, _silent)
     wanted = with_nonce(request, reader)
 
-    def planned(now: PlannerInput) -> Plan:
+    def computed(now: PlannerInput) -> Plan:
         refuse_unknown(declared.project, now.observed, wanted)
-        found = compute(declared.project, place.environment, now, wanted, facts)
-        raise_refusals(found)
+        return compute(declared.project, place.environment, now, wanted, facts)
+
+    def planned(now: PlannerInput) -> Plan:
+        raise_refusals(found := computed(now))
         return found
 
-    if first is not None and first[0].request == wanted:
-        plan, known = first
-    else:
-        known = planner_input(reader)
-        plan = planned(known)
+    given = first if first is not None and first[0].request == wanted else None
+    plan, known = given or _first_plan(client, reader, declared.project, computed)
+    raise_refusals(plan)
     unanswered = ""
     refuse_not_executable(plan)
     if asks_spark:
@@ -204,6 +207,16 @@ def submit(
                 raise
             refused, plan = plan.hash, planned(planner_input(reader))
             same = same + 1 if plan.hash == refused else 1
+
+
+def _first_plan(
+    client: AgentClient, reader: "LedgerReader", project: "Project", computed: Callable[[PlannerInput], Plan]
+) -> tuple[Plan, PlannerInput]:
+    """Compute a plan, and again if the agent has looked for its topics; return it with its input."""
+    plan = computed(known := planner_input(reader))
+    if look_for_topics(client, plan, project):
+        plan = computed(known := planner_input(reader))
+    return plan, known
 
 
 def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> SubmittedPlan:
@@ -288,6 +301,24 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
         return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
 
     return weighed(before) != weighed(now)
+
+
+def look_for_topics(client: AgentClient, plan: Plan, project: "Project") -> bool:
+    """Have the agent look for the topics of a plan; True if it has looked, so that the plan must be computed again.
+
+    All errors but AgentUnreachable are ignored: the plan then says what is unknown.
+    """
+    if not plan.nodes or all(guard.name != "topics" for guard in plan.guards):
+        return False
+    from core.planner.planner import topics_of
+
+    try:
+        client.call("look_for_topics", {"locations": topics_of(plan, project), "seconds": TOPICS_S})
+    except AgentUnreachable:
+        raise
+    except HeadgateError:
+        return False
+    return True
 
 
 def _tables_to_measure(plan: Plan) -> list[TableName]:

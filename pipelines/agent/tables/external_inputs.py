@@ -3,7 +3,7 @@
 Headgate compares these tables with their declarations, and never creates or changes them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from core.model.errors import HeadgateError, Refused, TryAgain
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
+from core.observed.seen_topics import SeenTopics, topics_key
 from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.ports.storage import TableFault
@@ -24,6 +25,7 @@ from core.sql.avro_schemas import SchemasByPart
 from core.sql.kafka_topics import avro_parts, registry_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement, topic_of
+from pipelines.spark_connect import call_deadlines
 from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
 from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, fault_of_columns, newest_messages
@@ -118,6 +120,17 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
             # refused when it is registered.
             with suppress(TryAgain):
                 _refuse(fault_of_schemas(table.parsed_ddl, agent.places.home))
+
+
+def look_for_topics(agent: AgentContext, locations: Sequence[str], seconds: float) -> None:
+    """Record which topics exist at locations, for the plans that follow; takes at most `seconds`."""
+    missing: Mapping[str, tuple[str, ...] | HeadgateError] = {}
+    with suppress(call_deadlines.MissedDeadline):
+        missing = call_deadlines.call(seconds, agent.files.missing_topics, locations)
+    for location in locations:
+        found = missing.get(location, TryAgain("its brokers do not answer in time"))
+        seen = SeenTopics(unread=found.summary) if isinstance(found, HeadgateError) else SeenTopics(missing=found)
+        agent.ledger.put_spark_analysis(topics_key(location), seen.as_text(), at=agent.clock())
 
 
 def reads_inputs(agent: AgentContext, deployment: Deployment) -> bool:

@@ -9,9 +9,10 @@ from domain_builders import deployed
 from core.model.names import TableName as T
 from core.model.problems import Severity
 from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.observed.seen_topics import SeenTopics, topics_key
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planner.planner import make_plan
+from core.planner.planner import make_plan, topics_of
 from core.policy.roles_and_rules import Policy
 from core.project.model import Project
 from core.project_reader.loader import read_project
@@ -64,8 +65,64 @@ def test_a_first_start_says_at_least_once_and_names_the_key() -> None:
     assert "topic" in str(found.steps[-1].why)
 
 
+HERE = "kafka://h:9092/t"
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "summary"),
+    [
+        (SeenTopics(), "ok", "every topic that a started statement reads or writes exists"),
+        (SeenTopics(("t",)), "deny", "a writes topic t, which does not exist at h:9092"),
+        (
+            SeenTopics(unread="no broker of h:9092 answers: no answer in time"),
+            "unknown",
+            "whether topic t of a exists is unknown: no broker of h:9092 answers: no answer in time",
+        ),
+        (None, "unknown", "whether topic t of a exists is unknown: no agent has looked"),
+    ],
+)
+def test_a_start_is_denied_while_its_topic_does_not_exist(seen: SeenTopics | None, verdict: str, summary: str) -> None:
+    answers = {} if seen is None else {topics_key(HERE): seen.as_text()}
+    project, asked = on_topic(), PlanRequest(tables=(T("a"),))
+    found = make_plan(project, "dev", {}, asked, answers=answers)
+    (guard,) = [each for each in found.guards if each.name == "topics"]
+    assert (guard.verdict, guard.summary) == (verdict, summary)
+    remedies = [str(each.remedy) for each in found.refusals]
+    command = "kafka-topics.sh --bootstrap-server h:9092 --create --topic t"
+    assert remedies == [f"create it, for Headgate creates no topics: {command}"] * (verdict == "deny")
+    assert topics_of(found, project) == (HERE,)
+    if verdict != "deny":
+        # Whether the agent has looked yet must not make another plan of it.
+        assert found.hash == make_plan(project, "dev", {}, asked).hash
+
+
+def test_a_start_is_denied_while_a_topic_that_it_reads_does_not_exist() -> None:
+    files = small_project.texts(a="SELECT id, kind FROM STREAM landed")
+    secured = "'kafka.security.protocol'='SSL', subscribe='s,t'"
+    files["pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"] = (
+        f"CREATE TABLE landed ({COLUMNS}) USING kafka OPTIONS ('kafka.bootstrap.servers'='h:9092', {secured});"
+    )
+    project = small_project.project(files | {"headgate.yml": files["headgate.yml"] + "connectors: {kafka: {}}\n"})
+    (place,) = topics_of(make_plan(project, "dev", {}, PlanRequest(tables=(T("a"),))), project)
+    found = make_plan(
+        project, "dev", {}, PlanRequest(tables=(T("a"),)), answers={topics_key(place): SeenTopics(("s", "t")).as_text()}
+    )
+    assert refused(found) == ["a reads landed, and there is no topic s and t at h:9092"]
+    command = "kafka-topics.sh --bootstrap-server h:9092 --command-config client.properties --create --topic"
+    assert str(found.refusals[0].remedy).endswith(f"topics: {command} s; {command} t")
+
+
+def test_a_restart_of_a_statement_without_topics_and_a_stop_ask_for_none() -> None:
+    found = make_plan(small_project.project(small_project.texts()), "dev", {}, PlanRequest(everything=True))
+    assert all(guard.name != "topics" for guard in found.guards)
+    deleted = make_plan(on_topic(), "dev", world(on_topic()), PlanRequest(verb="delete", tables=(T("a"),)))
+    assert all(guard.name != "topics" for guard in deleted.guards)
+
+
 def test_the_topic_has_the_prefix_of_the_environment() -> None:
-    assert any("writes topic dev_t at least once" in each for each in said(plan(on_topic(prefix="dev_"))))
+    project = on_topic(prefix="dev_")
+    assert any("writes topic dev_t at least once" in each for each in said(plan(project)))
+    assert topics_of(plan(project), project) == ("kafka://h:9092/dev_t",)
 
 
 @pytest.mark.parametrize(

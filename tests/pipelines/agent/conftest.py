@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -408,6 +408,8 @@ class ScriptedFiles:
     """Marks of commits, by folder and version, which distinguish commits with the same number."""
     others: dict[str, tuple[TableName, TableFault]] = field(default_factory=dict)
     """By checkpoint: the source that was replaced by another table, and the fault."""
+    unmade: dict[str, tuple[str, ...] | HeadgateError] = field(default_factory=dict)
+    """By location: the topics that do not exist, or the error of the brokers."""
     not_from: dict[str, str] = field(default_factory=dict)
     """The reason why no stream can begin at a position in a log."""
     logged: bool = False
@@ -499,6 +501,9 @@ class ScriptedFiles:
 
     def written_by_hand(self, folder: str, format: str) -> tuple[int, str] | None:
         return self.by_hand.get(folder)
+
+    def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
+        return {each: self.unmade.get(each, ()) for each in locations}
 
     def source_fault(
         self,
