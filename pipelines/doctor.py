@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,6 +60,7 @@ from pipelines.storage.change_slots import (
     risk_of_key,
     stray_slots,
 )
+from pipelines.storage.kafka_connect import fault_of_connector
 from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
@@ -82,11 +84,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres", "--kafka"):
         parser.add_argument(name, default="")
-    for name in ("--inputs", "--known", "--drop-slots"):
+    for name in ("--inputs", "--known", "--connectors", "--drop-slots"):
         parser.add_argument(name, nargs="*", default=())
     args = parser.parse_args(words)
     if args.inputs:
-        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known)}))
+        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known, args.connectors)}))
         return 0
     if args.drop_slots:
         print(json.dumps({"checks": [drop(url) for url in args.drop_slots]}))
@@ -162,16 +164,21 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
     return [_jars(ConnectorJars(home, project, manifest.connectors, dict(declared.pool.conf)), manifest.connectors)]
 
 
-def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] = ()) -> list[dict[str, Any]]:
+def inputs(
+    project: Path, data: str, paths: Sequence[str], known: Sequence[str] = (), connectors: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Check that external tables exist and match their DDL files. Return the failed checks, or one passed check.
 
-    Warnings about readable tables are appended. `known` are the replication slots of this environment.
+    Warnings about readable tables are appended. `known` are the replication slots of this environment, and `connectors`
+    are `table=URL` of the connectors that fill topics.
     """
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, risks = TableCheckpoints(""), []
     # Tables in one broker or database that does not answer have the same fault.
     tables_by_fault: dict[TableFault, list[str]] = {}
+    filled_by = dict(each.split("=", 1) for each in connectors)
+    fault_of = cache(fault_of_connector)
     for path in paths:
         ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
         if ddl is None:
@@ -180,6 +187,8 @@ def inputs(project: Path, data: str, paths: Sequence[str], known: Sequence[str] 
         try:
             if table_format(ddl.format).topics:
                 fault = fault_of_topics(files, ddl) or fault_of_schemas(ddl)
+                if not fault and ddl.table in filled_by:
+                    fault = fault_of(filled_by[ddl.table])
                 risks += [] if fault else _risks_of_schemas(ddl)
                 risks += [] if fault else _risks_of_topics(ddl)
             elif table_format(ddl.format).database:

@@ -57,6 +57,8 @@ class TableFaultKind(StrEnum):
     """The table's log no longer contains the version that must be read next."""
     LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
     """The table's log cannot be read now, or needs a feature that is not supported."""
+    NOT_FED = "HEADGATE_CONNECTOR_NOT_RUNNING"
+    """The connector that fills the table's topics has failed, is paused, or cannot be asked."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
     """The pool's catalog did not accept the table."""
     NOT_REFRESHED = "HEADGATE_NOT_REFRESHED"

@@ -84,6 +84,8 @@ class Settings:
     """Whether streams of Delta tables track the schema, and so continue after columns are renamed or dropped."""
     mirror_offsets: str = ""
     """Consumer group to which the agent commits the Kafka offsets that the statement has committed; empty for none."""
+    connector: str = ""
+    """URL of the connector of Kafka Connect that fills the topics of an external table; empty if none is declared."""
     payload: str = "shown"
     """`hidden` if a peek must show no values of messages or, for a database table, only the columns of `key`."""
     protect: bool = False

@@ -1,4 +1,4 @@
-"""Checks of table settings: keys, streams of keyed tables, `schema_tracking`, `checks`, `payload`, `mirror_offsets`.
+"""Checks of table settings: keys, streams of keyed tables, `schema_tracking`, `checks`, and settings about the outside.
 
 A setting that Spark or Delta could not apply is reported as a Problem at its line in the yml file.
 """
@@ -416,7 +416,7 @@ def check_outside_settings(
 
     `yml` contains the path of each table's yml file, which several tables of a folder may share.
     """
-    keys = ("payload", "mirror_offsets")
+    keys = ("payload", "mirror_offsets", "connector")
     lines = {
         table.name: section.lines
         for table in tables.values()
@@ -431,6 +431,9 @@ def check_outside_settings(
         if "payload" in at and all(_has_files(each) for each in unit):
             summary = f"payload: {name} has neither messages nor rows of a database that could be hidden"
             problems.append(Problem(summary, "leave out payload", Where(path, at["payload"]), name))
+        if "connector" in at and not any(each.external and _over_topics(each) for each in unit):
+            summary = f"connector: {name} is no external table over topics that a connector could fill"
+            problems.append(Problem(summary, "leave out connector", Where(path, at["connector"]), name))
         if name not in topics:
             continue
         group, where = tables[name].settings.mirror_offsets, Where(path, at.get("mirror_offsets", 1))
@@ -447,6 +450,10 @@ def check_outside_settings(
 
 def _has_files(table: Table) -> bool:
     return table_format(table.parsed_ddl.format).has_files
+
+
+def _over_topics(table: Table) -> bool:
+    return table_format(table.parsed_ddl.format).topics
 
 
 def _streamed_topics(table: Table, tables: Mapping[TableName, Table]) -> list[tuple[str, str]]:

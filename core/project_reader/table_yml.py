@@ -17,6 +17,7 @@ KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
 _GROUP = re.compile(r"[^\s\x00-\x1f\x7f]{1,249}\Z")
+_CONNECTOR = re.compile(r"https?://[^\s/@?#]{1,255}(?:/[^\s/@?#]{1,250})*/connectors/[^\s/@?#]{1,250}\Z")
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
 _CHECK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}\Z")
@@ -85,6 +86,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         changes_of=section.texts("changes_of", defaults.changes_of),
         schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
         mirror_offsets=_group(section),
+        connector=_connector(section),
         payload=payload,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
@@ -115,6 +117,19 @@ def _group(section: "YamlSection") -> str:
         section.wrong("mirror_offsets", "a consumer group", "write at most 249 characters without spaces")
         return ""
     return group
+
+
+def _connector(section: "YamlSection") -> str:
+    """Read `connector`; the project has no default for it, because a connector fills few topics."""
+    url = section.text("connector", "")
+    if section.name and "connector" in section.nodes:
+        section.wrong("connector", "in the yml of a table over topics", "write connector: in <table>.yml")
+        return ""
+    if url and not _CONNECTOR.match(url):
+        form = "connector: http://host:8083/connectors/NAME, without a user or a password"
+        section.wrong("connector", "the URL of a connector in Kafka Connect", f"write {form}")
+        return ""
+    return url
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:

@@ -197,6 +197,13 @@ def mirror_group(deployment: Deployment, layout: EnvironmentLayout) -> str:
     return layout.naming.of(group) if group else ""
 
 
+def connector_of(deployment: Deployment) -> str:
+    """Return the URL of the connector that fills a table's topics; empty if none is declared."""
+    if "connector:" not in deployment.texts.yml:
+        return ""
+    return _settings(deployment.texts, deployment.table).connector
+
+
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:
     """Return the lower-case key columns if a peek must hide all other values; None if it shows all values."""
     if "payload:" not in deployment.texts.yml:

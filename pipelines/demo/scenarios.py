@@ -38,6 +38,7 @@ host replication reader 127.0.0.1/32 trust"""
 """
 EVERY_S = 10.0
 """Interval, in seconds, at which the scheduler writes a file."""
+CONNECTOR = "restaurant"
 PREFIX = "pg"
 """First part of the names of Debezium's topics."""
 
@@ -120,9 +121,11 @@ def copy_scenario(folder: str | Path, number: int) -> SampleCopy:
         if scenario.scheduled:
             (building / "data/landing/schedule").mkdir(parents=True)
         ports = {name: free_port() for name in ("postgres", "kafka", "controller", "connect")}
-        for file in building.glob("pipelines/**/*.sql"):
-            text = file.read_text().replace("@POSTGRES@", str(ports["postgres"]))
-            file.write_text(text.replace("@KAFKA@", str(ports["kafka"])))
+        for file in (each for each in building.glob("pipelines/**/*") if each.suffix in (".sql", ".yml")):
+            text = file.read_text()
+            for name, port in ports.items():
+                text = text.replace(f"@{name.upper()}@", str(port))
+            file.write_text(text)
         text = (FOLDER / "manifest.yml").read_text().replace("@NUMBER@", str(number)).replace("@TITLE@", scenario.title)
         jars = "".join(f"  {name}: {{jars: ['{_pool_jars(name).folder}']}}\n" for name in scenario.connectors)
         (building / "headgate.yml").write_text(with_project_id(text, identity) + jars)
@@ -156,7 +159,7 @@ def start_scenario(folder: Path, say: Say) -> list[str]:
             ports["connect"],
             brokers=f"127.0.0.1:{broker.port}",
             jars=(resolved_jars(CONNECT, cache_folder()), resolved_jars(DEBEZIUM, cache_folder())),
-            connectors={"restaurant": debezium_settings(scenario, cluster.port)},
+            connectors={CONNECTOR: debezium_settings(scenario, cluster.port)},
         )
         return started + ([worker.name] if servers.start(worker, say) else [])
 

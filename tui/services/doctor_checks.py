@@ -75,13 +75,13 @@ def check_inputs(
     """Check that external tables are as declared. Plain files, which have no transaction log, are not checked."""
     from core.model.table_formats import table_format
 
-    formats = [
-        (t.ddl.path, table_format(t.parsed_ddl.format)) for t in declared().project.tables.values() if t.external
-    ]
+    tables = [t for t in declared().project.tables.values() if t.external]
+    formats = [(t.ddl.path, table_format(t.parsed_ddl.format)) for t in tables]
     paths = [path for path, format in formats if format.transaction_log or not format.has_files]
     if not paths:
         return ()
     words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]
+    words += ["--connectors", *(f"{t.name}={t.settings.connector}" for t in tables if t.settings.connector)]
     if any(format.changes for _, format in formats):
         from core.sql.postgres_changes import read_address
 

@@ -14,11 +14,12 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import upserts
+from pipelines.agent.deployment_compiler import connector_of, upserts
 from pipelines.agent.statements.deployment_lifecycle import fail, stop
 from pipelines.agent.tables.database_copies import copies
 from pipelines.agent.tables.external_inputs import fault_of_input, reads_inputs
 from pipelines.agent.tables.table_identities import fault_of_tables, keep_deleted_keys
+from pipelines.storage.kafka_connect import fault_of_connector
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,12 @@ class ChangedTables:
         self._agent = agent
         self._reported: dict[tuple[TableName, int], str] = {}
         """Fingerprint of the last reported commit by another program, by deployment."""
+        self._connectors: dict[str, TableFault | None] = {}
+        """The answers of connectors in this round, by URL: one connector fills the topics of several tables."""
 
     def round(self) -> None:
         """Stop running statements whose tables have changed, and report writes by other programs to keyed tables."""
+        self._connectors.clear()
         for deployment in self._agent.ledger.deployments():
             if deployment.deleted:
                 continue
@@ -76,13 +80,13 @@ class ChangedTables:
                 fail(self._agent, found, fault.kind, fault.sentence)
 
     def _look_at_input(self, deployment: Deployment) -> None:
-        """Record whether an external table with a log is gone, was replaced, or differs from its DDL."""
+        """Record whether an external table is gone, was replaced, differs from its DDL, or is no longer filled."""
         format = table_format(deployment.format)
         if (format.has_files and not format.transaction_log) or copies(deployment):
             return
         key, found = (deployment.table, deployment.version), ""
         try:
-            fault = fault_of_input(self._agent, deployment)
+            fault = fault_of_input(self._agent, deployment) or self._fault_of_connector(deployment)
             found = self._agent.files.identity(deployment.folder, deployment.stored_as)
         except (TryAgain, Refused) as why:
             fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
@@ -105,6 +109,13 @@ class ChangedTables:
             readers = "streaming readers get an error, and readers that join it as a static side read the new one"
             kind = TableFaultKind.REPLACED
             self._agent.event(EventKind.EXCEPTION, kind, about=key, detail=f"{words}; {readers}", fingerprint=found)
+
+    def _fault_of_connector(self, deployment: Deployment) -> TableFault | None:
+        if not (url := connector_of(deployment)):
+            return None
+        if url not in self._connectors:
+            self._connectors[url] = fault_of_connector(url)
+        return self._connectors[url]
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)

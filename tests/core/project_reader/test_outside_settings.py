@@ -1,4 +1,4 @@
-"""`payload:` and `mirror_offsets:` in a table's yml: accepted values, and Problems with their lines."""
+"""`payload:`, `mirror_offsets:` and `connector:` in a table's yml: accepted values, and Problems with their lines."""
 
 import pytest
 import small_project
@@ -10,6 +10,9 @@ from core.project_reader.revision_reader import read_revision, revision_of
 A, B, LANDED = (f"pipelines/{path}.yml" for path in ("facts/p/a/a", "facts/p/b/b", "sources/p/landed/landed"))
 
 
+URL = "https://connect.example:8083/base/connectors/orders"
+
+
 def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
     files = small_project.texts(**selects)
     (path,) = [path for path in files if path.endswith("ddl.landed.sql")]
@@ -19,7 +22,10 @@ def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
 
 
 def test_they_are_read_and_come_back_from_the_text_of_the_revision() -> None:
-    project = small_project.project(on_topics({LANDED: "payload: hidden\n", A: "mirror_offsets: my-group\n"}))
+    project = small_project.project(
+        on_topics({LANDED: f"payload: hidden\nconnector: {URL}\n", A: "mirror_offsets: my-group\n"})
+    )
+    assert project.tables[T("landed")].settings.connector == URL
     assert project.tables[T("landed")].settings.hides_payload
     assert project.tables[T("a")].settings.mirror_offsets == "my-group"
     for table in project.tables.values():
@@ -44,6 +50,18 @@ def test_a_table_may_show_what_the_project_hides_by_default() -> None:
         (
             {A: "owner: me\npayload: hidden\n"}, {},
             (A, 2, "payload: a has neither messages nor rows of a database that could be hidden"),
+        ),
+        (
+            {LANDED: "owner: me\nconnector: http://u:p@h:8083/connectors/c\n"}, {},
+            (LANDED, 2, "connector must be the URL of a connector in Kafka Connect"),
+        ),
+        (
+            {LANDED: "connector: h:8083/c\n"}, {},
+            (LANDED, 1, "connector must be the URL of a connector in Kafka Connect"),
+        ),
+        (
+            {A: "connector: http://h:8083/connectors/c\n"}, {},
+            (A, 1, "connector: a is no external table over topics that a connector could fill"),
         ),
         ({A: "mirror_offsets: two words\n"}, {}, (A, 1, "mirror_offsets must be a consumer group")),
         ({B: "owner: me\nmirror_offsets: g\n"}, {}, (B, 2, "mirror_offsets: b streams no topic")),

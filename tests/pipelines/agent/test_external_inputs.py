@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import small_project
 from agent_scenarios import read_before
+from ledger_rows import external_row
+from pytest_httpserver import HTTPServer
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName as T
@@ -14,6 +16,7 @@ from core.model.states import State, TableFaultKind
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.ports.storage import TableFault
+from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool.pool_catalog import register_together
 from pipelines.agent.reconciler import BeforeRound, Reconciler
@@ -327,6 +330,33 @@ def test_the_reason_for_missing_figures_of_an_external_table_is_shown_until_they
         assert said(deployed) == [(TableFaultKind.LOG_UNREAD, f"{summary}; mount it")]
     ChangedTables(deployed).round()
     assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")
+
+
+def test_a_connector_that_does_not_run_is_a_fault_of_all_tables_that_it_fills(
+    agent: Any, httpserver: HTTPServer
+) -> None:
+    answers = [{"state": "FAILED", "trace": "no login\n\tat X"}, {"state": "RUNNING"}]
+    for task in answers:
+        whole = {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, **task}]}
+        httpserver.expect_ordered_request("/connectors/orders/status").respond_with_json(whole)
+    url = httpserver.url_for("/connectors/orders")
+    for name in ("t", "u"):
+        ddl = f"CREATE TABLE {name} (id INT) USING kafka OPTIONS ('kafka.bootstrap.servers'='h:9', subscribe='{name}');"
+        texts = RevisionTexts(ddl, "", f"connector: {url}\n")
+        place = {"format": "kafka", "folder": f"kafka://h:9/{name}", "compiled_ddl": ddl}
+        agent.ledger.put_deployment(external_row(name, texts=texts, **place))
+    rounds = ChangedTables(agent)
+
+    def faults() -> list[tuple[str, str]]:
+        rounds.round()
+        rows = (agent.ledger.deployment(T(name), 0) for name in ("t", "u"))
+        return [(row.error_class, row.error.partition(";")[0]) for row in rows]
+
+    words = f"task 0 of connector orders at {httpserver.host}:{httpserver.port} is FAILED: no login"
+    assert faults() == [("HEADGATE_CONNECTOR_NOT_RUNNING", words)] * 2
+    assert faults() == [("", "")] * 2
+    httpserver.check()
+    assert len(httpserver.log) == 2, "one request in each round, however many tables"
 
 
 def test_a_setting_in_its_yml_is_recorded(deployed: Any, pool: Any) -> None:

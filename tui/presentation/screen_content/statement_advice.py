@@ -61,9 +61,9 @@ def advise(
     no_movement = statement.trend in (Trend.STEADY, Trend.IDLE, Trend.UNKNOWN)
     if has_ended or (statement.state is State.DEGRADED and no_movement):
         return f"It does not run as wanted: {statement.line.error or 'see its events'}.", Tone.BAD
-    unread, flaws = _inputs_at_fault(statement, view)
-    if unread and statement.state is not State.UNKNOWN:
-        return f"{unread}{position}", Tone.BAD
+    lacking, flaws = _inputs_at_fault(statement, view)
+    if lacking and statement.state is not State.UNKNOWN:
+        return f"{lacking}{position}", Tone.BAD
     late = ""
     if statement.line.fault_word == Fault.BEHIND and not statement.starting:
         late = f"{_lateness(measurement)}. "
@@ -94,14 +94,20 @@ def _lateness(measurement: Measurement | None) -> str:
 
 
 def _inputs_at_fault(statement: StatementView, view: LedgerView) -> tuple[str, str]:
-    """Describe the external inputs that cannot be read, and those with other faults; both may be empty."""
+    """Describe the external inputs that cannot be read or are not filled, and those with other faults.
+
+    Both may be empty.
+    """
     parents = (view.statement(one.parent) for one in statement.parents)
     faulty = [parent.line for parent in parents if parent is not None and parent.external and parent.line.error]
     unread = [line for line in faulty if line.error_class in (TableFaultKind.LOG_UNREAD, TableFaultKind.GONE)]
-    others = [line for line in faulty if line not in unread]
-    return _fault_words(unread, "cannot be read"), _fault_words(
-        others, "has a fault" if len(others) == 1 else "have faults"
+    unfed = [line for line in faulty if line.error_class == TableFaultKind.NOT_FED]
+    others = [line for line in faulty if line not in unread and line not in unfed]
+    lacking = (
+        _fault_words(unread, "cannot be read"),
+        _fault_words(unfed, "is not filled" if len(unfed) == 1 else "are not filled"),
     )
+    return " ".join(filter(None, lacking)), _fault_words(others, "has a fault" if len(others) == 1 else "have faults")
 
 
 def _fault_words(lines: Sequence[StatementLine], what: str) -> str:

@@ -104,6 +104,13 @@ def test_an_input_that_cannot_be_read_is_named_whatever_the_trend() -> None:
     assert "stopped on purpose" in verdict_over_inputs(unread, state="stopped", wanted="stopped")[0]
 
 
+def test_an_input_whose_connector_does_not_run_is_named_whatever_the_trend() -> None:
+    why = "task 0 of connector orders at h:8083 is FAILED: no login; correct the cause"
+    unfed = {"landed_payments": ("HEADGATE_CONNECTOR_NOT_RUNNING", why)}
+    for trend in ("idle", "steady", "draining"):
+        assert verdict_over_inputs(unfed, trend=trend) == (f"Its input landed_payments is not filled: {why}.", Tone.BAD)
+
+
 def test_an_input_that_is_read_despite_its_fault_is_named_after_the_trend() -> None:
     stale = {"pizzas": ("HEADGATE_NOT_REFRESHED", "pizzas was not refreshed: Connection refused")}
     words, tone = verdict_over_inputs(stale, trend="idle")

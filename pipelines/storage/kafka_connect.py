@@ -1,0 +1,78 @@
+"""Connectors of Kafka Connect that fill topics, as its REST interface reports them (KIP-26, Kafka 4.1).
+
+A topic whose connector has failed looks like one in which nothing happens: its readers keep up with it.
+"""
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from core.model.states import TableFaultKind
+from core.ports.storage import TableFault
+from core.text.secret_masking import mask_secrets
+from pipelines.storage.kafka_clients import ANSWER_S
+
+_LARGEST = 1_000_000
+"""Maximum size of an answer, in bytes."""
+_LONGEST = 300
+"""Maximum length of a task's error in a fault, in characters."""
+
+
+def fault_of_connector(url: str) -> TableFault | None:
+    """Return why a connector fills no topic now; None if it and all its tasks are running.
+
+    `url` is `http://host:8083/connectors/NAME`. The call takes at most a few seconds and raises no error: a worker
+    that does not answer is a fault as well.
+    """
+    place = urlsplit(url)
+    name = place.path.rpartition("/")[2]
+    about = f"connector {name} at {place.netloc}"
+    try:
+        status, found = _status_of(url)
+    except (OSError, http.client.HTTPException) as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return _fault(f"Kafka Connect, which runs {about}, does not answer: {why}", "start it again")
+    if status == 404:
+        return _fault(f"there is no {about}", "create it, or correct connector in the yml of the table")
+    try:
+        states = [("", found["connector"]), *((f"task {task['id']} of ", task) for task in found["tasks"])]
+        wrong = [(what, str(each["state"]), str(each.get("trace") or "")) for what, each in states]
+    except (LookupError, TypeError, AttributeError):
+        return _fault(f"{about} has no status (HTTP {status})", "correct connector in the yml of the table")
+    if len(wrong) == 1:
+        return _fault(f"{about} has no task", "see the log of Kafka Connect")
+    # A failed task says more than the state of its connector.
+    wrong = sorted((each for each in wrong if each[1] != "RUNNING"), key=lambda each: each[1] != "FAILED")
+    for what, state, trace in wrong:
+        words = f"{what}{about} is {state}"
+        restart = f"POST {url}/restart?includeTasks=true"
+        if state == "FAILED":
+            first = mask_secrets(trace.strip().partition("\n")[0])
+            cause = f": {first[:_LONGEST]}" if first else ""
+            return _fault(f"{words}{cause}", f"correct the cause, then {restart}")
+        if state in ("PAUSED", "STOPPED"):
+            return _fault(words, f"resume it: PUT {url}/resume")
+        return _fault(words, "it fills its topics again when it is RUNNING")
+    return None
+
+
+def _status_of(url: str) -> tuple[int, Any]:
+    """Return the HTTP status and the decoded answer; None for an answer that is not JSON."""
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    connection = kind(place.netloc, timeout=ANSWER_S)
+    try:
+        connection.request("GET", f"{place.path}/status", headers={"Accept": "application/json"})
+        answer = connection.getresponse()
+        status, body = answer.status, answer.read(_LARGEST)
+    finally:
+        connection.close()
+    try:
+        return status, json.loads(body)
+    except ValueError:
+        return status, None
+
+
+def _fault(why: str, remedy: str) -> TableFault:
+    return TableFault(TableFaultKind.NOT_FED, why, remedy)
