@@ -4,6 +4,10 @@ import re
 
 _PASSWORD = r"(?:password|passwd|passphrase|pwd|(?:api|account|access)[._-]?key)[\w.-]*"
 _CALLED = rf"(?:{_PASSWORD}|(?:secret|token|credential)[\w.-]*)"
+_LONE_USER = re.compile(
+    r"""(?:(?<=\bhttp://)|(?<=\bhttps://))(?!\$\{)[^\s/?#:@"'\\]+(?=(?::(?:x-oauth-basic)?)?@)""", re.I
+)
+"""Matches the user in a web address without a password, which is a token; a user of a database is no secret."""
 _SECRET = re.compile(
     rf"""(?P<before>(?:{_CALLED}(?:["'`]?\s*=>?|["'`]\s*:)|{_PASSWORD}\s*:)\s*\\?["']?"""
     r"""|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\d+\))[^\s"'\\,;&)@]+)"""
@@ -34,7 +38,7 @@ def masked_address(address: str) -> str:
 
 def mask_secrets(text: str) -> str:
     """Mask values that look like secrets."""
-    return _SECRET.sub(_masked, text)
+    return _SECRET.sub(_masked, _LONE_USER.sub(MASK, text))
 
 
 def mask_literals(text: str) -> str:
@@ -43,7 +47,8 @@ def mask_literals(text: str) -> str:
     Unlike `mask_secrets`, this function changes neither a column whose name merely suggests a secret, nor an expression
     that is compared with such a column.
     """
-    return _OF_ITSELF.sub(_masked, _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", text))
+    masked = _LITERAL.sub(rf"\g<before>\g<quote>{MASK}\g<quote>", _LONE_USER.sub(MASK, text))
+    return _OF_ITSELF.sub(_masked, masked)
 
 
 def _masked(found: re.Match[str]) -> str:
