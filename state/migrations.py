@@ -164,7 +164,10 @@ _TIME_LEFT = "ALTER TABLE measurement ADD COLUMN time_left TEXT NOT NULL DEFAULT
 
 _OBJECTIVE = "ALTER TABLE measurement ADD COLUMN objective_s REAL;\n"
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE)
+_VARIABLES = ""
+"""Older programs cannot read `revision.texts` with the members `variables` and `written`; the schema is the same."""
+
+MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE, _VARIABLES)
 """The migrations.
 
 The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later migration adds 1 to the version.

@@ -64,15 +64,18 @@ class ParseCacheFile:
         used = facts.keys() if whole else None
         return bool(fresh) and self._written(lambda database: self._add(database, fresh, used))
 
-    def load_project(self, texts: Mapping[str, str]) -> ReadProject | None:
-        """Return the stored project that was read from the same file contents; None if there is none."""
+    def load_project(self, texts: Mapping[str, str], environment: str) -> ReadProject | None:
+        """Return the stored project that was read from the same contents for an environment; None if there is none."""
         if not self._version or not _is_ours(self._path):
             return None
         try:
             database = _open(self._path, "ro")
             try:
                 found = "SELECT crc, body FROM project WHERE version = ? AND key = ?"
-                crc, body = database.execute(found, (self._version, digest_of(texts))).fetchone() or (0, None)
+                crc, body = database.execute(found, (self._version, digest_of(texts, environment))).fetchone() or (
+                    0,
+                    None,
+                )
             finally:
                 database.close()
         except sqlite3.Error as error:
@@ -80,10 +83,13 @@ class ParseCacheFile:
             return None
         return unpack_project(body, texts) if isinstance(body, bytes) and zlib.crc32(body) == crc else None
 
-    def save_project(self, texts: Mapping[str, str], found: ReadProject) -> bool:
-        """Store the project that was read from the file contents `texts`; return False if it could not be written."""
+    def save_project(self, texts: Mapping[str, str], environment: str, found: ReadProject) -> bool:
+        """Store the project that was read from the file contents `texts` for an environment.
+
+        Returns False if it could not be written.
+        """
         body = pack_project(found, texts)
-        row = (self._version, digest_of(texts), zlib.crc32(body), body)
+        row = (self._version, digest_of(texts, environment), zlib.crc32(body), body)
         put = "INSERT OR REPLACE INTO project VALUES (?, ?, ?, ?)"
         return self._written(lambda database: database.execute(put, row))
 

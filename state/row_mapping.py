@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from core.observed.versions import Binding
 from core.project.model import Pool
-from core.project.revision import RevisionTexts
+from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 from core.text.escaping import escape_surrogates
 
 Row = TypeVar("Row")
@@ -26,7 +26,7 @@ def sqlite_value(value: object) -> Value:
         case str():
             return escape_surrogates(value)
         case RevisionTexts():
-            return _json({"ddl": value.ddl, "dml": value.dml, "yml": value.yml})
+            return _json(texts_as_json(value))
         case Pool():
             return _json(asdict(value))
         case tuple() | list():
@@ -84,7 +84,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def _texts(text: str) -> RevisionTexts:
-    return RevisionTexts(**json.loads(text))
+    return texts_from_json(json.loads(text))
 
 
 def _bindings(text: str) -> tuple[Binding, ...]:

@@ -14,7 +14,7 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from core.observed.versions import Binding
 from core.policy.roles_and_rules import Policy, policy_from_json
 from core.project.model import Pool
-from core.project.revision import RevisionTexts
+from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 from core.text.wording import did_you_mean
 
 _MOST = 2**63
@@ -286,14 +286,22 @@ def _texts(given: EntryReader) -> RevisionTexts | None:
     value = given.values.get("deployed")
     if value is None:
         return None
-    known = ("ddl", "dml", "yml")
-    wrong = not isinstance(value, Mapping) or any(
-        key not in known or not (text is None or isinstance(text, str)) for key, text in value.items()
-    )
-    if wrong:
+    known = {name: (str, type(None)) for name in ("ddl", "dml", "yml")}
+    if not _has_only(value, known | {"variables": (Mapping,), "written": (Mapping,)}):
         given.wrong("deployed must contain the texts ddl, dml and yml", "write the deployed texts of these files")
         return None
-    return RevisionTexts(**{key: value.get(key) or "" for key in known})
+    written, variables = value.get("written"), value.get("variables", {})
+    if not _has_only(written or {}, known) or not _has_only(variables, dict.fromkeys(variables, (str,))):
+        given.wrong("deployed.written must contain ddl, dml and yml, and variables texts", "export them again")
+        return None
+    texts: dict[str, Any] = {key: value.get(key) or "" for key in known}
+    if written:
+        texts |= {"variables": variables, "written": {key: written.get(key) or "" for key in known}}
+    return texts_from_json(texts)
+
+
+def _has_only(value: object, kinds: Mapping[str, tuple[type, ...]]) -> bool:
+    return isinstance(value, Mapping) and all(k in kinds and isinstance(v, kinds[k]) for k, v in value.items())
 
 
 def _bindings(given: EntryReader) -> tuple[Binding, ...]:
@@ -380,8 +388,8 @@ def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:
     return tuple(OpenTicket(part.text("reader"), part.whole("version"), part.text("run")) for part in parts)
 
 
-def _filled(texts: RevisionTexts) -> dict[str, str]:
-    return {key: text for key, text in asdict(texts).items() if text}
+def _filled(texts: RevisionTexts) -> dict[str, Any]:
+    return {key: text for key, text in texts_as_json(texts).items() if text}
 
 
 def _pool(given: EntryReader) -> Pool | None:

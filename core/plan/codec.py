@@ -32,7 +32,7 @@ from core.plan.model import (
 )
 from core.plan.preconditions import is_there
 from core.plan.request import PlanRequest, StrategyChoice
-from core.project.revision import RevisionTexts
+from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 
 T = TypeVar("T")
 
@@ -123,6 +123,8 @@ def plan_hash(plan: Plan) -> str:
 
 def _hashed(value: Any) -> dict[str, Any]:
     kind = type(value)
+    if kind is RevisionTexts:
+        return texts_as_json(value)
     names, parts = _HASHED_BY_KIND[kind]
     data = dict(zip(names, parts(value), strict=True))
     if kind is PlanNode:
@@ -168,7 +170,7 @@ def _node_as_json(node: PlanNode) -> dict[str, Any]:
     data["bindings"] = [_flat(binding) for binding in node.bindings]
     data["offers"] = [{**_flat(offer), "executable": offer.executable} for offer in node.offers]
     data["retention"] = _flat(node.retention) if node.retention is not None else None
-    data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
+    data["texts"], data["old"] = texts_as_json(node.texts), texts_as_json(node.old)
     return data
 
 
@@ -195,7 +197,7 @@ _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
-        PlanRequest, StrategyChoice, PlanNode, StrategyOffer, Step, Binding, RevisionTexts, Retention,
+        PlanRequest, StrategyChoice, PlanNode, StrategyOffer, Step, Binding, Retention,
         *_KIND_BY_LIST.values(),
     )
 }  # fmt: skip
@@ -226,8 +228,8 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
         bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
         offers=tuple(_unflat(StrategyOffer, offer) for offer in data["offers"]),
         retention=_retention(data["retention"]) if data["retention"] else None,
-        texts=_unflat(RevisionTexts, data["texts"]),
-        old=_unflat(RevisionTexts, data["old"]),
+        texts=texts_from_json(data["texts"]),
+        old=texts_from_json(data["old"]),
     )
 
 

@@ -20,7 +20,7 @@ PLAN_FILE_FORMAT = "headgate.plan-file/1"
 
 _PASSWORD = r"(?:password|passwd|passphrase|pwd|(?:api|account)[._-]?key)[\w.-]*"
 _CALLED = rf"(?:{_PASSWORD}|(?:secret|token|credential|access[._-]?key)[\w.-]*)"
-_YML_SECRET = re.compile(rf"{_CALLED}[\"']?\s*:\s*[\"']?(?!\$\{{)[^\s\"'#]", re.I)
+_YML_SECRET = re.compile(rf"{_CALLED}[\"']?\s*:\s*(?!\{{)[\"']?(?!\$\{{)[^\s\"'#]", re.I)
 _SQL_SECRET = re.compile(
     rf"[\"'`][\w.-]*{_CALLED}[\"'`]\s*[=,]?\s*[\"'](?!\$\{{)[^\"']"
     r"|\b(?:OPTIONS|PROPERTIES|TBLPROPERTIES|SERDEPROPERTIES|WITH)\s*\((?:[^()\"']|\"[^\"]*\"|'[^']*')*?"

@@ -9,6 +9,7 @@ from core.model.problems import Problem, in_reading_order
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, Naming
+from core.project.variables import Variable
 from core.sql.statement import ParsedStatement, TableDdl
 
 
@@ -40,11 +41,19 @@ LAYER_FOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A SQL file of the project: its path and its unchanged content."""
+    """A SQL file of the project."""
 
     path: str
     """Path relative to the project folder, with forward slashes."""
     text: str
+    """The content, in which values have replaced the variables; unchanged if there are none."""
+    written: str | None = None
+    """The unchanged content; None if it uses no variables."""
+
+    @property
+    def as_written(self) -> str:
+        """The unchanged content."""
+        return self.text if self.written is None else self.written
 
 
 APPEND, UPSERT = "append", "upsert"
@@ -136,6 +145,10 @@ class Table:
     settings: Settings = field(default_factory=Settings)
     settings_text: str = ""
     """The unchanged content of the yml; empty if there is none."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Names and values of the variables that the table's files use, sorted by name."""
+    written_settings: tuple[tuple[str, str], ...] = ()
+    """The (key, line of yml) of each setting that uses variables, with `${name}` instead of the values."""
 
     @property
     def external(self) -> bool:
@@ -185,6 +198,8 @@ class Environment:
     """The lag objective of statements that set none, as an interval like `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
     """The environment's rules as declared; rules that an agent has recorded take precedence."""
+    variables: tuple[Variable, ...] = ()
+    """The variables with their values in this environment, sorted by name."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, with the protection of the environment and of the tables `protected`."""

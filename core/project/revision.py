@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from core.model.names import TableName
 from core.project.model import Pool, Settings
@@ -16,6 +17,32 @@ class RevisionTexts:
     ddl: str = ""
     dml: str = ""
     yml: str = ""
+    """With `ddl` and `dml`, the texts in which values have replaced the variables."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Names and values of the variables that the texts use, sorted by name."""
+    written: "RevisionTexts | None" = None
+    """The texts with `${name}`, as in the project's files; None if they use no variables."""
+
+    @property
+    def as_written(self) -> "RevisionTexts":
+        """The texts as in the project's files, which can be deployed with the values of another environment."""
+        return self.written or self
+
+
+def texts_as_json(texts: RevisionTexts) -> dict[str, Any]:
+    """Return texts as a JSON object; variables are left out if there are none."""
+    data: dict[str, Any] = {"ddl": texts.ddl, "dml": texts.dml, "yml": texts.yml}
+    if texts.written is not None:
+        data["variables"] = dict(texts.variables)
+        data["written"] = texts_as_json(texts.written)
+    return data
+
+
+def texts_from_json(data: Mapping[str, Any]) -> RevisionTexts:
+    """Rebuild texts from the result of `texts_as_json`; raises KeyError, TypeError or AttributeError if damaged."""
+    written = texts_from_json(data["written"]) if data.get("written") is not None else None
+    variables = tuple(sorted((str(name), str(value)) for name, value in data.get("variables", {}).items()))
+    return RevisionTexts(data["ddl"], data["dml"], data["yml"], variables, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +74,19 @@ def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
 
 
 def revision_hash(texts: RevisionTexts) -> str:
-    """Return the hash of a revision's SQL and YAML, ignoring line endings and byte-order marks."""
-    return _hash(_plain(text) for text in (texts.ddl, texts.dml, texts.yml))
+    """Return the hash of a revision's SQL and YAML, ignoring line endings and byte-order marks.
+
+    It includes the variables with their values, and the texts as written, if the texts use variables.
+    """
+    parts = [texts.ddl, texts.dml, texts.yml]
+    if texts.written is not None:
+        parts += (texts.written.ddl, texts.written.dml, texts.written.yml, *(f"{n}={v}" for n, v in texts.variables))
+    return _hash(map(_plain, parts))
+
+
+def written_hash(texts: RevisionTexts) -> str:
+    """Return the hash of a revision's texts as written, which is the same in environments with other values."""
+    return revision_hash(texts.as_written)
 
 
 def _hash(parts: Iterable[str]) -> str:

@@ -51,11 +51,15 @@ def compare_with_commit(
     manifest = _manifest_then(then)
     defaults = manifest.defaults if manifest else project.defaults
     older = {found.name: found for found in manifest.environments} if manifest else {}
+    was, is_now = older.get(environment), project.environments.get(environment)
+    variables = is_now.variables if is_now and not manifest else was.variables if was else ()
     folders = {table_folder(path) for path in then}
+    if is_now and variables != is_now.variables:
+        folders |= {table_folder(path) for path, text in now.items() if "${" in text}
     whole = defaults != project.defaults
     texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
-    old = read_tables(texts, defaults, parse_cache)
+    old = read_tables(texts, defaults, parse_cache, {each.name: each for each in variables})
     among = {**project.tables, **old}
     old = with_schema_tracking(with_changes(old, among), among)
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
@@ -63,7 +67,6 @@ def compare_with_commit(
     changed += [name for name, table in project.broken.items() if table.folder in folders]
     gone = [name for name in old if name not in project.tables and name not in project.broken]
     before = {name: revision_of(old[name]).texts for name in (*changed, *gone) if name in old}
-    was, is_now = older.get(environment), project.environments.get(environment)
     differing = _differing(was, is_now) if was and is_now else ()
     return GitComparison(reference, tuple(sorted(changed)), tuple(sorted(gone)), before, tuple(sorted(differing)))
 
@@ -101,6 +104,9 @@ def _differing(was: Environment, now: Environment) -> Iterator[str]:
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
+    values = {each.name: each for each in was.variables}, {each.name: each for each in now.variables}
+    changed = (name for name in {**values[0], **values[1]} if values[0].get(name) != values[1].get(name))
+    yield from (f"variables.{name}" for name in changed)
     yield from (f"place.{key}" for key in ("data", "naming") if _differ(was, now, key))
     settings = ("protected", "plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate")
     yield from (f"policy.{key}" for key in settings if _differ(was, now, key))

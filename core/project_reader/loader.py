@@ -1,6 +1,6 @@
 """Conversion of the contents of project files to a Project, or to all Problems at once; this module opens no files."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -8,6 +8,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import BrokenTable, Project, Script, Settings, Table
+from core.project.variables import REFERENCE, Variable
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
@@ -20,8 +21,9 @@ from core.project_reader.settings_checks import (
     with_changes,
     with_schema_tracking,
 )
+from core.project_reader.substitution import SubstitutedSql, substitute_sql
 from core.project_reader.table_consistency_checks import check_tables, cycle_problems, topic_loop_problems
-from core.project_reader.table_yml import read_settings, settings_as_text
+from core.project_reader.table_yml import SubstitutedSettings, read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean
@@ -39,8 +41,16 @@ class _StatementFile:
 @dataclass(slots=True)
 class _ProjectDraft:
     texts: Mapping[str, str]
+    """Contents by path. In SQL, values have replaced the variables."""
     parse_cache: ParseCache
     problems: list[Problem]
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    sql: Mapping[str, SubstitutedSql] = field(default_factory=dict)
+    """The SQL files that use variables, by path."""
+    yml: dict[str, SubstitutedSettings] = field(default_factory=dict)
+    """The yml files that use variables, by path."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """The unchanged contents of all files."""
     folders: dict[TableName, ScriptFolder] = field(default_factory=dict)
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
     views: dict[TableName, str] = field(default_factory=dict)
@@ -62,19 +72,20 @@ class _ProjectDraft:
 
 
 def read_project(
-    texts: Mapping[str, str], parse_cache: ParseCache | None = None
+    texts: Mapping[str, str], parse_cache: ParseCache | None = None, *, environment: str | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
     """Read a project from its file contents; return the Project and all Problems.
 
     The Project is None if any Problem is an error. `texts` are the contents by relative path with forward slashes.
     `parse_cache` only saves time: a content that it contains is not parsed again, and new results are added to it.
+    Variables have their values in `environment`, which is by default the project's default environment.
     """
-    project, found = read_sound_tables(texts, parse_cache)
+    project, found = read_sound_tables(texts, parse_cache, environment=environment)
     return (None if any(map(_is_error, found)) else project), found
 
 
 def read_sound_tables(
-    texts: Mapping[str, str], parse_cache: ParseCache | None = None
+    texts: Mapping[str, str], parse_cache: ParseCache | None = None, *, environment: str | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
     """Read a project like `read_project`, but move the tables in folders with errors to `Project.broken`.
 
@@ -90,8 +101,11 @@ def read_sound_tables(
     problems += unread.values()
     texts = {path: "" if path in unread else text for path, text in texts.items()} if unread else texts
     manifest = read_manifest(texts.get(MANIFEST), problems)
-    draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems, unread=unread.keys())
+    draft = _draft(texts, manifest.variables_of(environment), parse_cache or ParseCache(), problems)
+    draft.unread |= unread.keys()
     tables = _read_tables(draft, manifest.defaults)
+    if not unread:
+        _warn_unused(manifest, draft)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     connectors = {connector.name for connector in manifest.connectors}
     missing = partial(missing_in_inputs, tables=tables, parse_cache=draft.parse_cache)
@@ -112,12 +126,52 @@ def read_sound_tables(
     check_outside_settings(tables, yml, problems)
     check_topics_written(tables, yml, problems)
     problems += topic_loop_problems(tables)
+    if draft.sql:
+        problems = [_as_written(problem, draft.sql) for problem in problems]
+        draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):
         return None, found
     project = _project(manifest, tables)
     return (_without_broken(project, draft, errors) if errors else project), found
+
+
+def _draft(
+    texts: Mapping[str, str], variables: Mapping[str, Variable], parse_cache: ParseCache, problems: list[Problem]
+) -> _ProjectDraft:
+    """Replace the variables in SQL files. A file in which one cannot be replaced is not parsed."""
+    sql, wrong = {}, set()
+    for path in [path for path, text in texts.items() if "${" in text and path.endswith(".sql")]:
+        before = len(problems)
+        sql[path] = substitute_sql(texts[path], path, variables, problems)
+        if len(problems) > before:
+            wrong.add(path)
+    replaced = {**texts, **{path: found.text for path, found in sql.items()}} if sql else texts
+    return _ProjectDraft(replaced, parse_cache, problems, variables, sql=sql, written=texts, unread=wrong)
+
+
+def with_values(texts: Mapping[str, str], variables: Mapping[str, Variable]) -> Mapping[str, str]:
+    """Return file contents by path, with values in place of the variables in SQL."""
+    return _draft(texts, variables, ParseCache(), []).texts
+
+
+def _warn_unused(manifest: Manifest, draft: _ProjectDraft) -> None:
+    if not manifest.variables:
+        return
+    used = {name for each in draft.sql.values() for name in each.names}
+    used.update(name for each in draft.yml.values() for name in each.names)
+    used.update(REFERENCE.findall(draft.texts[MANIFEST]))
+    draft.problems += [
+        Problem(f"no file uses the variable {name}", "remove it", each.where, name, severity=Severity.WARNING)
+        for name, each in manifest.variables.items()
+        if name not in used
+    ]
+
+
+def _as_written(problem: Problem, sql: Mapping[str, SubstitutedSql]) -> Problem:
+    found = sql.get(problem.where.path) if problem.where else None
+    return found.of_file(problem) if found else problem
 
 
 def _check_cycles(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> None:
@@ -160,12 +214,14 @@ def _without_broken(project: Project, draft: _ProjectDraft, errors: Sequence[Pro
     return replace(project, tables=tables, broken=dict(sorted(broken.items())), stray=tuple(stray))
 
 
-def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
+def read_tables(
+    texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache, variables: Mapping[str, Variable]
+) -> dict[TableName, Table]:
     """Read the tables of some folders from their file contents, ignoring all Problems.
 
     A table with an invalid DDL is omitted. A table with an invalid statement is returned without the statement.
     """
-    return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
+    return _read_tables(_draft(texts, variables, parse_cache, []), defaults)
 
 
 def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
@@ -318,24 +374,42 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
     path, ddl = draft.ddl[name]
     statement = draft.statements.get(name)
     yml = _yml(name, folder)
+    dml = statement.path if statement else ""
+    found = draft.yml.get(yml)
+    names = {*_names(draft.sql.get(path)), *_names(draft.sql.get(dml)), *_names(found)}
     return Table(
         name=name,
         product=folder.product,
         layer=folder.layer,
         unit=folder.unit,
         folder=folder.path,
-        ddl=Script(path, draft.texts[path]),
+        ddl=_script(path, draft),
         parsed_ddl=ddl,
-        dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
+        dml=_script(dml, draft) if dml else None,
         parsed=statement.parsed if statement else None,
         settings=_settings(name, folder, draft, defaults),
         settings_text=draft.texts[yml] if yml else "",
+        variables=tuple((each, draft.variables[each].value) for each in sorted(names & draft.variables.keys())),
+        written_settings=found.written if found else (),
     )
+
+
+def _script(path: str, draft: _ProjectDraft) -> Script:
+    return Script(path, draft.texts[path], draft.written[path] if path in draft.sql else None)
+
+
+def _names(found: SubstitutedSql | SubstitutedSettings | None) -> Iterable[str]:
+    return found.names if found is not None else ()
 
 
 def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> Settings:
     yml = _yml(name, folder)
-    return draft.parse_cache.settings(draft.texts[yml] if yml else "", yml, defaults, draft.problems)
+    text = draft.texts[yml] if yml else ""
+    if "${" not in text:
+        return draft.parse_cache.settings(text, yml, defaults, draft.problems)
+    found = draft.parse_cache.settings_with_variables(text, yml, defaults, draft.problems, draft.variables)
+    draft.yml[yml] = found
+    return found.settings
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:

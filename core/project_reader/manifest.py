@@ -13,15 +13,17 @@ from core.policy.roles_and_rules import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROL
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
+from core.project.variables import REFERENCE, Variable
 from core.project_reader.naming_section import read_naming
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
 from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
+from core.project_reader.variables import DeclaredVariable, read_declared_variables, read_values
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "naming", "pool", "objective", "policy")
+_ENVIRONMENT_KEYS = ("data", "protected", "naming", "pool", "objective", "policy", "variables")
 _MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
@@ -41,6 +43,14 @@ class Manifest:
     defaults: Settings = field(default_factory=Settings)
     connectors: tuple[Connector, ...] = ()
     """Connectors that local pools load in addition to Spark's own jars, sorted by name."""
+    variables: Mapping[str, DeclaredVariable] = field(default_factory=dict)
+    """The declared variables by name; their values are in the environments."""
+
+    def variables_of(self, environment: str | None) -> dict[str, Variable]:
+        """Return the variables by name, with their values in an environment; None means the default environment."""
+        wanted = environment or self.default_env
+        found = next((each for each in self.environments if each.name == wanted), None)
+        return {variable.name: variable for variable in found.variables} if found else {}
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
@@ -57,9 +67,12 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
         return Manifest()
-    top.only(("project", "id", "default_env", "environments", "defaults", "connectors"))
+    top.only(("project", "id", "default_env", "environments", "defaults", "connectors", "variables"))
     below = top.section("defaults")
-    environments = _environments(top)
+    if below is not None:
+        _refuse_references(below)
+    variables = read_declared_variables(top) if "variables" in top.nodes else {}
+    environments = _environments(top, variables)
     return Manifest(
         name=_name(top),
         id=_identity(top),
@@ -67,7 +80,16 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
         environments=environments,
         defaults=read_settings_section(below, Settings()) if below else Settings(),
         connectors=read_connectors(top),
+        variables=variables,
     )
+
+
+def _refuse_references(defaults: YamlSection) -> None:
+    for key in defaults.nodes:
+        if REFERENCE.search(str(defaults.value(key))):
+            summary = f"defaults.{key} uses a variable, but the defaults are the same in every environment"
+            remedy = "write the value, or use the variable in <table>.yml"
+            defaults.problems.append(Problem(summary, remedy, defaults.at(key), key))
 
 
 def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
@@ -106,8 +128,8 @@ def _identity(top: YamlSection) -> str:
         return ""
 
 
-def _environments(top: YamlSection) -> tuple[Environment, ...]:
-    found = (_environment(name, section) for name, section in _environment_sections(top).items())
+def _environments(top: YamlSection, variables: Mapping[str, DeclaredVariable]) -> tuple[Environment, ...]:
+    found = (_environment(name, section, variables) for name, section in _environment_sections(top).items())
     return tuple(sorted(found, key=lambda environment: environment.name))
 
 
@@ -138,7 +160,7 @@ def _is_null(top: YamlSection) -> bool:
     return top.nodes["environments"].tag.endswith(":null")
 
 
-def _environment(name: str, section: YamlSection) -> Environment:
+def _environment(name: str, section: YamlSection, variables: Mapping[str, DeclaredVariable]) -> Environment:
     section.only(_ENVIRONMENT_KEYS, moved=_MOVED)
     pool, policy = section.section("pool"), section.section("policy")
     if policy is not None:
@@ -156,6 +178,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         validate=policy.flag("validate", True) if policy else True,
         objective=read_objective(section, ""),
         policy=read_policy_section(policy) if policy else Policy(),
+        variables=read_values(variables, section, name) if variables or "variables" in section.nodes else (),
     )
 
 
@@ -219,23 +242,26 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
     problems += unreadable_files(texts).values()
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
-    protected = protected_tables(texts, manifest.defaults, problems)
+    protected = protected_tables(texts, manifest, environment, problems)
     return declared.declared_policy(protected) if declared else None
 
 
-def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
-    """Return the tables to which `protect: true` applies, sorted.
+def protected_tables(
+    texts: Mapping[str, str], manifest: Manifest, environment: str, problems: list[Problem]
+) -> tuple[TableName, ...]:
+    """Return the tables to which `protect: true` applies in an environment, sorted.
 
     A table's settings come from its own yml file or, if it has none, from the folder's yml file. Settings that this
     file omits have the project's defaults.
     """
-    found = []
+    found, variables = [], manifest.variables_of(environment)
     for folder in read_script_folders(texts, problems):
         known: dict[str, Settings] = {}
         for table in folder.ddl:
             path = _yml(folder, table)
             if path not in known:
-                known[path] = read_settings(texts[path] if path else "", path, defaults, problems)
+                text = texts[path] if path else ""
+                known[path] = read_settings(text, path, manifest.defaults, problems, variables)
             if known[path].protect:
                 found.append(table)
     return tuple(sorted(found))

@@ -19,6 +19,8 @@ from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, 
 from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from core.project.variables import Variable
+    from core.project_reader.table_yml import SubstitutedSettings
     from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
@@ -155,6 +157,27 @@ class ParseCache:
         self._keep(key, found)
         return found
 
+    def settings_with_variables(
+        self, text: str, path: str, defaults: Settings, problems: list[Problem], variables: "Mapping[str, Variable]"
+    ) -> "SubstitutedSettings":
+        """Return the settings in a yml like `settings`, with values in place of variables."""
+        from core.project_reader.table_yml import SubstitutedSettings, read_settings_with_variables
+
+        given = repr((defaults, [variables[name] for name in sorted(variables)])).encode("utf-8", "surrogatepass")
+        key = _key(b"yml variables" + given, text)
+        found: SubstitutedSettings | None = self._values.get(key)
+        if found is None:
+            found = self._unpacked(key, _substituted_settings)
+        if found is None:
+            wrong: list[Problem] = []
+            found = read_settings_with_variables(text, path, defaults, wrong, variables)
+            if wrong:
+                problems.extend(wrong)
+                return found
+            self._fresh[key] = json.dumps([astuple(found.settings), found.names, found.written])
+        self._keep(key, found)
+        return found
+
     def _value(self, key: bytes, path: str) -> Any:
         """Return a cached value; None if there is none, or if its Problems refer to another file of equal content."""
         found = self._values.get(key)
@@ -195,7 +218,17 @@ def _columns_read(
 
 
 def _settings(packed: str) -> Settings:
-    values: list[Any] = json.loads(packed)
+    return _settings_of(json.loads(packed))
+
+
+def _substituted_settings(packed: str) -> "SubstitutedSettings":
+    from core.project_reader.table_yml import SubstitutedSettings
+
+    values, names, written = json.loads(packed)
+    return SubstitutedSettings(_settings_of(values), tuple(names), _tuples(written))
+
+
+def _settings_of(values: list[Any]) -> Settings:
     if len(values) != len(fields(Settings)):
         raise ValueError("not the settings of this program")
     found: Any = [_tuples(value) for value in values]

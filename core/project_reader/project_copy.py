@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from core.model.problems import Problem
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Project
 
 ReadProject = tuple[Project, tuple[Problem, ...]]
@@ -25,9 +26,12 @@ _BROKEN = (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError,
 """Errors that unpickling invalid bytes may raise."""
 
 
-def digest_of(texts: Mapping[str, str]) -> bytes:
-    """Return a digest of file contents by path; it depends on the order of the files."""
-    parts = [*texts, *texts.values()]
+def digest_of(texts: Mapping[str, str], environment: str) -> bytes:
+    """Return a digest of file contents by path and, if there are variables, of the environment that gives their values.
+
+    It depends on the order of the files.
+    """
+    parts = [*texts, *texts.values(), *([environment] if "variables:" in texts.get(MANIFEST_PATH, "") else ())]
     digest = hashlib.sha256(array("Q", [len(texts), *map(len, parts)]))
     digest.update("".join(parts).encode("utf-8", "surrogatepass"))
     return digest.digest()

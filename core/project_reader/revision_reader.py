@@ -14,6 +14,13 @@ from core.sql.statement import with_change_feeds
 def revision_of(table: Table) -> Revision:
     """Return a declared table's revision; its yml contains all settings, completed by the project's defaults."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
+    if table.variables:
+        written = RevisionTexts(
+            table.ddl.as_written,
+            table.dml.as_written if table.dml else "",
+            settings_as_text(table.settings, table.written_settings),
+        )
+        texts = replace(texts, variables=table.variables, written=written)
     return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
 

@@ -1,16 +1,18 @@
 """Conversion of `<table>.yml` and the project's `defaults` to Settings, and of Settings to a complete yml."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.model.problems import Problem, Where
 from core.project.model import APPEND, HIDDEN, SHOWN, UPSERT, Settings
+from core.project.variables import REFERENCE
 from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from core.project.variables import Variable
     from core.project_reader.yaml_reader import YamlSection, YamlValue
 
 KEYS = tuple(field.name for field in fields(Settings))
@@ -25,14 +27,63 @@ _CHECKS_FORM = 'write checks: [{name: no_negative_amounts, sql: "SELECT * FROM o
 MOST_CHECKS = 50
 
 
-def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-    """Parse a table's yml file; missing and invalid values get the defaults, and invalid values become Problems."""
+def read_settings(
+    text: str,
+    path: str,
+    defaults: Settings,
+    problems: list[Problem],
+    variables: "Mapping[str, Variable] | None" = None,
+) -> Settings:
+    """Parse a table's yml file; missing and invalid values get the defaults, and invalid values become Problems.
+
+    Variables are replaced unless `variables` is None, as for a deployed yml, which already has their values.
+    """
     if not text.strip():
         return defaults
+    if variables is not None and "${" in text:
+        return read_settings_with_variables(text, path, defaults, problems, variables).settings
     from core.project_reader.yaml_reader import read_yaml
 
     section = read_yaml(text, path, problems)
     return defaults if section is None else read_settings_section(section, defaults)
+
+
+@dataclass(frozen=True, slots=True)
+class SubstitutedSettings:
+    """Settings with values in place of variables."""
+
+    settings: Settings
+    names: tuple[str, ...]
+    """The variables that the yml uses, sorted."""
+    written: tuple[tuple[str, str], ...]
+    """The (key, line of yml) of each setting that uses variables, with `${name}` instead of the values."""
+
+
+def read_settings_with_variables(
+    text: str, path: str, defaults: Settings, problems: list[Problem], variables: "Mapping[str, Variable]"
+) -> SubstitutedSettings:
+    """Parse a table's yml file like `read_settings`, and replace the variables in it."""
+    from core.project_reader.substitution import substitute_settings
+    from core.project_reader.yaml_reader import read_yaml
+
+    section = read_yaml(text, path, problems)
+    if section is None:
+        return SubstitutedSettings(defaults, (), ())
+    before = {key: value for key in section.nodes if (value := section.value(key)) is not None}
+    names = substitute_settings(section, variables)
+    changed = {key: value for key, value in before.items() if value != section.value(key)}
+    written = tuple((key, f"{key}: {_written(value, plain=True)}\n") for key, value in changed.items())
+    return SubstitutedSettings(read_settings_section(section, defaults), tuple(sorted(names)), written)
+
+
+def _written(value: "YamlValue", *, plain: bool = False) -> str:
+    """Return a YAML value on one line. A string is quoted, except that with `plain` a whole `${name}` is not."""
+    if value.items is not None:
+        return f"[{', '.join(map(_written, value.items))}]"
+    if value.pairs is not None:
+        return f"{{{', '.join(f'{_written(key)}: {_written(item)}' for key, item in value.pairs)}}}"
+    text = value.text or ""
+    return text if plain and REFERENCE.fullmatch(text) else _quoted(text)
 
 
 READS = ("batch", "stream", "changes", "rows")
@@ -183,28 +234,29 @@ def _wrong_checks(section: "YamlSection", expected: str, line: int) -> None:
 
 
 @lru_cache(maxsize=10_000)
-def settings_as_text(settings: Settings) -> str:
+def settings_as_text(settings: Settings, written: tuple[tuple[str, str], ...] = ()) -> str:
     """Return the settings in the yml form of a revision, without default values; equal settings give equal strings.
 
-    The trigger is always written, because a later change of the project's default must count as a change.
+    The trigger is always written, because a later change of the project's default must count as a change. `written` is
+    as in `SubstitutedSettings`, and replaces the lines of these settings.
     """
-    lines = []
-    for key in KEYS:
-        value = getattr(settings, key)
-        if value == getattr(_NOTHING, key):
-            continue
-        if key == "checks":
-            checks = (f"{{name: {_quoted(name)}, sql: {_quoted(sql)}}}" for name, sql in value)
-            lines.append(f"checks: [{', '.join(checks)}]")
-        elif isinstance(value, tuple):
-            lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
-        elif key == "objective":
-            lines.append(f"{key}: {{behind: {_quoted(value)}}}")
-        elif isinstance(value, bool):
-            lines.append(f"{key}: {'true' if value else 'false'}")
-        else:
-            lines.append(f"{key}: {_quoted(value)}")
-    return "".join(f"{line}\n" for line in lines)
+    instead = dict(written)
+    return "".join(instead.get(key) or _line(key, getattr(settings, key)) for key in KEYS)
+
+
+def _line(key: str, value: Any) -> str:
+    if value == getattr(_NOTHING, key):
+        return ""
+    if key == "checks":
+        checks = (f"{{name: {_quoted(name)}, sql: {_quoted(sql)}}}" for name, sql in value)
+        return f"checks: [{', '.join(checks)}]\n"
+    if isinstance(value, tuple):
+        return f"{key}: [{', '.join(_quoted(item) for item in value)}]\n"
+    if key == "objective":
+        return f"{key}: {{behind: {_quoted(value)}}}\n"
+    if isinstance(value, bool):
+        return f"{key}: {'true' if value else 'false'}\n"
+    return f"{key}: {_quoted(value)}\n"
 
 
 _NOTHING = Settings(trigger="")

@@ -220,10 +220,13 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
+        in_braces = mark is not None and "${" in "".join(text.splitlines()[mark.line : mark.line + 1])
         problems.append(
             Problem(
                 f"this file is not valid YAML: {error.problem or error.context}",
-                "check indentation, quotes and colons at this line",
+                'write "${…}" in quotes inside of brackets and braces'
+                if in_braces
+                else "check indentation, quotes and colons at this line",
                 Where(path, mark.line + 1, mark.column + 1) if mark else Where(path),
             )
         )

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from core.project.revision import RevisionTexts
+from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 
 CASE_S = 60.0
 """Default time limit of one case, in seconds."""
@@ -53,6 +53,8 @@ class CaseRequest:
     """Contents of project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
     tests: Mapping[str, str]
     """Contents of the files in the `tests` folders, by path."""
+    environment: str = ""
+    """The environment whose values replace variables; empty for the default environment."""
     cases: tuple[str, ...] = ()
     """Paths of the test cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
@@ -64,12 +66,12 @@ class CaseRequest:
     case_s: float = CASE_S
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "old": {table: texts_as_json(texts) for table, texts in self.old.items()}}
 
 
 def request_from_json(body: Mapping[str, Any]) -> CaseRequest:
     """Rebuild a request from the output of `CaseRequest.as_json`."""
-    old = {table: RevisionTexts(**texts) for table, texts in body["old"].items()}
+    old = {table: texts_from_json(texts) for table, texts in body["old"].items()}
     return CaseRequest(**{**body, "cases": tuple(body["cases"]), "old": old})
 
 

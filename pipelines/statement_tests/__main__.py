@@ -108,8 +108,8 @@ def _result(
 
 
 def _tables(request: CaseRequest) -> dict[TableName, Table]:
-    defaults = read_manifest(request.texts.get(MANIFEST_PATH), []).defaults
-    return read_tables(request.texts, defaults, ParseCache())
+    manifest = read_manifest(request.texts.get(MANIFEST_PATH), [])
+    return read_tables(request.texts, manifest.defaults, ParseCache(), manifest.variables_of(request.environment))
 
 
 def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict[TableName, Table]) -> CaseRunner:

@@ -229,27 +229,27 @@ def test_the_version_changes_with_any_reader(tmp_path: Path, monkeypatch: pytest
 
 def test_a_project_is_known_by_all_of_its_texts(path: Path) -> None:
     cache, found = ParseCacheFile(str(path)), read_whole(texts())
-    assert cache.load_project(texts()) is None
-    assert cache.save_project(texts(), found)
-    assert ParseCacheFile(str(path)).load_project(texts()) == found
-    assert cache.load_project(texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")) is None
-    assert ParseCacheFile(str(path), "of other readers").load_project(texts()) is None
+    assert cache.load_project(texts(), "dev") is None
+    assert cache.save_project(texts(), "dev", found)
+    assert ParseCacheFile(str(path)).load_project(texts(), "dev") == found
+    assert cache.load_project(texts(b="SELECT id, upper(kind) AS kind FROM STREAM a"), "dev") is None
+    assert ParseCacheFile(str(path), "of other readers").load_project(texts(), "dev") is None
 
 
 def test_a_project_replaces_the_previous_one(path: Path) -> None:
     cache, other = ParseCacheFile(str(path)), texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
-    cache.save_project(texts(), read_whole(texts()))
-    cache.save_project(other, read_whole(other))
-    assert (cache.load_project(texts()), cache.load_project(other)) == (None, read_whole(other))
+    cache.save_project(texts(), "dev", read_whole(texts()))
+    cache.save_project(other, "dev", read_whole(other))
+    assert (cache.load_project(texts(), "dev"), cache.load_project(other, "dev")) == (None, read_whole(other))
 
 
 def test_a_project_that_was_altered_in_the_file_is_not_known(path: Path) -> None:
     cache = ParseCacheFile(str(path))
-    cache.save_project(texts(), read_whole(texts()))
+    cache.save_project(texts(), "dev", read_whole(texts()))
     with sqlite3.connect(path) as database:
         (body,) = database.execute("SELECT body FROM project").fetchone()
         database.execute("UPDATE project SET body = ?", (body.replace(b"landed", b"lander"),))
-    assert cache.load_project(texts()) is None
+    assert cache.load_project(texts(), "dev") is None
 
 
 def test_a_file_without_projects_is_read_and_filled(path: Path) -> None:
@@ -257,9 +257,9 @@ def test_a_file_without_projects_is_read_and_filled(path: Path) -> None:
     read(cache, texts())
     with sqlite3.connect(path) as database:
         database.execute("DROP TABLE project")
-    assert cache.load_project(texts()) is None
+    assert cache.load_project(texts(), "dev") is None
     assert read(cache, texts()) == 0
-    assert cache.save_project(texts(), read_whole(texts()))
+    assert cache.save_project(texts(), "dev", read_whole(texts()))
 
 
 def read_whole(files: dict[str, str]) -> ReadProject:

@@ -27,8 +27,9 @@ def sql(context: CommandContext) -> int:
     """
     args, output = context.args, context.output
     source = sql_sources.open_source(args.file, context.cwd)
-    found, problems = sql_sources.parse_statements(source, args.reads)
-    prints = sql_sources.fingerprints(source, found, getattr(args, "env", None))
+    environment = getattr(args, "env", None)
+    found, problems = sql_sources.parse_statements(source, args.reads, environment)
+    prints = sql_sources.fingerprints(source, found, environment)
     answers = analyse_statements(context.operations, source, found) if args.spark else ()
     if output.as_json:
         body = _as_json(found, prints, problems)

@@ -45,19 +45,21 @@ Text = tuple[str, str]
 """Path and content of a file."""
 
 
-def parse_in_two_processes(texts: Mapping[str, str], parse_cache: ParseCache) -> None:
-    """Parse a project's scripts in two processes, and add the results to `parse_cache`.
+def parse_in_two_processes(texts: Mapping[str, str], parse_cache: ParseCache, environment: str) -> None:
+    """Parse a project's scripts for an environment in two processes, and add the results to `parse_cache`.
 
     Does nothing for few scripts, on a single core, or if no process can be started. The scripts are then parsed when
     they are needed.
     """
     if len(texts) < MANY or (os.cpu_count() or 1) < 2:
         return
+    from core.project_reader.loader import with_values
     from core.project_reader.manifest import read_manifest
 
-    streams = read_manifest(texts.get(PROJECT_FILE), []).defaults.every_table_streams
+    manifest = read_manifest(texts.get(PROJECT_FILE), [])
+    streams = manifest.defaults.every_table_streams
     statements, ddl = [], []
-    for path, text in texts.items():
+    for path, text in with_values(texts, manifest.variables_of(environment)).items():
         name = path.rpartition("/")[2]
         if name.startswith("dml.") and not parse_cache.has_statements(text, every_table_streams=streams):
             statements.append((path, text))

@@ -51,7 +51,7 @@ def parse_sound_tables(
     """
     from core.project_reader.loader import read_sound_tables
 
-    project, problems = read_sound_tables(texts, parse_cache)
+    project, problems = read_sound_tables(texts, parse_cache, environment=place.environment)
     if project is None:
         raise _invalid(place, problems)
     _refuse_other_project(place, project)
@@ -215,19 +215,23 @@ class ProjectReader:
         edited are likely to change again.
         """
         if first:
-            known = self._cache.load_project(texts) if _missing_folder(self._place) is None else None
+            known = (
+                self._cache.load_project(texts, self._place.environment)
+                if _missing_folder(self._place) is None
+                else None
+            )
             if known:
                 _refuse_other_project(self._place, known[0])
                 return known
             from tui.project_folder.parsing_performance import parse_in_two_processes
 
-            parse_in_two_processes(texts, self.parse_cache)
+            parse_in_two_processes(texts, self.parse_cache, self._place.environment)
         try:
             found = parse_sound_tables(self._place, texts, self.parse_cache)
         finally:
             new = self._cache.save(self.parse_cache)
         if first and not (new or found[0].broken or found[0].stray):
-            self._cache.save_project(texts, found)
+            self._cache.save_project(texts, self._place.environment, found)
         return found
 
     @cached_property

@@ -13,7 +13,9 @@ from core.model.problems import Problem, Severity
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import Pool, Settings
 from core.project.revision import Revision, RevisionTexts
+from core.project.variables import REFERENCE, Variable
 from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.substitution import substitute_sql
 from core.project_reader.table_yml import read_settings
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
@@ -89,20 +91,32 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
     """
     manifest = nearest_manifest(source)
     defaults = manifest.defaults if manifest else Settings()
-    yml = _first_settings(source, defaults)
-    statements, wrong = read_statements(source.text, source.name, every_table_streams=yml.every_table_streams)
-    problems = list(wrong)
+    variables = _variables(source, environment)
+    yml = _first_settings(source, defaults, variables)
+    problems: list[Problem] = []
+    sql = substitute_sql(source.text, source.name, variables, problems)
+    if problems:
+        return {}, tuple(problems)
+    statements, wrong = read_statements(sql.text, source.name, every_table_streams=yml.every_table_streams)
+    problems += (sql.of_file(problem) for problem in wrong)
     pool = declared_pool(source, environment)
     found: dict[TableName, Revision] = {}
     for parsed in statements:
-        texts = _texts(source, parsed.writes)
+        written = _texts(source, parsed.writes)
+        place = f"ddl.{parsed.writes}.sql next to {source.name}"
+        declaring = substitute_sql(written.ddl, place, variables, problems)
         ddl = TableDdl(parsed.writes, (), "")
-        if texts.ddl:
-            declared, wrong = read_ddl(texts.ddl, f"ddl.{parsed.writes}.sql next to {source.name}")
-            problems += wrong
+        if written.ddl:
+            declared, wrong = read_ddl(declaring.text, place)
+            problems += (declaring.of_file(problem) for problem in wrong)
             ddl = declared or ddl
-        settings = read_settings(texts.yml, f"{parsed.writes}.yml next to {source.name}", defaults, problems)
-        parents = _parents(source, parsed)
+        place = f"{parsed.writes}.yml next to {source.name}"
+        settings = read_settings(written.yml, place, defaults, problems, variables)
+        used = {*sql.names, *declaring.names, *REFERENCE.findall(written.yml)} & variables.keys()
+        texts = RevisionTexts(declaring.text, sql.text, written.yml)
+        if used:
+            texts = replace(texts, variables=tuple((n, variables[n].value) for n in sorted(used)), written=written)
+        parents = _parents(source, parsed, variables)
         found[parsed.writes] = Revision(
             parsed.writes, texts, parsed, ddl, settings=settings, pool=pool, parents=parents
         )
@@ -136,24 +150,33 @@ def with_comparable_columns(
     return before, after
 
 
-def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-    """Parse the statements of a source. Returns them with all Problems.
+def parse_statements(
+    source: SqlSource, reads: str | None, environment: str | None
+) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+    """Parse the statements of a source with an environment's variables. Returns them with all Problems.
 
     `reads` (`stream` or `batch`) determines how tables without STREAM are read. By default, the settings decide.
     """
     manifest = nearest_manifest(source) if reads is None else None
-    wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
-    return read_any(source.text, source.name, every_table_streams=wanted == "stream")
+    variables = _variables(source, environment)
+    wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings(), variables).reads
+    problems: list[Problem] = []
+    sql = substitute_sql(source.text, source.name, variables, problems)
+    if problems:
+        return (), tuple(problems)
+    found, wrong = read_any(sql.text, source.name, every_table_streams=wanted == "stream")
+    return found, tuple(map(sql.of_file, wrong))
 
 
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
     """Return each statement's hashes as JSON. A hash is null if a file that it needs is missing."""
-    pool = declared_pool(source, environment)
+    pool, variables = declared_pool(source, environment), _variables(source, environment)
     hashes = []
     for parsed in found:
         texts = _texts(source, parsed.writes)
+        texts = replace(texts, ddl=_with_values(texts.ddl, variables), dml=_with_values(texts.dml, variables))
         ddl = read_ddl(texts.ddl, "")[0] if texts.ddl else None
         hashes.append(fingerprint(texts, parsed, ddl, runs_on=pool).as_json())
     return hashes
@@ -170,14 +193,25 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
         )
 
 
-def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
+def _variables(source: SqlSource, environment: str | None) -> dict[str, Variable]:
+    text = source.read_neighbour(posixpath.join(_project_of(source) or "", MANIFEST))
+    return read_manifest(text, []).variables_of(environment) if text else {}
+
+
+def _with_values(sql: str, variables: Mapping[str, Variable]) -> str:
+    return substitute_sql(sql, "", variables, []).text
+
+
+def _first_settings(source: SqlSource, defaults: Settings, variables: Mapping[str, Variable]) -> Settings:
     # The settings of the first statement determine how the whole source is parsed.
-    written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
-    return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
+    text = _with_values(source.text, variables)
+    written = next((parsed.writes for parsed in read_any(text, source.name)[0]), None)
+    return read_settings(_texts(source, written).yml, "", defaults, [], variables) if written else defaults
 
 
 def _has_ddl(source: SqlSource) -> bool:
-    return any(_texts(source, parsed.writes).ddl for parsed in read_any(source.text, source.name)[0])
+    text = _with_values(source.text, _variables(source, None))
+    return any(_texts(source, parsed.writes).ddl for parsed in read_any(text, source.name)[0])
 
 
 def _implied(revision: Revision) -> Revision:
@@ -205,12 +239,15 @@ def _project_of(source: SqlSource) -> str | None:
     return folder
 
 
-def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
+def _parents(
+    source: SqlSource, parsed: ParsedStatement, variables: Mapping[str, Variable]
+) -> dict[TableName, tuple[str, ...]]:
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}
     for table in {read.table for read in parsed.reads if read.table in paths}:
-        ddl, _ = read_ddl(source.read_neighbour(paths[table]) or "", paths[table])
+        text = source.read_neighbour(paths[table]) or ""
+        ddl, _ = read_ddl(_with_values(text, variables), paths[table])
         if ddl is not None:
             found[table] = tuple(column.name.lower() for column in ddl.columns)
     return found

@@ -140,6 +140,7 @@ def request_of(
     return CaseRequest(
         texts=texts,
         tests={path: text for path, text in selected.tests.items() if _beside(path, selected.cases)},
+        environment=operations.place.environment,
         cases=tuple(case.path for case in selected.cases),
         old={name: old[name] for name in sorted(names) if name in old},
         settings=_settings(operations, selected.project),
@@ -201,7 +202,13 @@ def write_first_case(
         raise Refused(f"{place} exists", remedy="rename it, or edit it; nothing was written")
     _refuse(operations.place.folder, tuple(refuse_unsafe(table)))
     texts = _needed_texts(declared.texts, tables, {table.name}, set())
-    request = CaseRequest(texts, {}, record=table.name, settings=_settings(operations, declared.project))
+    request = CaseRequest(
+        texts,
+        {},
+        environment=operations.place.environment,
+        record=table.name,
+        settings=_settings(operations, declared.project),
+    )
     recorded = ""
     for answer in run_child(request, environ):
         if "doing" in answer:

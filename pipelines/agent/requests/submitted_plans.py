@@ -206,7 +206,8 @@ class SubmittedPlans:
 
     def _project(self, args: Mapping[str, Any]) -> Project:
         texts = texts_from_json(args.get("texts") or {})
-        project, problems = read_sound_tables(texts, self._facts)
+        environment = self._agent.layout.environment.name
+        project, problems = read_sound_tables(texts, self._facts, environment=environment)
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(

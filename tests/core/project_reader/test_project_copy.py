@@ -72,4 +72,4 @@ def test_only_a_project_is_created(found: object, capsys: pytest.CaptureFixture[
 
 def test_a_digest_distinguishes_paths_from_contents() -> None:
     others = [{}, {"a": ""}, {"": "a"}, {"a": "b"}, {"ab": ""}, {"a": "", "b": ""}, {"a": "b", "b": "a"}, {"ba": "ba"}]
-    assert len({digest_of(each) for each in others}) == len(others)
+    assert len({digest_of(each, "dev") for each in others}) == len(others)

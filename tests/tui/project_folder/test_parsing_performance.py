@@ -29,7 +29,7 @@ def alone(texts: Mapping[str, str]) -> dict[bytes, str]:
 @pytest.mark.drill
 def test_two_processes_find_what_one_finds(texts: Mapping[str, str]) -> None:
     facts = ParseCache()
-    parsing_performance.parse_in_two_processes(texts, facts)
+    parsing_performance.parse_in_two_processes(texts, facts, "dev")
     assert facts.take_fresh() == alone(texts)
 
 
@@ -39,7 +39,7 @@ def test_known_entries_are_not_read_again(texts: Mapping[str, str], monkeypatch:
 
     monkeypatch.setattr("multiprocessing.get_context", never)
     facts = ParseCache(alone(texts))
-    parsing_performance.parse_in_two_processes(texts, facts)
+    parsing_performance.parse_in_two_processes(texts, facts, "dev")
     assert facts.take_fresh() == {}
 
 
@@ -50,7 +50,7 @@ def test_if_no_process_can_be_started_the_first_reads_everything(
         raise OSError("no more processes")
 
     monkeypatch.setattr("multiprocessing.get_context", refused)
-    parsing_performance.parse_in_two_processes(texts, ParseCache())
+    parsing_performance.parse_in_two_processes(texts, ParseCache(), "dev")
 
 
 def test_two_processes_find_the_columns_that_one_finds(texts: Mapping[str, str]) -> None:
