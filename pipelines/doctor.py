@@ -199,7 +199,7 @@ def inputs(
             else:
                 fault = fault_where_missing(*about) or fault_of_declaration(*about)
         except HeadgateError as error:
-            fault = TableFault(TableFaultKind.LOG_UNREAD, error.summary, error.remedy)
+            fault = TableFault(TableFaultKind.UNREAD, error.summary, error.remedy)
         if fault is not None:
             tables_by_fault.setdefault(fault, []).append(ddl.table)
     wrong = [_failed_input(fault, tables) for fault, tables in tables_by_fault.items()]

@@ -55,14 +55,18 @@ class TableFaultKind(StrEnum):
     FILES_GONE = "HEADGATE_FILES_DELETED"
     LOG_GONE = "HEADGATE_LOG_DELETED"
     """The table's log no longer contains the version that must be read next."""
-    LOG_UNREAD = "HEADGATE_LOG_NOT_READ"
-    """The table's log cannot be read now, or needs a feature that is not supported."""
+    UNREAD = "HEADGATE_INPUT_NOT_READ"
+    """The table cannot be read now, because its log, broker or database does not answer, or is not supported."""
     NOT_FED = "HEADGATE_CONNECTOR_NOT_RUNNING"
     """The connector that fills the table's topics has failed, is paused, or cannot be asked."""
     NOT_IN_CATALOG = "HEADGATE_NOT_IN_CATALOG"
     """The pool's catalog did not accept the table."""
     NOT_REFRESHED = "HEADGATE_NOT_REFRESHED"
     """The rows of a database table could not be copied again; readers use the last copy."""
+
+
+UNUSABLE_INPUT = frozenset({TableFaultKind.UNREAD, TableFaultKind.GONE, TableFaultKind.NOT_FED})
+"""Faults of an external table with which its readers get no new rows, or fail."""
 
 
 class WantedState(StrEnum):

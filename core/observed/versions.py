@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from core.model.names import TableName
-from core.model.states import MAY_WORK, Fault, State
+from core.model.states import MAY_WORK, UNUSABLE_INPUT, Fault, State
 from core.model.table_formats import format_of_others, table_format
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
@@ -271,6 +271,11 @@ class StatementLine(NamedTuple):
         if self.state == State.FAILED:
             return Fault.FAILED
         return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
+
+    @property
+    def is_unusable_input(self) -> bool:
+        """True for an external table that cannot be read, is gone, or is no longer filled."""
+        return self.external and self.error_class in UNUSABLE_INPUT
 
     @property
     def state_word(self) -> str:

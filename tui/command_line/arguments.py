@@ -134,13 +134,13 @@ def ls(parser: CommandParser) -> None:
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument("--state", metavar="S,S", help="only these states")
     parser.add_argument("--versions", action="store_true", help="every version, not only the serving one")
-    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
+    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, input, lag>1k")
 
 
 def show(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the statement's table, or one version of it: TABLE@v2")
     parser.add_argument("--sql", action="store_true", help="only the deployed SQL")
-    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
+    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, input, lag>1k")
 
 
 def peek(parser: CommandParser) -> None:
@@ -169,7 +169,7 @@ def report(parser: CommandParser) -> None:
 
 def health(parser: CommandParser) -> None:
     parser.add_argument("products", nargs="*", metavar="PRODUCT", help="only these")
-    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
+    parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, input, lag>1k")
 
 
 def impact(parser: CommandParser) -> None:

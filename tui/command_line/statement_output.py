@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from core.model.errors import UsageError
-from core.model.states import Fault, State, Trend
+from core.model.names import TableName
+from core.model.states import ALIVE, Fault, State, Trend
 from core.observed.versions import StatementLine
+from core.text.secret_masking import mask_secrets
 from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import EnvironmentRow
@@ -99,12 +101,32 @@ def _pool(facts: EnvironmentRow) -> str:
     return f"pool {facts.pool} {facts.pool_state}" + (f" ({facts.pool_detail})" if facts.pool_detail else "")
 
 
-def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches; otherwise 0."""
-    hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
+def check_fail_on(
+    context: CommandContext,
+    conditions: "tuple[FailOnCondition, ...]",
+    lines: Iterable[StatementLine],
+    every: Iterable[StatementLine],
+) -> int:
+    """Print each statement that matches a `--fail-on` condition. Returns 1 if a statement matches; otherwise 0.
+
+    `every` contains all tables of the environment, among them the inputs of `lines`.
+    """
+    errors = {line.table: line.error for line in every if line.is_unusable_input} if conditions else {}
+    hits = [
+        (line, word)
+        for line in lines
+        if not line.external
+        for word in matching_conditions(conditions, line, errors.keys())
+    ]
     for line, word in hits:
-        context.output.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
+        of_inputs = sorted({b.parent for b in line.bindings} & errors.keys()) if word.lower() == INPUT else ()
+        said = "".join(f"; its input {name}: {mask_secrets(errors[name])}" for name in of_inputs)
+        context.output.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}{said}")
     return 1 if hits else 0
+
+
+INPUT = "input"
+"""Condition of `--fail-on` for running statements with an input that cannot be read or is not filled."""
 
 
 _LAG = re.compile(r"lag\s*(?P<op>>=|>)\s*(?P<bound>[\d.]+[kmg]?)\Z", re.IGNORECASE)
@@ -116,7 +138,8 @@ class FailOnCondition:
     """A condition of `--fail-on`, as typed, with the function that tests a statement for it."""
 
     word: str
-    holds: Callable[[StatementLine], bool]
+    holds: Callable[[StatementLine, Set[TableName]], bool]
+    """Whether a statement meets the condition; the second argument contains the unusable inputs of the environment."""
 
 
 def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
@@ -124,9 +147,11 @@ def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
     return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
 
 
-def matching_conditions(conditions: tuple[FailOnCondition, ...], line: StatementLine) -> list[str]:
-    """List the conditions that a statement meets, as typed."""
-    return [condition.word for condition in conditions if condition.holds(line)]
+def matching_conditions(
+    conditions: tuple[FailOnCondition, ...], line: StatementLine, unusable: Set[TableName] = frozenset()
+) -> list[str]:
+    """List the conditions that a statement meets, as typed; `unusable` are the inputs that cannot be used."""
+    return [condition.word for condition in conditions if condition.holds(line, unusable)]
 
 
 def parse_count(text: str) -> int:
@@ -142,16 +167,22 @@ def _parse(word: str) -> FailOnCondition:
     if found:
         bound = parse_count(found["bound"])
         strict = found["op"] == ">"
-        return FailOnCondition(word, lambda line: _lag_exceeds(line, bound, strict=strict))
+        return FailOnCondition(word, lambda line, _: _lag_exceeds(line, bound, strict=strict))
     lowered = word.lower()
     if lowered == Fault.BEHIND:
-        return FailOnCondition(word, lambda line: line.fault_word == lowered)
+        return FailOnCondition(word, lambda line, _: line.fault_word == lowered)
+    if lowered == INPUT:
+        return FailOnCondition(word, _lacks_input)
     if lowered in set(State):
-        return FailOnCondition(word, lambda line: str(line.state) == lowered)
+        return FailOnCondition(word, lambda line, _: str(line.state) == lowered)
     if lowered in set(Trend):
-        return FailOnCondition(word, lambda line: line.trend == lowered)
-    words = ", ".join(dict.fromkeys((*State, *Trend, Fault.BEHIND)))
+        return FailOnCondition(word, lambda line, _: line.trend == lowered)
+    words = ", ".join(dict.fromkeys((*State, *Trend, Fault.BEHIND, INPUT)))
     raise UsageError(f"{word!r} is not a condition for --fail-on", remedy=f"use lag>N, or one of {words}")
+
+
+def _lacks_input(line: StatementLine, unusable: Set[TableName]) -> bool:
+    return bool(unusable) and line.state in ALIVE and any(bound.parent in unusable for bound in line.bindings)
 
 
 def _lag_exceeds(line: StatementLine, bound: int, *, strict: bool) -> bool:

@@ -51,7 +51,7 @@ def ls(context: CommandContext) -> int:
             printed = format_table(head, rows, right=RIGHT)
         output.print(printed)
         output.say(data_age_line(context, snapshot, lines))
-    return check_fail_on(context, conditions, lines)
+    return check_fail_on(context, conditions, lines, snapshot.statements)
 
 
 def read_snapshot(context: CommandContext) -> LedgerSnapshot:
@@ -126,7 +126,7 @@ def lag(context: CommandContext) -> int:
             measurement = measured.get((line.table, line.version))
             found.append({**statement_as_json(line), "sources": list(measurement.sources) if measurement else []})
         context.document("headgate.lag/1", statements=found)
-        return check_fail_on(context, conditions, lines)
+        return check_fail_on(context, conditions, lines, snapshot.statements)
     rows = []
     for line in lines:
         measurement = measured.get((line.table, line.version))
@@ -137,7 +137,7 @@ def lag(context: CommandContext) -> int:
     head = ("TABLE", "INPUT", "BEHIND", "LAG", "FILES", "BYTES", "TREND")
     output.print(format_table(head, rows, right=RIGHT))
     output.say(data_age_line(context, snapshot, lines))
-    return check_fail_on(context, conditions, lines)
+    return check_fail_on(context, conditions, lines, snapshot.statements)
 
 
 def _lag_cells(line: StatementLine, *, in_files: bool) -> tuple[str, ...]:
@@ -276,4 +276,4 @@ def health(context: CommandContext) -> int:
         output.print(f"run {one.run}: {said}" for one in snapshot.releases if (said := verdict(one, snapshot.read_at)))
         output.print(f"run {one.run_id}: ticket of {ticket_words(one, snapshot.read_at)}" for one in late)
         output.say(data_age_line(context, snapshot, lines))
-    return check_fail_on(context, conditions, lines)
+    return check_fail_on(context, conditions, lines, snapshot.statements)

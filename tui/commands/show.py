@@ -37,14 +37,14 @@ def show(context: CommandContext) -> int:
         if line.get("rows") is None:
             line["rows"] = found.statistics.rows
         output.data({"format": "headgate.show/1", **line, **_detail_as_json(found, readers)})
-        return check_fail_on(context, conditions, lines)
+        return check_fail_on(context, conditions, lines, snapshot.statements)
     view = make_ledger_view(snapshot)
     own = view.statement(found.table)
     if own is None or own.version != serving.version:
         own = statement_view(lines[0] if lines else _deleted(serving), serving.bindings)
     look = RowContext(WORDS_ALONE, snapshot.read_at)
     output.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)), hang=LABEL)
-    return check_fail_on(context, conditions, lines)
+    return check_fail_on(context, conditions, lines, snapshot.statements)
 
 
 _SHARED_WITH_LINES = (

@@ -89,11 +89,12 @@ class ChangedTables:
             fault = fault_of_input(self._agent, deployment) or self._fault_of_connector(deployment)
             found = self._agent.files.identity(deployment.folder, deployment.stored_as)
         except (TryAgain, Refused) as why:
-            fault = TableFault(TableFaultKind.LOG_UNREAD, why.summary, why.remedy)
+            fault = TableFault(TableFaultKind.UNREAD, why.summary, why.remedy)
         changes: dict[str, Any] = {"table_id": found} if found and found != deployment.table_id else {}
         error = {"error": fault.sentence, "error_class": fault.kind} if fault else {"error": "", "error_class": ""}
         # An entry that the catalog refused has its own error, which is cleared when it is accepted.
-        if deployment.error != error["error"] and deployment.error_class != TableFaultKind.NOT_IN_CATALOG:
+        said = {"error": deployment.error, "error_class": deployment.error_class}
+        if said != error and deployment.error_class != TableFaultKind.NOT_IN_CATALOG:
             changes |= error
         if not changes:
             return

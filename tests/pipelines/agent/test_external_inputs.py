@@ -327,7 +327,7 @@ def test_the_reason_for_missing_figures_of_an_external_table_is_shown_until_they
         for _ in range(2):
             ChangedTables(deployed).round()
         assert landed(deployed).error == f"{summary}; mount it"
-        assert said(deployed) == [(TableFaultKind.LOG_UNREAD, f"{summary}; mount it")]
+        assert said(deployed) == [(TableFaultKind.UNREAD, f"{summary}; mount it")]
     ChangedTables(deployed).round()
     assert (landed(deployed).error, landed(deployed).table_id) == ("", "id-1")
 

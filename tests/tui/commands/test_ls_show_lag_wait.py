@@ -68,6 +68,22 @@ def test_a_starved_statement_is_marked_once(
     assert "starved 14s" in printed and "starved starved" not in printed
 
 
+@pytest.mark.parametrize("command", ["ls a", "lag", "show a", "health"])
+def test_a_running_statement_that_lacks_an_input_can_be_failed_on(
+    command: str, shop: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*command.split(), "--fail-on", "input"]
+    assert exit_codes.run_command_line(words) == 0
+    fault = {"error_class": "HEADGATE_INPUT_NOT_READ", "error": "no broker of h:9092 answers"}
+    source = {"version": 0, "external": True, "checkpoint": "", "bindings": ()}
+    shop.put_deployment(deployed("landed", **source, **fault))
+    capsys.readouterr()
+    assert exit_codes.run_command_line(words) == 1
+    assert (
+        "fail-on input: a is running, lag 0; its input landed: no broker of h:9092 answers" in capsys.readouterr().err
+    )
+
+
 def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()

@@ -100,9 +100,9 @@ def _inputs_at_fault(statement: StatementView, view: LedgerView) -> tuple[str, s
     """
     parents = (view.statement(one.parent) for one in statement.parents)
     faulty = [parent.line for parent in parents if parent is not None and parent.external and parent.line.error]
-    unread = [line for line in faulty if line.error_class in (TableFaultKind.LOG_UNREAD, TableFaultKind.GONE)]
     unfed = [line for line in faulty if line.error_class == TableFaultKind.NOT_FED]
-    others = [line for line in faulty if line not in unread and line not in unfed]
+    unread = [line for line in faulty if line.is_unusable_input and line not in unfed]
+    others = [line for line in faulty if not line.is_unusable_input]
     lacking = (
         _fault_words(unread, "cannot be read"),
         _fault_words(unfed, "is not filled" if len(unfed) == 1 else "are not filled"),

@@ -100,7 +100,7 @@ def tab_lines(
                 *column_lines(declared.columns, width, differs_from=other),
             )
         case "errors":
-            return (*error_lines(statement, facts, look, width), *log_lines(log))
+            return (*error_lines(statement, facts, view, look, width), *log_lines(log))
         case "events":
             return event_lines(facts, look)
         case "versions":
@@ -220,14 +220,21 @@ def sql_lines(
     return tuple(lines)
 
 
-def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
-    """Render the current error, then past exceptions, latest first. Repeated exceptions are counted."""
+def error_lines(
+    statement: StatementView, facts: StatementDetails, view: LedgerView, look: RowContext, width: int
+) -> tuple[Line, ...]:
+    """Render the current errors of a statement and of its external inputs, then its past exceptions, latest first.
+
+    Repeated exceptions are counted.
+    """
     lines: list[Line] = []
-    row = statement.line
-    if row.error:
-        lines.append(line((f" NOW  {row.error_class}", Tone.BAD)))
-        lines.extend(wrap(mask_secrets(row.error), width - 3, Tone.PLAIN, "  "))
-        lines.append(EMPTY)
+    inputs = [found.line for one in statement.parents if (found := view.statement(one.parent)) and found.external]
+    for row in (statement.line, *{each.table: each for each in inputs}.values()):
+        if row.error:
+            of = "" if row is statement.line else f"  input {row.table}"
+            lines.append(line((f" NOW{of}  {row.error_class}", Tone.BAD)))
+            lines.extend(wrap(mask_secrets(row.error), width - 3, Tone.PLAIN, "  "))
+            lines.append(EMPTY)
     for event in facts.events:
         if event.kind != "exception":
             continue

@@ -43,6 +43,8 @@ class StatementView:
     """Tables whose serving version reads this table, sorted."""
     reader_products: int
     staged: tuple[StagedRow, ...]
+    lacks_input: bool = False
+    """Whether an external table that the statement reads cannot be read, is gone, or is no longer filled."""
 
     @property
     def table(self) -> TableName:
@@ -92,10 +94,14 @@ class StatementView:
 
     @property
     def faulty(self) -> bool:
-        """True if the table has a fault. False while its statement starts, and for external tables without readers."""
+        """True if the table has a fault, or if its running statement lacks an input.
+
+        False while its statement starts, and for external tables without readers.
+        """
         if self.external:
             return bool(self.line.error and self.readers)
-        return bool(self.line.fault_word) and not self.starting
+        lacks_input = self.lacks_input and self.runs
+        return (bool(self.line.fault_word) or lacks_input) and not self.starting
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +153,14 @@ def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = Non
     for mark in snapshot.staged:
         staged[mark.table] = (*staged.get(mark.table, ()), mark)
     statements = {}
+    unusable = {table for table, line in serving.items() if line.is_unusable_input}
     for table, line in serving.items():
         reading = tuple(sorted(readers.get(table, ())))
         products = len({serving[reader].product for reader in reading})
-        statements[table] = statement_view(line, parents[table], reading, products, staged.get(table, ()))
+        lacks_input = any(binding.parent in unusable for binding in parents[table]) if unusable else False
+        statements[table] = statement_view(
+            line, parents[table], reading, products, staged.get(table, ()), lacks_input=lacks_input
+        )
     faults = sum(one.faulty for one in statements.values())
     return LedgerView(snapshot, statements, others, faults, _families(statements.values()))
 
@@ -167,7 +177,10 @@ def _changed_figures(
         return None
     pairs = zip(previous.statements, snapshot.statements, strict=True)
     changed = tuple((old, new) for old, new in pairs if old is not new)
-    return changed if all(_STRUCTURE(old) == _STRUCTURE(new) for old, new in changed) else None
+    same = all(
+        _STRUCTURE(old) == _STRUCTURE(new) and old.is_unusable_input == new.is_unusable_input for old, new in changed
+    )
+    return changed if same else None
 
 
 def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, tuple[TableName, ...]]]:
@@ -190,7 +203,7 @@ def _with_figures(
         old = statements[line.table]
         if line is old.line:
             new = statements[line.table] = statement_view(
-                newer, old.parents, old.readers, old.reader_products, old.staged
+                newer, old.parents, old.readers, old.reader_products, old.staged, lacks_input=old.lacks_input
             )
             faults += new.faulty - old.faulty
         elif line.table in others:
@@ -204,11 +217,15 @@ def statement_view(
     readers: tuple[TableName, ...] = (),
     reader_products: int = 0,
     staged: tuple[StagedRow, ...] = (),
+    *,
+    lacks_input: bool = False,
 ) -> StatementView:
     """Join a statement's line from the ledger with its parents, readers and staged marks."""
     starting = is_starting(line)
     trend = Trend.IDLE if line.external else Trend.UNKNOWN if starting else parse_trend(line.trend or "unknown")
-    return StatementView(line, parse_state(line.state), trend, starting, parents, readers, reader_products, staged)
+    return StatementView(
+        line, parse_state(line.state), trend, starting, parents, readers, reader_products, staged, lacks_input
+    )
 
 
 def is_starting(line: StatementLine) -> bool:

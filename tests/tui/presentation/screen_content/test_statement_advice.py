@@ -4,13 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
+from core.model.names import TableName as T
 from core.observed.time_left import DAY_S, Bound, Left, TimeLeft, lost
 from core.text.sentence import Fact
+from state.ledger_snapshot import StatementDetails
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.statement_advice import advise
+from tui.presentation.screen_content.statement_detail import error_lines
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.styling.styled_text import Tone
+from tui.presentation.styling.styled_text import Tone, plain
 from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import make_ledger_view
 
@@ -92,7 +97,7 @@ def verdict_over_inputs(faults: Mapping[str, tuple[str, str]], **fields: object)
 
 def test_an_input_that_cannot_be_read_is_named_whatever_the_trend() -> None:
     why = "pizzas: the database does not answer: Connection refused; check that it runs"
-    unread = {"pizzas": ("HEADGATE_LOG_NOT_READ", why)}
+    unread = {"pizzas": ("HEADGATE_INPUT_NOT_READ", why)}
     begun: dict[str, object] = {"trend": "unknown", "state": "starting", "started_at": NOW - 97, "committed_at": None}
     for fields in ({"trend": "idle"}, {"trend": "steady", "lag_rows": 3}, {"trend": "draining"}, begun):
         assert verdict_over_inputs(unread, **fields) == (
@@ -102,6 +107,25 @@ def test_an_input_that_cannot_be_read_is_named_whatever_the_trend() -> None:
     words, _ = verdict_over_inputs(unread | {"landed_payments": ("HEADGATE_TABLE_GONE", "it is gone")}, trend="idle")
     assert words == "landed_payments and 1 more input cannot be read: it is gone."
     assert "stopped on purpose" in verdict_over_inputs(unread, state="stopped", wanted="stopped")[0]
+
+
+@pytest.mark.parametrize("fault", ["HEADGATE_INPUT_NOT_READ", "HEADGATE_TABLE_GONE", "HEADGATE_CONNECTOR_NOT_RUNNING"])
+def test_readers_of_an_unusable_input_are_at_fault_and_their_errors_name_it(fault: str) -> None:
+    backend = FakeBackend()
+    bound = (("landed_payments", 0, True), ("pizzas", 0, False))
+    backend.change("till", at=NOW, bound=json.dumps(bound), trend="idle", state="running", wanted="running", fault="")
+    well = make_ledger_view(backend.current)
+    backend.change("pizzas", error_class=fault, error="it does not answer")
+    view = make_ledger_view(backend.current, well)
+    till = view.statements["till"]
+    assert (well.statements["till"].faulty, till.faulty) == (False, True)
+    assert view.faults == make_ledger_view(backend.current).faults > well.faults
+    shown = [plain(each) for each in error_lines(till, StatementDetails(T("till")), view, RowContext(UNICODE, NOW), 80)]
+    assert shown[:2] == [f" NOW  input pizzas  {fault}", "  it does not answer"]
+    backend.change("pizzas", error_class="", error="")
+    assert make_ledger_view(backend.current, view).faults == well.faults
+    backend.change("pizzas", error_class="HEADGATE_NOT_REFRESHED", error="it does not answer")
+    assert not make_ledger_view(backend.current, view).statements["till"].faulty, "the last copy is read"
 
 
 def test_an_input_whose_connector_does_not_run_is_named_whatever_the_trend() -> None:

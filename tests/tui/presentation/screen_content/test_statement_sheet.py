@@ -133,13 +133,13 @@ def test_a_faulty_input_is_a_fault_in_tree_and_branch_and_a_healthy_one_is_not()
 
 def test_an_input_has_no_version_of_ours_in_any_tab_or_list_of_events() -> None:
     view = make_ledger_view(FakeBackend().current)
-    event = EventRow(1, NOW, "pizzas", 0, "exception", "HEADGATE_LOG_NOT_READ", "cannot be read")
+    event = EventRow(1, NOW, "pizzas", 0, "exception", "HEADGATE_INPUT_NOT_READ", "cannot be read")
     facts = replace(known(FIGURES), events=(event,))
     for tab in TABS:
         shown = tab_lines(tab, view.statements["pizzas"], facts, view, look=LOOK, width=80)
         assert "v0" not in " ".join(map(plain, shown)), tab
     busy = make_ledger_view(replace(view.snapshot, events=(event,)))
-    assert "pizzas: HEADGATE_LOG_NOT_READ" in "".join(map(plain, event_lines(busy, LOOK, 80)))
+    assert "pizzas: HEADGATE_INPUT_NOT_READ" in "".join(map(plain, event_lines(busy, LOOK, 80)))
     assert plain(record_row(event, 80, NOW)).split()[1] == "pizzas"
 
 
