@@ -38,7 +38,7 @@ RATE = "4"
 
 AUDIT = """
 CREATE TABLE audit (order_id int, revision int, client_name text, table_name text, pizzas json,
-  PRIMARY KEY (order_id, revision));
+  xid xid8 DEFAULT pg_current_xact_id(), PRIMARY KEY (order_id, revision, xid));
 CREATE FUNCTION record_order() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   INSERT INTO audit SELECT order_id, revision, client_name, table_name, pizzas FROM order_enriched
@@ -163,6 +163,8 @@ def kill(demo: ScenarioFolder, operator: Operator, number: int, victim: str, mom
 def record_orders(demo: ScenarioFolder) -> None:
     """Let the database record each order that is new from now on, as each transaction commits it."""
     with closing(psycopg.connect(cluster_of(demo.folder).dsn)) as connection:
+        # Otherwise, an order that is committed before the trigger exists would be new, but not recorded.
+        connection.execute("LOCK TABLE orders IN SHARE ROW EXCLUSIVE MODE")
         (newest,) = connection.execute("SELECT max(id) FROM orders").fetchone() or (0,)
         connection.execute(AUDIT.format(newest=newest).encode())
         connection.commit()

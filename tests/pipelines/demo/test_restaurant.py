@@ -4,8 +4,15 @@ import random
 from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
-from pipelines.demo.restaurant import OrderBook, Restaurant, Transaction
+import pytest
+
+from pipelines.demo.restaurant import OrderBook, Restaurant, Transaction, load_restaurant
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 
 def restaurant(seed: int = 7) -> Restaurant:
@@ -68,3 +75,22 @@ def test_what_an_order_shows_later_is_kept_apart_from_what_it_showed_at_its_comm
     del found.orders[1]
     book.note(3, Transaction(()), found)
     assert len(book.states) == 1
+
+
+@pytest.mark.parametrize(("newest", "next_order"), [(0, 1), (326, 359)])
+def test_an_application_that_starts_again_uses_no_id_of_an_order_that_was_deleted(newest: int, next_order: int) -> None:
+    answers = {
+        "SELECT id FROM orders": [(0,), (newest,)],
+        "SELECT id FROM clients": [(0,)],
+        "SELECT id FROM table_assignment": [(0,)],
+        "SELECT id, name FROM tables": [(1, "Table 1")],
+        "SELECT id, name, price FROM pizzas": [(1, "Margherita", Decimal("7.50"))],
+    }
+
+    class Database:
+        def execute(self, text: bytes) -> Any:
+            return SimpleNamespace(fetchall=lambda: answers.get(text.decode(), []))
+
+    found = load_restaurant(cast("Connection[Any]", Database()), seed=7)
+    found._seat()
+    assert found._insert().orders == (next_order,)
