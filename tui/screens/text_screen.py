@@ -97,8 +97,10 @@ class RowsScreen(TextScreen):
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         if self.rows is None:
             return ("rows", self.table_name), ""
-        below = f", {self.pane.below} more below" if self.pane.below else ""
-        return ("rows", self.table_name), f"{self.rows.counted}{below}"
+        below = self.pane.below
+        # A row that is wider than the screen takes several lines, below the line with the names.
+        more = f"{below} more" if len(self.pane.lines) == len(self.rows.rows) + 1 else counted(below, "more line")
+        return ("rows", self.table_name), f"{self.rows.counted}, {more} below" if below else self.rows.counted
 
     def copy_line(self) -> str:
         return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"

@@ -767,6 +767,20 @@ def test_rows_that_do_not_fit_are_counted_as_more_below() -> None:
     in_console(scenario, backend=Full())
 
 
+def test_rows_that_take_several_lines_are_not_counted_by_lines() -> None:
+    class Wide(FakeBackend):
+        def peek(self, table: str, *, version: int | None, limit: int) -> PeekedRows:
+            return PeekedRows([f"column_{n}" for n in range(5)], [["x" * 40] * 5 for _ in range(30)])
+
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("b")
+        await console.until(lambda: "30 rows in no order, " in console.text(), "the rows")
+        assert re.search(r"in no order, \d+ more lines below", console.text())
+
+    in_console(scenario, backend=Wide())
+
+
 @pytest.mark.parametrize(("name", "arguments"), [("review", {"plan_hash": "7f3a"}), ("run", {"run_id": "9f2c"})])
 def test_rows_of_a_plan_and_steps_of_a_run_that_do_not_fit_are_counted(name: str, arguments: dict[str, str]) -> None:
     class Long(FakeBackend):
