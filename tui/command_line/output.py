@@ -87,7 +87,8 @@ class CommandOutput:
         if sys.stderr.isatty():
             width = shutil.get_terminal_size().columns - 1
             if text != self._waiting:
-                print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+                cut = text if len(text) <= width else f"{text[: width - 1]}…"
+                print(f"\r\x1b[K{cut}", end="", file=sys.stderr, flush=True)
         elif not self._waiting.startswith(f"  {wait.what}:") or time.monotonic() - self._said_at > EVERY_S:
             self.say(text)
             self._said_at = time.monotonic()

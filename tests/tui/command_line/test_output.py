@@ -12,6 +12,7 @@ import pytest
 
 from core.model.errors import UsageError
 from core.text.escaping import has_control_characters
+from tui.agent_client.agent_process import WaitProgress
 from tui.command_line import exit_codes
 from tui.command_line.output import CommandOutput, problem_line
 
@@ -129,6 +130,18 @@ def test_a_long_sentence_is_wrapped_between_words_only_on_a_terminal(
     assert short == "short" and len(folded) == 2 and all(len(line) <= 80 for line in folded)
     assert " ".join(line.strip() for line in folded) == sentence.strip()
     assert [len(line) - len(line.lstrip()) for line in folded] == [2, 4]
+
+
+def test_a_progress_line_that_does_not_fit_is_visibly_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    output = CommandOutput(as_json=False)
+    output.progress(WaitProgress("pool", 8.0, 15.0, "a server takes 6 to 10 s, or 20"))
+    assert capsys.readouterr().err.endswith("  pool: 8 s of about 15 s  a server takes 6 to 10 s, or 20")
+    output.progress(WaitProgress("pool", 8.0, 15.0, "a Spark Connect server takes 6 to 10 s"))
+    assert capsys.readouterr().err.endswith("  pool: 8 s of about 15 s  a Spark Connect server takes 6 …")
 
 
 def test_a_problem_keeps_its_summary_whatever_the_name_of_its_file() -> None:
