@@ -17,6 +17,7 @@ from core.observed.versions import (
     serving_version,
     serving_versions,
 )
+from core.policy.unlocking import Unlock
 from core.run.records import MigrationTicket, RunRow, halted, open_tickets
 from state.ledger import LedgerReader
 from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, StagedRow
@@ -54,6 +55,10 @@ class LedgerSnapshot:
     """Open tickets of readers that still read replaced versions."""
     failed_runs: tuple[RunRow, ...] = ()
     """Unacknowledged failed runs, newest first."""
+    unlocks: tuple[Unlock, ...] = ()
+    """The last unlock of each actor, even if it has ended."""
+    read_only: bool = False
+    """True if the policy makes the environment read-only for everybody."""
     commands: tuple[CommandRow, ...] = ()
     """The latest commands, newest first."""
     events: tuple[EventRow, ...] = ()
@@ -184,6 +189,8 @@ class SnapshotCache:
                 tickets=self._tickets(),
                 failed_runs=reader.failed_runs(),
                 deleted=reader.deleted_tables(),
+                unlocks=reader.unlocks(),
+                read_only=reader.is_read_only(),
                 commands=reader.commands(NEWEST),
                 events=reader.events(limit=NEWEST),
             )

@@ -167,7 +167,13 @@ _OBJECTIVE = "ALTER TABLE measurement ADD COLUMN objective_s REAL;\n"
 _VARIABLES = ""
 """Older programs cannot read `revision.texts` with the members `variables` and `written`; the schema is the same."""
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE, _VARIABLES)
+_UNLOCK = """
+CREATE TABLE unlock (
+  uid INTEGER PRIMARY KEY, actor TEXT NOT NULL, ticket TEXT NOT NULL, at REAL NOT NULL, until REAL NOT NULL,
+  boot TEXT NOT NULL, uptime_s REAL NOT NULL, seconds REAL NOT NULL);
+"""
+
+MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE, _VARIABLES, _UNLOCK)
 """The migrations.
 
 The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later migration adds 1 to the version.

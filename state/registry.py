@@ -16,6 +16,7 @@ from core.model.names import TableName
 from core.model.states import State
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.policy.roles_and_rules import Policy, policy_from_json
+from core.policy.unlocking import Unlock
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
 from state.transactions import (
@@ -371,7 +372,7 @@ IN_FORCE, WAITING, REPLACED = "in force", "waits", "replaced"
 
 
 class PolicyReads(LedgerReads):
-    """Methods that read recorded policies."""
+    """Methods that read recorded policies and unlocks."""
 
     def policy_in_force(self) -> PolicyRow | None:
         """Return the row of the effective policy; None if none was ever recorded."""
@@ -386,9 +387,33 @@ class PolicyReads(LedgerReads):
         row = self.policy_in_force()
         return policy_of(row) if row else None
 
+    def is_read_only(self) -> bool:
+        """True if the effective policy makes the whole environment read-only."""
+        sql = "SELECT 1 FROM policy WHERE status = ? AND json_extract(body, '$.read_only')"
+        return bool(self._values(sql, (IN_FORCE,)))
+
+    def unlocks(self) -> tuple[Unlock, ...]:
+        """Return the last unlock of each actor, even if it has ended by now, sorted by uid."""
+        return self._rows(Unlock, "SELECT * FROM unlock ORDER BY uid")
+
 
 class PolicyWrites(PolicyReads, LedgerWrites):
-    """Methods that write recorded policies."""
+    """Methods that write recorded policies and unlocks."""
+
+    def put_unlock(self, unlock: Unlock) -> None:
+        """Record an unlock. It replaces an earlier one of the same actor."""
+        with self._transaction() as connection:
+            upsert(connection, "unlock", values_by_column(unlock), key=("uid",))
+
+    def end_unlock(self, uid: int) -> bool:
+        """Remove an actor's unlock. Returns False if there was none."""
+        with self._transaction() as connection:
+            return connection.execute("DELETE FROM unlock WHERE uid = ?", (uid,)).rowcount == 1
+
+    def end_unlocks_before_boot(self, boot: str) -> None:
+        """Remove all unlocks from before the machine's boot with the id `boot`."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM unlock WHERE boot <> ?", (boot,))
 
     def put_policy(self, row: PolicyRow) -> None:
         """Record a policy as effective or waiting. It replaces the previous policy with the same status.

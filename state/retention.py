@@ -133,6 +133,7 @@ class RetentionWrites(RegistryWrites):
                 connection.execute(
                     "UPDATE plan SET expires_at = expires_at + ? WHERE expires_at > ?", (moved_s, check.wall - moved_s)
                 )
+                connection.execute("UPDATE unlock SET until = until + ?", (moved_s,))
             upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def forget_old(self, now: float) -> None:

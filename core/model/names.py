@@ -1,4 +1,4 @@
-"""Names of tables, versions and queries, and parsers for whole numbers and trigger intervals.
+"""Names of tables, versions, queries and environments, and parsers for whole numbers and trigger intervals.
 
 A name is validated only once, when it is parsed.
 """
@@ -62,6 +62,11 @@ def parse_statement_name(text: str) -> str:
     if not number:
         raise BadName(f"{text!r} is not a version of a table", remedy="a version is written TABLE@vN, as in orders@v2")
     return query_name(parse_table_name(table), number)
+
+
+def environment_words(name: str, *, protected: bool) -> str:
+    """Return an environment's name as displayed everywhere: `PROD protected` or `dev`."""
+    return f"{name.upper()} protected" if protected else name
 
 
 def split_physical(name: str) -> tuple[TableName, int] | None:

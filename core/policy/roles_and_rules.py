@@ -50,6 +50,8 @@ class Policy:
     """Pairs of a role from ROLES and its logins or @groups; a role that is not listed belongs to everybody."""
     hold: bool = False
     """True if a run that replaces a version waits for an operator before its swap."""
+    read_only: bool = False
+    """True if nobody may change anything but by stopping and cancelling, whether unlocked or not."""
     machine_moves: str = ""
     """What the agent does if the machine's id, and nothing else, differs.
 

@@ -342,6 +342,7 @@ def read_policy_section(section: YamlSection) -> Policy:
         approve_rows=section.count("approve_rows", example="10M"),
         roles=_roles(section),
         hold=section.flag("hold", False),
+        read_only=section.flag("read_only", False),
         machine_moves=_machine_moves(section),
     )
 

@@ -10,6 +10,7 @@ import pytest
 from core.model.errors import VersionMismatch
 from core.observed.table_statistics import Headroom
 from core.observed.versions import Deployment, Measurement
+from core.policy.unlocking import Unlock
 from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
 from state import migrations
 from state.backup import back_up
@@ -43,7 +44,7 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
      (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
      (CommandRow, "command"), (AuditRow, "audit"), (AuditArchiveRow, "audit_archive"), (StagedRow, "staged"),
      (EnvironmentRow, "facts"), (ClockCheck, "clock_check"), (Headroom, "headroom"),
-     (CheckResultRow, "check_result"), (MigrationTicket, "migration_ticket")],
+     (CheckResultRow, "check_result"), (MigrationTicket, "migration_ticket"), (Unlock, "unlock")],
 )  # fmt: skip
 def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)

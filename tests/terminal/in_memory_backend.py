@@ -12,6 +12,7 @@ from core.model.errors import ConfirmationNeeded
 from core.model.events import EventCause
 from core.model.names import TableName
 from core.plan.confirmation import Confirmation, confirmation_for_swap
+from core.policy.unlocking import Unlock
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
 from core.sql.lineage.model import ColumnOrigin, InputKind
@@ -19,7 +20,7 @@ from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, SampleRow, StagedRow
 from tests.support.ledger_rows import environment_row, state_event, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
-from tui.agent_client.agent_commands import PeekedRows
+from tui.agent_client.agent_commands import PeekedRows, UnlockAnswer
 from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
@@ -54,6 +55,7 @@ class FakeBackend:
                 statement_line(row, None if row.external else measurement(row.table, row.version)) for row in rows
             ),
             staged=self.staged_marks,
+            unlocks=(Unlock(1, "alice", "OPS-1", now - 60, now + 1740, "", 0.0, 1800.0),) if protected else (),
             commands=(
                 CommandRow(
                     id=2,
@@ -272,6 +274,19 @@ class FakeBackend:
 
     def swap(self, run_id: str, *, confirm: str) -> None:
         self.calls.append(("swap", run_id, confirm))
+
+    def unlock(self, length: str, ticket: str) -> UnlockAnswer | None:
+        self.calls.append(("unlock", length, ticket))
+        if not self.protected:
+            return None
+        unlock = Unlock(1, "alice", ticket, self.now, self.now + 1800, "", 0.0, 1800.0)
+        self.current = replace(self.current, unlocks=(unlock,))
+        return UnlockAnswer("alice", ticket, 1800.0, unlock.until)
+
+    def lock(self) -> bool:
+        self.calls.append(("lock",))
+        ended, self.current = bool(self.current.unlocks), replace(self.current, unlocks=())
+        return ended
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
         self.calls.append((verb, run_id, confirm))

@@ -34,6 +34,17 @@ class PeekedRows:
         return f"{counted(len(self.rows), 'row')} {'from the newest on' if self.newest_first else 'in no order'}"
 
 
+@dataclass(frozen=True, slots=True)
+class UnlockAnswer:
+    """An unlock that the agent has recorded."""
+
+    actor: str
+    ticket: str
+    seconds: float
+    until: float
+    """End of the unlock, in epoch seconds."""
+
+
 class AgentCommands:
     """Sends commands to the agent of one environment.
 
@@ -121,6 +132,24 @@ class AgentCommands:
         answer = self._client.call("peek", args)
         columns = tuple(str(name) for name in answer.get("columns", ()))
         return PeekedRows(columns, [list(row) for row in answer.get("rows", ())], bool(answer.get("newest_first")))
+
+    def unlock(self, length: str, ticket: str) -> UnlockAnswer | None:
+        """Unlock the environment for this user, for a length such as `30m`; None if it is not protected.
+
+        Raises UsageError if length or ticket is wrong, and Refused if the policy makes the environment read-only.
+        """
+        from core.policy.unlocking import checked_ticket, parse_unlock_length
+
+        seconds, why = parse_unlock_length(length), checked_ticket(ticket)
+        line = equivalent_command(self._place, "unlock", length, why)
+        found = self._client.call("unlock", {"seconds": seconds, "ticket": why}, line=line)
+        if not found.get("unlocked"):
+            return None
+        return UnlockAnswer(str(found.get("actor", "")), why, seconds, float(found.get("until") or 0.0))
+
+    def lock(self) -> bool:
+        """End this user's unlock. Returns False if there was none."""
+        return bool(self._client.call("lock", line=equivalent_command(self._place, "lock")).get("changed"))
 
     def actor(self) -> str:
         """Return the name under which the agent knows this user."""

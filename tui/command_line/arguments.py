@@ -275,6 +275,11 @@ def audit(parser: CommandParser) -> None:
     )
 
 
+def unlock(parser: CommandParser) -> None:
+    parser.add_argument("length", metavar="TIME", help="how long, from 1m to 8h, such as 30m")
+    parser.add_argument("ticket", metavar="TICKET", help="why, in a word or a quoted line; the audit log keeps it")
+
+
 def policy_act(parser: CommandParser) -> None:
     confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to a confirmation that asks for no more")

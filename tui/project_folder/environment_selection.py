@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
+from core.model.names import environment_words
 from core.project.manifest_head import ManifestHead
 from core.text.escaping import escape_surrogates
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, last_manifest_head, read_manifest_head
@@ -33,11 +34,7 @@ class SelectedEnvironment:
     @property
     def title(self) -> str:
         """The environment's name in messages, such as `pizzeria PROD protected` or `pizzeria dev`."""
-        return (
-            f"{self.project} {self.environment.upper()} protected"
-            if self.protected
-            else f"{self.project} {self.environment}"
-        )
+        return f"{self.project} {environment_words(self.environment, protected=self.protected)}"
 
     @property
     def options(self) -> str:

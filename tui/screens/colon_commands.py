@@ -8,6 +8,7 @@ from core.model.names import query_name
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.input_line import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
+from tui.presentation.screen_content.screen_frame import NOT_PROTECTED, lock_answer, unlock_answer
 from tui.presentation.styling.styled_text import Tone
 from tui.screens.console_screen import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
@@ -63,6 +64,10 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _acknowledge(screen, rest)
         case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
             _run(screen, rest, then=word)
+        case "unlock":
+            _unlock(screen, rest)
+        case "lock":
+            _lock(screen)
         case "env":
             _env(screen, rest)
         case _:
@@ -90,6 +95,24 @@ def _review(screen: StatementActionsScreen, rest: str) -> None:
         screen.state.notify(f"review: {fresh.reason}", Tone.CHANGING)
     else:
         screen.plan_staged()
+
+
+def _unlock(screen: StatementActionsScreen, rest: str) -> None:
+    length, _, ticket = rest.partition(" ")
+    agent, title = screen.state.backend.agent, screen.state.identity.title
+
+    def unlock() -> str:
+        found = agent.unlock(length, ticket)
+        if found is None:
+            return f"{title} {NOT_PROTECTED}"
+        return unlock_answer(title, found.actor, found.seconds, found.until, found.ticket)
+
+    screen.state.host.run_in_thread(unlock, screen.show_answer)
+
+
+def _lock(screen: StatementActionsScreen) -> None:
+    agent, title = screen.state.backend.agent, screen.state.identity.title
+    screen.state.host.run_in_thread(lambda: lock_answer(title, ended=agent.lock()), screen.show_answer)
 
 
 def _env(screen: StatementActionsScreen, rest: str) -> None:
@@ -167,7 +190,7 @@ def _close(screen: StatementActionsScreen, rest: str) -> None:
     run, _, reader = (screen.undone_by_default(), "", rest) if screen.screen_name == "run" else rest.partition(" ")
     if not reader:
         state.notify("close: name run and reader: :close RUN READER", Tone.CHANGING)
-    elif reason := state.read_only or state.freshness.reason:
+    elif reason := state.read_only or state.freshness.reason or state.access.locked:
         state.notify(f"close: {reason}", Tone.CHANGING)
     else:
         state.host.run_in_thread(lambda: backend.close_ticket(run, reader), screen.show_answer)

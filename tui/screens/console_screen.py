@@ -82,7 +82,8 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         fresh = self.state.freshness
         reason = sentence_of(fresh.reason)
         no_agent = reason if fresh.no_agent else None
-        return ActionContext(stale=reason, no_agent=no_agent, read_only=sentence_of(self.state.read_only))
+        locked, read_only = self.state.access.locked, sentence_of(self.state.read_only)
+        return ActionContext(stale=reason, no_agent=no_agent, locked=locked, read_only=read_only)
 
     def wrong_filter(self) -> str:
         """Return the reason why the filter is invalid; empty if it is valid. An invalid filter hides nothing."""
@@ -154,8 +155,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             return
         self.refresh_body()
         state = self.state
-        wrong = state.backend.problems_in_files
-        self.banner.show((banner_line(state.identity, state.view, state.freshness, width, problems_in_files=wrong),))
+        fresh, access, wrong = state.freshness, state.access, state.backend.problems_in_files
+        banner = banner_line(state.identity, state.view, fresh, width, access=access, problems_in_files=wrong)
+        self.banner.show((banner,))
         path, counts = self.path_and_counts()
         if state.frozen:
             counts = f"FROZEN  {counts}"

@@ -13,7 +13,14 @@ from tui.presentation.interaction.input_line import InputLine
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.theme import Glyphs
-from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, make_ledger_view
+from tui.presentation.view.ledger_view import (
+    Access,
+    Freshness,
+    LedgerView,
+    access_of,
+    freshness,
+    make_ledger_view,
+)
 from tui.screens.backend import ConsoleBackend
 from tui.widgets.line_widgets import FixedLines
 from tui.widgets.textual_strips import StripPainter
@@ -78,6 +85,10 @@ class ConsoleState:
     @property
     def freshness(self) -> Freshness:
         return freshness(self.view.snapshot, self.clock())
+
+    @property
+    def access(self) -> Access:
+        return access_of(self.view.snapshot, self.identity.user, self.clock())
 
     def replace_view(self, view: LedgerView) -> None:
         """Replace the view, and unmark tables that are no longer deployed."""

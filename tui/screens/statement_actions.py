@@ -62,6 +62,7 @@ class StatementActionsScreen(ConsoleScreen):
             viewed=self.view_targets(),
             user=state.identity.user,
             fresh=state.freshness,
+            access=state.access,
             read_only=state.read_only,
         )
 

@@ -11,12 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
+from core.model.names import environment_words
 from core.model.problems import Problem, Severity
 from core.plan.confirmation import Confirmation, confirmation_for_policy
 from core.policy.roles_and_rules import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
+from core.policy.unlocking import Unlock, checked_length, checked_ticket
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.unreadable_file import texts_from_json
 from core.project_reader.manifest import declared_policy, read_manifest
+from core.run.state_machine import GOES_ON
+from core.text.wording import long_duration
+from pipelines.agent.checked_clock import checked_now, record_deadline
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
 from state.ledger import Ledger
@@ -57,6 +62,13 @@ REQUIRED_ROLES = {
 }
 """Role that each command requires, with a description of the action. Commands that are not listed require no role."""
 
+READ_ONLY = frozenset(("start", "restart", "stage", "apply", "run", "close_ticket", "adopt"))
+"""Commands that a read-only environment refuses. `run` is refused only for the actions that continue a run.
+
+Plans, approvals and policies are accepted: they change nothing by themselves, or need another login. So are
+`start_pool`, which restores only what should be running, and everything that stops.
+"""
+
 STOPPING = frozenset(("pause", "cancel"))
 """Actions on a run that require no role."""
 
@@ -67,6 +79,7 @@ OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
 """Commands that the agent's own user may always run, so that a policy that locks out all users can be replaced."""
 
 _LARGEST = 1024 * 1024
+_NO_LONGER = "remove read_only from headgate.yml, then headgate policy apply; stop and cancel always work"
 
 
 class PolicyEnforcement:
@@ -80,13 +93,75 @@ class PolicyEnforcement:
         recorded = agent.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
+        # An unlock survives the agent, but not the machine, whose uptime measures it.
+        if any(unlock.boot != agent.uptime().boot for unlock in agent.ledger.unlocks()):
+            agent.ledger.end_unlocks_before_boot(agent.uptime().boot)
 
     def roles(self, caller: Caller) -> list[str]:
         """Return the roles that the policy grants to a caller."""
         return [role for role in ROLES if self._grants(self._in_force, role, caller)]
 
     def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
-        """Raise Refused if a command requires a role that the policy does not grant to the caller."""
+        """Raise Refused if the caller lacks the role for a command, or may only look at the environment."""
+        self._require_role(caller, op, args)
+        if op in READ_ONLY and (op != "run" or args.get("act") in GOES_ON):
+            self._refuse_read_only(caller, REQUIRED_ROLES[op][1])
+
+    def unlock(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Unlock a protected environment for the caller, from now on and for `seconds`; replaces an earlier unlock."""
+        if not self.is_named(APPROVE, caller):
+            self.require(caller, OPERATE, "unlock the environment")
+        asked = args.get("seconds")
+        number = isinstance(asked, int | float) and not isinstance(asked, bool)
+        seconds = checked_length(float(asked) if number else 0.0, str(asked)[:40])  # type: ignore[arg-type]  # a number
+        ticket = checked_ticket(str(args.get("ticket", "")))
+        here = self._agent.layout.environment
+        if self._in_force.read_only:
+            raise Refused(f"the policy makes {here.name} read-only, so unlocking changes nothing", remedy=_NO_LONGER)
+        if not here.protected:
+            return {"unlocked": False, "changed": False}
+        up, until = self._agent.uptime(), list[float]()
+
+        def record(deadline: float) -> None:
+            until.append(deadline)
+            self._agent.ledger.put_unlock(
+                Unlock(
+                    uid=caller.person,
+                    actor=caller.name,
+                    ticket=ticket,
+                    at=deadline - seconds,
+                    until=deadline,
+                    boot=up.boot,
+                    uptime_s=up.seconds,
+                    seconds=seconds,
+                )
+            )
+
+        record_deadline(self._agent, seconds, record)
+        return {"unlocked": True, "actor": caller.name, "ticket": ticket, "seconds": seconds, "until": until[0]}
+
+    def lock(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """End the caller's unlock."""
+        return {"unlocked": False, "changed": self._agent.ledger.end_unlock(caller.person)}
+
+    def _refuse_read_only(self, caller: Caller, words: str) -> None:
+        here = self._agent.layout.environment
+        title = f"{self._agent.project} {environment_words(here.name, protected=here.protected)}"
+        if self._in_force.read_only:
+            raise Refused(f"{title} is read-only by its policy: nobody may {words}", remedy=_NO_LONGER)
+        if not here.protected:
+            return
+        now, up = checked_now(self._agent), self._agent.uptime()
+        mine = next((one for one in self._agent.ledger.unlocks() if one.uid == caller.person), None)
+        if mine is not None and mine.remaining_s(now, boot=up.boot, uptime_s=up.seconds):
+            return
+        ended = f", whose unlock of {long_duration(mine.seconds)} has ended" if mine is not None else ""
+        raise Refused(
+            f"{title} is read-only for {caller.name}{ended}: unlock it to {words}",
+            remedy=f"headgate unlock 30m TICKET --env {here.name}",
+        )
+
+    def _require_role(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
         if op not in REQUIRED_ROLES or (op == "run" and args.get("act") in STOPPING):
             return
         role, words = REQUIRED_ROLES[op]

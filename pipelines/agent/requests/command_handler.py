@@ -107,6 +107,8 @@ class CommandHandler:
             "upgrade_shown": self._note_upgrade,
             "measure": self._measure,
             "look_for_topics": self._look_for_topics,
+            "unlock": self._policies.unlock,
+            "lock": self._policies.lock,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
             "adoption": lambda caller, args, confirm: adoption.findings(),

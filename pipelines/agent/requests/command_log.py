@@ -8,13 +8,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from core.model.act_outcomes import ActOutcome, CommandOutcome, outcome_of_all
 from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.names import query_name
-from core.text.wording import counted
+from core.text.wording import counted, long_duration
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.spark_connect import call_deadlines
@@ -43,6 +44,10 @@ def outcome_of_answer(op: str, result: dict[str, Any]) -> RecordedOutcome:
     if each := tuple(ActOutcome.from_json(one) for one in result.get("statements", ())):
         return RecordedOutcome(outcome_of_all(each), _detail_of_all(each), _parts_of_all(each))
     detail = f"plan {result['hash'][:12]}" if "hash" in result else ""
+    if "until" in result:
+        end = f"{datetime.fromtimestamp(result['until'], UTC):%Y-%m-%d %H:%M:%S} UTC"
+        detail = f"for {long_duration(result['seconds'])}, until {end}"
+        return RecordedOutcome(CommandOutcome.DONE, detail, ((f"{result['ticket']}: {detail}", CommandOutcome.DONE),))
     if "steps" in result:
         detail = f"run {result['run']} started"
     if result.get("changed") is False:
@@ -243,4 +248,4 @@ def _subject(request: dict[str, Any]) -> str:
     if isinstance(questions, list):
         return counted(len(questions), "statement")
     named = " ".join(map(str, tables)) if isinstance(tables, list) else str(tables or "")
-    return named or str(args.get("hash") or "")[:12] or str(args.get("id") or "")
+    return named or str(args.get("hash") or "")[:12] or str(args.get("id") or args.get("ticket") or "")

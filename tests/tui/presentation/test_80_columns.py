@@ -45,14 +45,14 @@ def test_a_wrapped_line_keeps_every_word_its_tones_and_its_indent() -> None:
     assert wrap_line(line("short"), 30) == (line("short"),)
 
 
-def test_a_message_takes_the_lines_it_needs_and_at_most_four() -> None:
+def test_a_message_takes_the_lines_it_needs_and_at_most_five() -> None:
     sentence = " ".join(f"word{n}" for n in range(20))
     rows = message_lines(sentence, NOW, Tone.BAD, 80)
     assert all(line_width(row) == 80 for row in rows)
     assert [word for row in rows for word in plain(row).split() if word.startswith("word")] == sentence.split()
     many = message_lines(" ".join(["word"] * 200), None, Tone.BAD, 80)
-    assert len(many) == 4
-    assert plain(many[3]).rstrip().endswith("…")
+    assert len(many) == 5
+    assert plain(many[4]).rstrip().endswith("…")
     assert len(message_lines("", None, Tone.DIM, 80)) == 1
 
 

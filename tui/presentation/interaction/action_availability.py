@@ -7,7 +7,7 @@ from core.model.names import TableName
 from core.model.states import stays_at_rest
 from core.text.sentence import Sentence, sentence_of
 from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
-from tui.presentation.view.ledger_view import Freshness, LedgerView
+from tui.presentation.view.ledger_view import Access, Freshness, LedgerView
 
 _NO_RUN = Sentence("no run is shown")
 NAMED = 3
@@ -55,12 +55,21 @@ class ActionContext:
     """Why this user may not skip the first failed step; None if this user may."""
     not_back: Sentence | None = _NO_RUN
     """Why the run on screen cannot be rolled back; None if it can."""
+    locked: Sentence | None = None
+    """Why the environment is read-only for this user; None if it is not."""
     read_only: Sentence | None = None
     """Why the console is read-only. Stop and cancel remain possible."""
 
 
 def action_context_of(
-    view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, fresh: Freshness, read_only: str = ""
+    view: LedgerView,
+    targets: Sequence[str],
+    *,
+    viewed: Sequence[str],
+    user: str,
+    fresh: Freshness,
+    access: Access,
+    read_only: str = "",
 ) -> ActionContext:
     """Collect the facts about an action's targets; the screen adds the facts about its plan or run.
 
@@ -79,6 +88,7 @@ def action_context_of(
         not_deletable=why_not_deletable(view, [name for name in targets if name not in external], user),
         staged=len(view.snapshot.staged),
         mine=len(staged_by_user(view, user, targets)),
+        locked=access.locked,
         read_only=sentence_of(read_only),
     )
 
@@ -100,6 +110,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
         not now.external, f"{', '.join(now.external)} is external: Headgate only reads it"
     ),
     ActionRequirement.LIVE: lambda now: now.stale,
+    ActionRequirement.UNLOCKED: lambda now: now.locked,
     ActionRequirement.IDLE: lambda now: _unless(not now.running, "it is already running; R restarts it"),
     ActionRequirement.UNREAD: lambda now: now.not_deletable,
     ActionRequirement.MINE: lambda now: _unless(now.mine, "you have not staged it"),
@@ -108,7 +119,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
     ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else Sentence("no plan is shown"),
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
     ActionRequirement.GOING: lambda now: (
-        _run(now, ("running", "paused")) or (now.frozen if now.run_state == "paused" else None)
+        _run(now, ("running", "paused")) or (now.frozen or now.locked if now.run_state == "paused" else None)
     ),
     ActionRequirement.HELD: lambda now: (
         now.frozen or now.not_swapped if now.held else Sentence("the run is not held before its swap")

@@ -138,6 +138,8 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("release", ":release [RUN]", "A release; by default the held or the newest open one"),
     ColonCommand("close", ":close RUN READER", "Close the ticket of a reader that has migrated"),
     ColonCommand("undelete", ":undelete TABLE…", "Plan to restore deleted tables from the trash, and review it"),
+    ColonCommand("unlock", ":unlock 30m TICKET", "Unlock a protected environment for you, for at most 8h"),
+    ColonCommand("lock", ":lock", "End your unlock"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )

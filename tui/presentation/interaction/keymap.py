@@ -42,6 +42,8 @@ class ActionRequirement(StrEnum):
     """No target is external."""
     LIVE = "live"
     """The data is live, not stale."""
+    UNLOCKED = "unlocked"
+    """The environment is not read-only for this user."""
     STAGED = "staged"
     PLAN = "plan"
     APPROVAL = "approval"
@@ -84,7 +86,7 @@ class ConsoleAction:
 
 _ONE = frozenset({ActionRequirement.ONE})
 _OURS = frozenset({ActionRequirement.TARGET, ActionRequirement.OURS})
-_OURS_AND_LIVE = _OURS | {ActionRequirement.LIVE}
+_OURS_AND_LIVE = _OURS | {ActionRequirement.LIVE, ActionRequirement.UNLOCKED}
 
 ACTIONS: tuple[ConsoleAction, ...] = (
     # Anywhere.
@@ -181,7 +183,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   ConfirmationLevel.C1, "headgate restart {tables}", "restart", _OURS_AND_LIVE, rank=29),
     ConsoleAction("stage_deploy", ("D",), STATEMENT_SCREENS | {"changes"}, "deploy",
                   "Stage a deploy of the files as they are", ConfirmationLevel.C0, "", "deploy",
-                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=24),
+                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE, ActionRequirement.UNLOCKED}), rank=24),
     ConsoleAction("stage_hold", ("B",), STATEMENT_SCREENS | {"changes"}, "blue/green",
                   "Stage a deploy that is held before its swap", ConfirmationLevel.C0, "", "hold",
                   _OURS_AND_LIVE, rank=25),
@@ -193,13 +195,13 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE, ActionRequirement.MINE}), rank=72),
     ConsoleAction("execute", ("E",), frozenset({"review"}), "execute", "Execute exactly this plan, once",
                   ConfirmationLevel.C3, "headgate apply {hash}", "apply",
-                  frozenset({ActionRequirement.PLAN, ActionRequirement.LIVE}), rank=12),
+                  frozenset({ActionRequirement.PLAN, ActionRequirement.LIVE, ActionRequirement.UNLOCKED}), rank=12),
     ConsoleAction("approve", ("A",), frozenset({"review"}), "approve", "Approve another login's plan",
                   ConfirmationLevel.C3, "headgate approve {hash}", "approve",
                   frozenset({ActionRequirement.APPROVAL, ActionRequirement.LIVE}), rank=13),
     ConsoleAction("swap", ("W",), frozenset({"run"}), "swap", "Let the held run swap", ConfirmationLevel.C3,
-                  "headgate release swap {run}", "swap", frozenset({ActionRequirement.HELD, ActionRequirement.LIVE}),
-                  rank=11),
+                  "headgate release swap {run}", "swap",
+                  frozenset({ActionRequirement.HELD, ActionRequirement.LIVE, ActionRequirement.UNLOCKED}), rank=11),
     ConsoleAction("rollback", ("O",), frozenset({"run"}), "roll back", "Plan a return to the old versions",
                   ConfirmationLevel.C0, "headgate plan rollback {run}", "rollback",
                   frozenset({ActionRequirement.SERVED, ActionRequirement.LIVE}), rank=13),
@@ -209,10 +211,12 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   ConfirmationLevel.C1, "headgate runs cancel {run}", "cancel", frozenset({ActionRequirement.RUN}),
                   rank=14),
     ConsoleAction("retry", (":retry",), frozenset({"run"}), "retry", "Retry the failed steps", ConfirmationLevel.C1,
-                  "headgate runs retry {run}", "retry", frozenset({ActionRequirement.BROKEN}), rank=99),
+                  "headgate runs retry {run}", "retry",
+                  frozenset({ActionRequirement.BROKEN, ActionRequirement.UNLOCKED}), rank=99),
     ConsoleAction("skip", (":skip",), frozenset({"run"}), "skip", "Skip the first failed step",
                   ConfirmationLevel.C1, "headgate runs skip {run} --step 1", "skip",
-                  frozenset({ActionRequirement.BROKEN, ActionRequirement.SKIPPABLE}), rank=99),
+                  frozenset({ActionRequirement.BROKEN, ActionRequirement.SKIPPABLE, ActionRequirement.UNLOCKED}),
+                  rank=99),
 )  # fmt: skip
 
 

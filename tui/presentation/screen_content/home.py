@@ -33,7 +33,7 @@ from tui.presentation.screen_content.statement_rows import (
 from tui.presentation.styling.styled_text import EMPTY, Line, fit, line, wrap_lines
 from tui.presentation.styling.table_layout import header
 from tui.presentation.styling.theme import Glyphs
-from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
+from tui.presentation.view.ledger_view import Access, Freshness, LedgerView, access_of, freshness
 from tui.presentation.view.statement_tree import TreeRow, by_product, folded_to_fit, tables_of
 
 TREE, INSPECTOR, LOWER = 56, 58, 12
@@ -55,6 +55,7 @@ def first_frame_lines(
     if width < 80 or height < 24:
         return (FrameLine(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(view.snapshot, now)
+    access = access_of(view.snapshot, identity.user, now)
     look = RowContext(glyphs, now, stale=fresh.stale)
     entries = by_product(view, folded_to_fit(view, tree_page(width, height)), None, force_open=False)
     text, at, tone = standing_message(view, fresh, now)
@@ -65,7 +66,7 @@ def first_frame_lines(
     if len(entries) > page:
         counts += f", {counted(len(entries) - page, 'more row')} below"
     rows: list[FrameLine] = [
-        FrameLine(fit(banner_line(identity, view, fresh, width), width), band=True),
+        FrameLine(fit(banner_line(identity, view, fresh, width, access=access), width), band=True),
         FrameLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
     ]
     if width >= WIDE:
@@ -80,7 +81,9 @@ def first_frame_lines(
                 content = _at(nothing_lines(view, identity, "", width), index)
             rows.append(FrameLine(fit(content, width), chosen=index == 0 and entry is not None))
     rows.extend(FrameLine(content) for content in said)
-    rows.append(FrameLine(hints(first_hints(view, fresh, entries[0] if entries else None, identity.user), width)))
+    rows.append(
+        FrameLine(hints(first_hints(view, fresh, access, entries[0] if entries else None, identity.user), width))
+    )
     return tuple(rows)
 
 
@@ -89,10 +92,12 @@ def tree_page(width: int, height: int) -> int:
     return height - 5 - (LOWER if width >= WIDE else 0)
 
 
-def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
+def first_hints(
+    view: LedgerView, fresh: Freshness, access: Access, entry: TreeRow | None, user: str
+) -> tuple[KeyHint, ...]:
     """Return the footer of the home screen while the cursor is on the first row."""
     tables = tables_of(entry, view) if entry else ()
-    now = action_context_of(view, tables, viewed=tables, user=user, fresh=fresh)
+    now = action_context_of(view, tables, viewed=tables, user=user, fresh=fresh, access=access)
     return footer("home", now)
 
 

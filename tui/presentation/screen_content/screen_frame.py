@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from core.model.act_outcomes import NOT_DONE, ActOutcome, CommandOutcome
+from core.model.names import environment_words
 from core.model.states import State
 from core.plan.descriptions import act_words
 from core.run.records import RunRow, overdue_tickets
-from core.text.wording import counted
+from core.text.wording import counted, long_duration
 from state.audit_log import op_words
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import CommandRow
@@ -30,7 +31,7 @@ from tui.presentation.styling.styled_text import (
     wrap,
 )
 from tui.presentation.styling.value_formatting import clock
-from tui.presentation.view.ledger_view import Freshness, LedgerView, pool_fault
+from tui.presentation.view.ledger_view import OPEN_TO_ALL, Access, Freshness, LedgerView, pool_fault
 
 SEPARATOR = "   "
 WIDE = 160
@@ -49,7 +50,7 @@ class ConsoleIdentity:
     @property
     def words(self) -> str:
         """The environment's name as displayed: `PROD protected`, `dev`."""
-        return f"{self.environment.upper()} protected" if self.protected else self.environment
+        return environment_words(self.environment, protected=self.protected)
 
     @property
     def title(self) -> str:
@@ -65,12 +66,18 @@ class LaterCommands(NamedTuple):
 
 
 def banner_line(
-    identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int, *, problems_in_files: int = 0
+    identity: ConsoleIdentity,
+    view: LedgerView,
+    fresh: Freshness,
+    width: int,
+    *,
+    access: Access = OPEN_TO_ALL,
+    problems_in_files: int = 0,
 ) -> Line:
-    """Render line 1 of the screen: project, environment, age of the data, pool, faults, runs, staged tables, user.
+    """Render line 1 of the screen: project, environment, access, age of the data, pool, faults, runs, stage, user.
 
     The number of errors in the project's files follows the runs. Parts that do not fit are omitted, least important
-    first; environment and age of the data are always shown.
+    first; environment and age of the data are always shown. `access` is shown unless the environment is open to all.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
@@ -78,7 +85,8 @@ def banner_line(
     start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(identity))]
     room = width - line_width(tuple(start))
     kept: list[tuple[int, str, Tone]] = []
-    for part in sorted(_parts(view, fresh, problems_in_files)):
+    opened = [(0, -1, access.words, Tone.DIM if access.locked else Tone.CHANGING)] if access.words else []
+    for part in sorted([*opened, *_parts(view, fresh, problems_in_files)]):
         taken = width_of(SEPARATOR + part[2])
         if taken > room:
             break
@@ -234,7 +242,7 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
     return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
 
 
-MESSAGE_LINES, STANDING_LINES = 4, 2
+MESSAGE_LINES, STANDING_LINES = 5, 2
 """Maximum height of the status line in lines: while it shows a message, and while it is idle."""
 COMMAND_S = 60.0
 """Seconds for which the last command is shown. Afterwards, it is only in the log."""
@@ -313,6 +321,20 @@ def act_answer(verb: str, outcomes: Iterable[ActOutcome]) -> str:
     """Describe the outcome of a stop, start or restart for each statement."""
     words = [f"{outcome.table} {outcome.sentence(f'{outcome.took_ms / 1000:.1f} s')}" for outcome in outcomes]
     return f"{verb}: {', '.join(words) or 'sent'}"
+
+
+def unlock_answer(title: str, actor: str, seconds: float, until: float, ticket: str) -> str:
+    """Return for whom, until when and why an environment is unlocked; `title` is its project and name."""
+    return f"{title} is unlocked for {actor} for {long_duration(seconds)}, until {clock(until)}: {ticket}"
+
+
+NOT_PROTECTED = "is not protected: nothing to unlock"
+"""Answer to an unlock of an open environment, after its project and name."""
+
+
+def lock_answer(title: str, *, ended: bool) -> str:
+    """Return whether an unlock was ended; `title` is the project and name of the environment."""
+    return f"{title} is locked" + ("" if ended else ": you had not unlocked it")
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:

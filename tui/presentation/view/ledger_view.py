@@ -19,6 +19,8 @@ from core.observed.versions import (
     serving_versions,
 )
 from core.project.model import layer_place
+from core.text.sentence import Sentence
+from core.text.wording import long_duration
 from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import StagedRow
 from tui.presentation.styling.theme import parse_state, parse_trend
@@ -253,6 +255,36 @@ def pool_fault(snapshot: LedgerSnapshot) -> str:
         return ""
     detail = f" ({facts.pool_detail})" if facts.pool_detail else ""
     return f"the pool {facts.pool} is {facts.pool_state}{detail}; headgate logs pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whether a user may change anything in the environment, as far as policy and unlocks decide it."""
+
+    words: str = ""
+    """`read-only`, or the time left of an unlock, such as `unlocked 28m`; empty if no unlock is needed."""
+    locked: Sentence | None = None
+    """Why the user may only look, stop and cancel; None if the user may do more."""
+
+
+OPEN_TO_ALL = Access()
+"""Access to an environment that is not protected."""
+
+
+def access_of(snapshot: LedgerSnapshot, user: str, now: float) -> Access:
+    """Return what the recorded policy and unlocks let a user do. The agent decides again, by its own clocks.
+
+    The words change at most once a minute, so that an idle screen is rarely redrawn.
+    """
+    facts = snapshot.facts
+    if snapshot.read_only:
+        return Access("read-only by policy", Sentence("the policy makes the environment read-only"))
+    if facts is None or not facts.protected:
+        return OPEN_TO_ALL
+    left = max((one.until - now for one in snapshot.unlocks if one.actor == user), default=0.0)
+    if left > 0:
+        return Access(f"unlocked {long_duration(left // 60 * 60) if left >= 60 else '<1m'}")
+    return Access("read-only", Sentence(f"{facts.environment} is read-only: `:unlock 30m TICKET` unlocks it"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""unlock and lock: what is sent, and answers that begin with project and environment."""
+
+from typing import Any
+
+import pytest
+from command_line import written
+
+from core.model.errors import Refused
+from tui.command_line import exit_codes
+
+ANSWER = {"unlocked": True, "actor": "ana", "ticket": "OPS-1", "seconds": 1800.0, "until": 1800.0}
+
+
+def test_an_unlock_sends_length_and_ticket(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["unlock"] = ANSWER
+    assert exit_codes.run_command_line(["unlock", "30m", " OPS-1 "]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("shop dev is unlocked for ana for 30m, until ") and said.endswith(": OPS-1\n")
+    (request,) = agent.heard
+    assert request["args"] == {"seconds": 1800.0, "ticket": "OPS-1"}
+    assert request["line"].startswith("headgate unlock 30m OPS-1 --project ")
+    assert written(["unlock", "2h", "OPS-1"], capsys)["until"] == 1800.0
+
+
+@pytest.mark.parametrize("words", [["30", "a"], ["9h", "a"], ["59s", "a"], ["1d", "a"], ["30m", ""], ["30m"]])
+def test_a_wrong_length_or_ticket_is_not_sent(words: list[str], agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["unlock", *words]) == 2
+    assert agent.heard == [] and len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_an_open_environment_is_no_error(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["unlock"] = {"unlocked": False, "changed": False}
+    assert exit_codes.run_command_line(["unlock", "30m", "OPS-1"]) == 0
+    assert capsys.readouterr().err == "shop dev is not protected: nothing to unlock\n"
+
+
+def test_lock_says_whether_there_was_an_unlock(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for changed, words in ((True, "shop dev is locked\n"), (False, "shop dev is locked: you had not unlocked it\n")):
+        agent.script["lock"] = {"unlocked": False, "changed": changed}
+        assert exit_codes.run_command_line(["lock"]) == 0
+        assert capsys.readouterr().err == words
+
+
+def test_a_refusal_is_exit_code_3_with_the_command_that_unlocks(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "shop PROD protected is read-only for ana: unlock it to restart statements"
+    agent.script["restart"] = Refused(words, remedy="headgate unlock 30m TICKET --env prod")
+    assert exit_codes.run_command_line(["restart", "a", "--yes"]) == 3
+    assert capsys.readouterr().err.endswith(f"headgate: {words}\n  headgate unlock 30m TICKET --env prod\n")
