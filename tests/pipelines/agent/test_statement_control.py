@@ -26,7 +26,7 @@ from state.emergency_journal import EmergencyJournal
 from state.row_types import StagedRow
 
 A, LANDED = TableName("a"), TableName("landed")
-ALICE: Any = SimpleNamespace(name="alice")
+ALICE: Any = SimpleNamespace(person=70001, name="alice")
 
 
 @pytest.fixture
@@ -176,6 +176,7 @@ def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
     ended: list[bool] = []
     layout = replace(agent.layout, environment=Environment("prod", protected=True))
     guarded = commands_of(replace(agent, layout=layout), acts, ended)
+    guarded.handle(ALICE, {"op": "unlock", "args": {"seconds": 60, "ticket": "OPS-1"}})
     for given in ("", "yes"):
         with pytest.raises(ConfirmationNeeded, match=f"'{text}'"):
             guarded.handle(ALICE, {"op": op, "args": args, "confirm": given})
