@@ -33,8 +33,8 @@ def unproven_change(why: Fact[Notice]) -> Change:
 def classify(old: Revision, new: Revision) -> Change:
     """Return the most severe change between two revisions, with the evidence of all changes."""
     found = tuple(revision_differences(old, new))
-    if any(kind is not ChangeKind.COMMENT_OR_FORMAT for kind, _ in found):
-        found = tuple(finding for finding in found if finding[0] is not ChangeKind.COMMENT_OR_FORMAT)
+    if any(edit.kind is not EditKind.COMMENTS for _, edit in found):
+        found = tuple(finding for finding in found if finding[1].kind is not EditKind.COMMENTS)
     if not found:
         return Change(ChangeKind.NONE, Action.KEEP)
     by_severity = sorted(found, key=_severity, reverse=True)

@@ -68,6 +68,7 @@ class EditKind(StrEnum):
     # Settings, pool and engine.
     SETTING = "setting"
     SETTING_CHANGED = "setting_changed"
+    VARIABLE = "variable"
     TRACKED = "tracked"
     NOT_TRACKED = "not_tracked"
     CONFIGURATION = "configuration"

@@ -164,6 +164,12 @@ def lowered_words(node: PlanNode) -> str:
     return "less severe than the default"
 
 
+def values_words(node: PlanNode) -> str:
+    """Return the variables of a table that is new, with their values; empty for others, whose evidence has changes."""
+    given = node.texts.variables if node.action is Action.START else ()
+    return f"variables: {', '.join(f'{name} = {value}' for name, value in given)}" if given else ""
+
+
 def spark_words(node: PlanNode) -> str:
     """Return a sentence on whether Spark confirmed a node's new or changed statement; empty for other nodes."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
@@ -195,7 +201,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     if node.because_of:
         lines.append(f"  because of {', '.join(node.because_of)}")
     lines += [f"  evidence: {evidence_words(seen)}" for seen in node.evidence]
-    lines += [f"  {words}" for words in (spark_words(node),) if words]
+    lines += [f"  {words}" for words in (values_words(node), spark_words(node)) if words]
     if node.lowered:
         lines.append(f"  {lowered_words(node)}; needs an approval")
     if node.at:
@@ -345,6 +351,7 @@ _WORDS: Mapping[EditKind, str] = {
     EditKind.CAST_REMOVED: "column {columns}: its cast to {before} was removed, and the type now written is unknown",
     EditKind.SETTING: "{of}: {before} → {after}",
     EditKind.SETTING_CHANGED: "{of} changed",
+    EditKind.VARIABLE: "variable {of}: {before} → {after}",
     EditKind.TRACKED: "schema_tracking: columns of its sources are tracked from now on",
     EditKind.NOT_TRACKED: "schema_tracking: columns of its sources are no longer tracked",
     EditKind.CONFIGURATION: "{of}: {default_before} → {default_after}",
@@ -439,6 +446,10 @@ def _plain_words(edit: Edit, columns: str) -> str:
         name = _CONTENTS.get(edit.of, operator)
         words = f"and {edit.after} more" if edit.kind is EditKind.MORE_PARTS else _part(edit)
         return f"{name}: {words}" if name else words
+    if edit.kind is EditKind.VARIABLE and not edit.before:
+        return f"it uses the variable {edit.of}, which is {edit.after}"
+    if edit.kind is EditKind.VARIABLE and not edit.after:
+        return f"it no longer uses the variable {edit.of}"
     return _WORDS[edit.kind].format(
         before=edit.before or "none",
         after=edit.after or "none",

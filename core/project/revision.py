@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.project.model import Pool, Settings
 from core.sql.statement import ParsedStatement, TableDdl
@@ -82,6 +83,17 @@ def revision_hash(texts: RevisionTexts) -> str:
     if texts.written is not None:
         parts += (texts.written.ddl, texts.written.dml, texts.written.yml, *(f"{n}={v}" for n, v in texts.variables))
     return _hash(map(_plain, parts))
+
+
+def changed_variables(old: RevisionTexts, new: RevisionTexts) -> tuple[Edit, ...]:
+    """Return an edit for each variable whose value differs, or which only one of two revisions uses; sorted by name."""
+    was, now = dict(old.variables), dict(new.variables)
+    found = []
+    for name in sorted({*was, *now}):
+        before, after = (values[name] or '""' if name in values else "" for values in (was, now))
+        if before != after:
+            found.append(Edit(EditKind.VARIABLE, before, after, name))
+    return tuple(found)
 
 
 def written_hash(texts: RevisionTexts) -> str:

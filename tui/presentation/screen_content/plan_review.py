@@ -13,6 +13,7 @@ from core.plan.descriptions import (
     lowered_words,
     offer_lines,
     spark_words,
+    values_words,
 )
 from core.plan.model import Guard, Plan, PlanNode, PlanWarning
 from core.plan.rendering import (
@@ -187,7 +188,7 @@ def why(
         lines.extend(wrap(f"WARNING {warned.summary}", width - 4, Tone.CHANGING, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
-    for words in evidence_lines(node.evidence):
+    for words in (*filter(None, (values_words(node),)), *evidence_lines(node.evidence)):
         lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
     if not node.classified:
         lines.append(

@@ -141,6 +141,9 @@ def statement_sheet(
     facts += _contents_facts(details, known, look.now) if deployed is not None else ()
     if deployed is not None and not statement.external:
         facts += _kept(deployed, details.versions)
+    if deployed is not None:
+        given = (f"{name} = {value}" for name, value in deployed.texts.variables)
+        facts.append(SheetFact("variables", tuple(map(Span, given))))
     return tuple(fact for fact in facts if fact is not None and any(part.text for part in (*fact.parts, *fact.more)))
 
 

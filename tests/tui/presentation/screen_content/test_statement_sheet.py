@@ -62,6 +62,13 @@ def test_an_input_shows_its_folder_contents_and_the_age_of_its_newest_version() 
     ]
 
 
+def test_a_version_shows_the_values_of_its_variables() -> None:
+    found = known(FIGURES)
+    given = replace(found.versions[0].texts, variables=(("days", "7"), ("region", "eu")))
+    shown = replace(found, versions=(replace(found.versions[0], texts=given),))
+    assert overview(shown)[-1] == " variables  days = 7  region = eu"
+
+
 @pytest.mark.parametrize("table", ["oven_load", "orders_paid", "crm_orders", "pizzas"])
 def test_inspector_console_and_terminal_have_the_same_facts(table: str) -> None:
     view = make_ledger_view(FakeBackend().current)
