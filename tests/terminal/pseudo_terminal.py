@@ -74,13 +74,16 @@ class Terminal:
     def wait(self, condition: Callable[[str], bool], seconds: float = PATIENCE_S) -> str:
         """Receive output until a condition holds for the screen's text; return it; on timeout, fail with the text."""
         ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
-            if condition(self.text()):
-                return self.text()
-            if select.select([self.master], [], [], 0.02)[0] and not self._take():
+        text = self.text()
+        while not condition(text) and time.monotonic() < ends:
+            if not select.select([self.master], [], [], 0.02)[0]:
+                continue
+            if not self._take():
                 break
-        assert condition(self.text()), f"not within {seconds} s on the screen:\n{self.text()}"
-        return self.text()
+            # Reading the screen takes up to 30 ms of CPU, so it is read only after output.
+            text = self.text()
+        assert condition(text), f"not within {seconds} s on the screen:\n{text}"
+        return text
 
     def quiet(self, seconds: float = 0.4) -> bool:
         """Receive output until none has arrived for `seconds` while the process was idle; return False on timeout.

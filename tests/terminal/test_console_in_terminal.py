@@ -61,7 +61,7 @@ def test_a_cursor_key_stays_within_its_bytes(width: int, height: int, bound: int
             before = terminal.received
             terminal.send("j")
             terminal.wait(lambda text, before=before: terminal.received > before)
-            terminal.quiet(RESTS_S + 0.6)
+            terminal.quiet(RESTS_S + 0.6 if width >= 160 else 0.4)
             assert terminal.received - before <= bound
 
 
