@@ -46,6 +46,7 @@ def edits(file: str) -> tuple[Edit, ...]:
     return tuple(found)
 
 
+@cache
 def revision(texts: RevisionTexts) -> Revision:
     """Parse a revision from texts, which must be valid."""
     found = read_revision(TableName("t"), texts, Settings())
