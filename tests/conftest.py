@@ -1,6 +1,7 @@
 """Configuration of the whole test run: Spark servers that all workers share, and the assignment of tests to workers."""
 
 import fcntl
+import gc
 import os
 import uuid
 from collections import Counter
@@ -76,6 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("drill")
             seen[function] += 1
     items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the 450,000 objects of a collection, which live until the end, from garbage collection."""
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:
