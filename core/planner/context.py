@@ -22,7 +22,7 @@ from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Binding
-from core.project.model import Environment, Project, Table
+from core.project.model import Environment, Project, Table, writers_by_topic
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
@@ -47,6 +47,11 @@ class DeclaredTables:
         # Deployed revisions declared in place of broken tables could form a cycle with declared reads.
         sound = {name: table for name, table in self.tables.items() if name not in self.project.broken}
         return table_graph(replace(self.project, tables=sound) if self.project.broken else self.project)
+
+    @cached_property
+    def writers_by_topic(self) -> Mapping[tuple[str, str], tuple[TableName, ...]]:
+        """The statements that write each topic, by broker and declared name."""
+        return writers_by_topic(self.tables)
 
     def is_gone(self, table: TableName) -> bool:
         """True if no file declares a table, not even one with errors."""

@@ -158,11 +158,16 @@ def _check_topic(walk: DeployWalk, table: TableName, decision: TableDecision) ->
     if table_format(before).topics != table_format(now).topics:
         walk.found.refuse(table, PlanRefusalKind.TOPIC_OR_TABLE.of(before=before, after=now))
     elif table_format(now).topics:
+        from core.sql.kafka_topics import topics_by_server
         from core.sql.written_topics import delivery
 
         place = declared.written_topic(walk.context.declared.environment.naming)
         version = walk.context.observed.deployment(table).version
         walk.found.warn(table, PlanWarningKind.DELIVERS.of(delivery=delivery(place, declared.settings.key)))
+        by_topic = walk.context.declared.writers_by_topic
+        writers = {name for each in topics_by_server(declared.parsed_ddl.location) for name in by_topic[each]}
+        if others := tuple(sorted(writers - {table})):
+            walk.found.warn(table, PlanWarningKind.WRITTEN_TOGETHER.of(others=others, topic=place))
         if decision.action is Action.REBUILD:
             moved = old is not None and old.ddl.location != declared.parsed_ddl.location
             later = decision.strategy in (*FORKS, Strategy.SEEDED)

@@ -50,6 +50,9 @@ class PlanWarningKind(FactKind):
         "writes topic {topic} from its start on, and v{version} does so until the swap: messages in between are there "
         "twice, and a rollback is not possible"
     )
+    WRITTEN_TOGETHER = (
+        "{others} {others:writes/write} topic {topic} as well: readers cannot deduplicate by `key` across statements"
+    )
     TOPIC_STAYS = "topic {topic} and its messages stay: Headgate deletes no topics"
     TOPIC_NOT_HELD = "cannot be held: readers of its topic see each message at once"
 

@@ -164,6 +164,21 @@ class Table:
         return naming.of(topic_place(self.parsed_ddl.location).topics[0])
 
 
+def writers_by_topic(tables: Mapping[TableName, Table]) -> dict[tuple[str, str], tuple[TableName, ...]]:
+    """Return the statements that write each topic, by broker and declared name of the topic, sorted by table.
+
+    A topic of a cluster with several brokers has several entries.
+    """
+    found: dict[tuple[str, str], tuple[TableName, ...]] = {}
+    for name, table in sorted(tables.items()):
+        if not table.external and table_format(table.parsed_ddl.format).topics:
+            from core.sql.kafka_topics import topics_by_server
+
+            for each in topics_by_server(table.parsed_ddl.location):
+                found[each] = (*found.get(each, ()), name)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A declared Spark Connect server; without a `url`, the agent starts a local server as a child process."""

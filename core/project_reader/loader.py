@@ -22,7 +22,12 @@ from core.project_reader.settings_checks import (
     with_schema_tracking,
 )
 from core.project_reader.substitution import SubstitutedSql, substitute_sql
-from core.project_reader.table_consistency_checks import check_tables, cycle_problems, topic_loop_problems
+from core.project_reader.table_consistency_checks import (
+    check_tables,
+    cycle_problems,
+    shared_topic_problems,
+    topic_loop_problems,
+)
 from core.project_reader.table_yml import SubstitutedSettings, read_settings, settings_as_text
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
@@ -125,7 +130,7 @@ def read_sound_tables(
     check_schema_tracking(tables, yml, problems)
     check_outside_settings(tables, yml, problems)
     check_topics_written(tables, yml, problems)
-    problems += topic_loop_problems(tables)
+    problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
     if draft.sql:
         problems = [_as_written(problem, draft.sql) for problem in problems]
         draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]

@@ -9,7 +9,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.connectors import DELTA
-from core.project.model import Table
+from core.project.model import Table, writers_by_topic
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.sentence import Fact
 from core.text.wording import counted, did_you_mean
@@ -325,11 +325,10 @@ def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
     written = {name: table for name, table in tables.items() if table.written_topic()}
     if not written:
         return []
-    from core.sql.kafka_topics import topic_place
+    from core.sql.kafka_topics import topics_by_server
 
-    def messages_of(table: Table) -> set[tuple[str, str]]:
-        place = topic_place(table.parsed_ddl.location)
-        return {(server, topic) for server in place.servers.split(",") for topic in place.topics}
+    def messages_of(table: Table) -> frozenset[tuple[str, str]]:
+        return topics_by_server(table.parsed_ddl.location)
 
     parents: dict[TableName, Sequence[TableName]] = {}
     for name, table in tables.items():
@@ -347,4 +346,22 @@ def topic_loop_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
             remedy = "write another topic, or drop messages that come back"
             where = Where(written[writer].ddl.path, written[writer].parsed_ddl.line)
             found.append(Problem(summary, remedy, where, writer, severity=Severity.WARNING))
+    return found
+
+
+def shared_topic_problems(tables: Mapping[TableName, Table]) -> list[Problem]:
+    """Return a warning for each topic that several statements write, whichever products they belong to.
+
+    It may be intended, but keys of one statement cannot deduplicate the messages of another.
+    """
+    found, told = [], set[tuple[TableName, ...]]()
+    for writers in writers_by_topic(tables).values():
+        if len(writers) < 2 or writers in told:
+            continue
+        told.add(writers)
+        first, last = tables[writers[0]], tables[writers[-1]]
+        summary = f"{' and '.join(writers)} write one topic, {first.written_topic()}"
+        remedy = "write topics of their own, or give the messages a column by which readers tell them apart"
+        where = Where(last.ddl.path, last.parsed_ddl.line)
+        found.append(Problem(summary, remedy, where, last.name, severity=Severity.WARNING))
     return found

@@ -198,6 +198,15 @@ def topic_place(location: str) -> TopicPlace:
     return TopicPlace(servers, tuple(topics.split(",")), tuple(given.items()), skips_lost)
 
 
+def topics_by_server(location: str) -> frozenset[tuple[str, str]]:
+    """Return each topic at a location, once for each of the listed brokers.
+
+    Two locations with a common pair are the same topic, even if each lists other brokers of the cluster as well.
+    """
+    place = topic_place(location)
+    return frozenset((server, topic) for server in place.servers.split(",") for topic in place.topics)
+
+
 def create_command(place: TopicPlace, topic: str) -> str:
     """Return the command of Kafka that creates a topic with the broker's defaults.
 

@@ -231,17 +231,23 @@ def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> D
         return DoctorCheck("project", False, error.summary, error.remedy or "headgate plan says more")
     told = counted(len(found.project.tables), "table")
     if found.problems:
-        told += f", {counted(len(found.problems), 'warning')}: headgate plan --all lists them"
+        warnings = [problem.as_json() for problem in found.problems]
+        summary = f"{told}, {counted(len(warnings), 'warning')}: {_listed(folder, warnings)}"
+        facts = {"folder": folder, "problems": warnings}
+        return DoctorCheck("project", True, f"{folder}: {summary}", warning=True, facts=facts)
     return DoctorCheck("project", True, f"{folder}: {told}", facts={"folder": folder})
 
 
 def _wrong_project(folder: str, problems: Sequence[Mapping[str, object]]) -> DoctorCheck:
-    summary = "; ".join(_located(folder, problem) for problem in problems[:SHOWN_PROBLEMS])
-    if len(problems) > SHOWN_PROBLEMS:
-        summary += f"; and {len(problems) - SHOWN_PROBLEMS} more, which headgate plan --all lists"
     facts = {"folder": folder, "problems": list(problems)}
     remedy = str(problems[0]["remedy"]) or "correct what is listed"
-    return DoctorCheck("project", False, summary, remedy, facts=facts)
+    return DoctorCheck("project", False, _listed(folder, problems), remedy, facts=facts)
+
+
+def _listed(folder: str, problems: Sequence[Mapping[str, object]]) -> str:
+    summary = "; ".join(_located(folder, problem) for problem in problems[:SHOWN_PROBLEMS])
+    more = len(problems) - SHOWN_PROBLEMS
+    return f"{summary}; and {more} more, which headgate plan --all lists" if more > 0 else summary
 
 
 def _located(folder: str, problem: Mapping[str, object]) -> str:

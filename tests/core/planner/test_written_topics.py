@@ -144,6 +144,31 @@ def test_messages_that_return_to_their_topic_are_a_warning(servers: str, topics:
     assert [(each.summary, each.severity) for each in problems] == [(summary, Severity.WARNING)] * loop
 
 
+@pytest.mark.parametrize(
+    ("servers", "topic", "shared"),
+    [("h:9092", "t", True), ("g:1,h:9092", "t", True), ("h:9092", "u", False), ("g:9092", "t", False)],
+)
+def test_statements_that_write_one_topic_are_a_warning_in_files_and_plans(
+    servers: str, topic: str, shared: bool
+) -> None:
+    files = texts()
+    options = f"'kafka.bootstrap.servers'='{servers}', topic='{topic}'"
+    for path, text in {
+        "ddl.again.sql": f"CREATE TABLE again ({COLUMNS}) USING kafka OPTIONS ({options})",
+        "dml.again.sql": "INSERT INTO again SELECT id, kind FROM STREAM landed",
+    }.items():
+        files[f"pipelines/facts/q/again/sql-scripts/{path}"] = text
+    files["pipelines/facts/q/again/again.yml"] = "key: [id]\n"
+    project, problems = read_project(files)
+    assert project is not None
+    said_of_files = [(each.summary, each.subject, each.severity) for each in problems]
+    assert said_of_files == [("a and again write one topic, t", "again", Severity.WARNING)] * shared
+    found = make_plan(project, "dev", {}, PlanRequest(everything=True))
+    words = "writes topic t as well: readers cannot deduplicate by `key` across statements"
+    warned = {(each.table, str(each.summary)) for each in found.warnings if "as well" in str(each.summary)}
+    assert warned == ({("a", f"again {words}"), ("again", f"a {words}")} if shared else set())
+
+
 def test_a_topic_without_a_key_is_a_warning_and_a_key_must_be_a_column() -> None:
     project, problems = read_project(texts(yml={}))
     assert project is not None
