@@ -236,6 +236,8 @@ COMMAND_SPECS = (
                 arguments.up),
     CommandSpec("down", HOUSE, "Stop agent, pool and generator; nothing keeps running.",
                 "headgate down\nheadgate down --purge --confirm pizzeria", "console_up_down:down", arguments.down),
+    CommandSpec("env", HOUSE, "List the environments: agent, pool, faults, freeze, age, names, data.",
+                "headgate env\nheadgate env --json", "env:env", arguments.nothing),
     CommandSpec("unlock", HOUSE, "Unlock a protected environment for yourself, for a limited time.",
                 "headgate unlock 30m OPS-1234 --env prod", "unlock_lock:unlock", arguments.unlock),
     CommandSpec("lock", HOUSE, "End your unlock of a protected environment.", "headgate lock --env prod",

@@ -1,0 +1,122 @@
+"""env: every environment of a project in one list, whatever state the ledgers of the others are in."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+from ledger_rows import environment_row, policy_row
+
+from core.observed.versions import Deployment
+from core.policy.roles_and_rules import Policy
+from core.policy.unlocking import Unlock
+from state.ledger import create_or_open
+from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
+from tui.services import environments
+from tui.services.environments import read_environments
+
+MORE = """\
+  prod:
+    data: /lake/prod
+    protected: true
+    naming: {prefix: prod_}
+    pool: {name: spark-eu, url: "sc://spark:15002/;token=s3cret"}
+  stage:
+    data: stage
+"""
+
+
+@pytest.fixture
+def places(folder: Path, tmp_path: Path) -> Callable[[str], SelectedEnvironment]:
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text().replace("  prod:\n    protected: true\n", MORE))
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    return lambda name: select_environment(environ, str(folder), environment=name)
+
+
+@pytest.fixture
+def prod(places: Callable[[str], SelectedEnvironment], deployed: Callable[..., Deployment]) -> SelectedEnvironment:
+    """The environment prod, with a statement that runs and one that failed, a freeze and an unlock."""
+    place = places("prod")
+    facts = environment_row(
+        project_id=place.project_id, project=place.project, environment="prod", protected=True, agent_pid=1,
+        agent_seen_at=time.time(), pool="spark-eu", pool_state="up",
+    )  # fmt: skip
+    with create_or_open(Path(place.where.ledger), facts) as ledger:
+        ledger.put_deployment(deployed("a"))
+        ledger.put_deployment(deployed("b", state="failed", error="x", error_class="X"))
+        ledger.put_policy(policy_row(Policy(freeze=("Mon - Sun",), protected=True)))
+        now = time.time()
+        ledger.put_unlock(Unlock(1, "ana", "OPS-1", now, now + 1800, "", 0.0, 1800.0))
+        ledger.put_unlock(Unlock(2, "bob", "OPS-2", now - 1900, now - 100, "", 0.0, 1800.0))
+    return place
+
+
+def test_all_environments_are_listed_with_what_their_ledgers_say(
+    prod: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {one["environment"]: one for one in written(["env"], capsys)["environments"]}
+    assert set(found) == {"prod", "stage", "dev"} and found["dev"]["default"]
+    one = found["prod"]
+    assert (one["protected"], one["agent"], one["statements"], one["running"], one["faults"]) == (True, "live", 2, 1, 1)
+    assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002/;token=*****", "state": "up"}
+    assert one["frozen"].endswith("UTC (Mon - Sun)") and one["data"] == "/lake/prod"
+    assert [unlock["actor"] for unlock in one["unlocks"]] == ["ana"]
+    assert one["naming"] == {"prefix": "prod_", "suffix": ""} and one["error"] is None
+    assert (found["stage"]["started"], found["stage"]["agent"]) == (False, None)
+
+
+def test_the_list_names_state_freeze_and_unlock(prod: SelectedEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["env"]) == 0
+    said = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert lines[0] == "ENV AGENT AGE POOL RUNNING FAULTS CHANGED NAMES"
+    assert "PROD protected live 0s spark-eu up 1 of 2 1 prod_*" in lines and "stage never local *" in lines
+    assert any(line.startswith("PROD protected: frozen until ") for line in lines)
+    assert any(line.startswith("PROD protected: unlocked for ana until ") for line in lines)
+    assert "s3cret" not in said
+
+
+def test_a_broken_ledger_hides_no_other(
+    prod: SelectedEnvironment, places: Callable[[str], SelectedEnvironment], capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Path(places("stage").where.ledger)
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"no ledger " * 1000)
+    assert exit_codes.run_command_line(["env"]) == 1
+    said = capsys.readouterr().out
+    assert f"stage: the ledger {broken} is" in said and "1 of 2" in said
+    assert exit_codes.run_command_line(["env", "--env", "prod"]) == 0
+    assert "stage" not in capsys.readouterr().out
+
+
+def test_a_ledger_that_does_not_answer_is_reported_after_the_deadline(
+    prod: SelectedEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, look = threading.Event(), environments.select_environment
+
+    def hang(environ: Any, cwd: str, *, project: str, environment: str) -> SelectedEnvironment:
+        if environment == "stage":
+            released.wait(60)
+        return look(environ, cwd, project=project, environment=environment)
+
+    monkeypatch.setattr(environments, "select_environment", hang)
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    stage, there = read_environments(environ, prod.folder, ("stage", "prod"), deadline_s=1.0)
+    released.set()
+    assert stage.error is not None and stage.error.summary == "the ledger was not read within 1 s"
+    assert there.error is None and there.statements == 2
+
+
+def test_without_a_readable_headgate_yml_the_last_one_names_the_environments(
+    prod: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["env"]) == 0
+    (Path(prod.folder) / "headgate.yml").write_text("environments: [")
+    assert exit_codes.run_command_line(["env"]) == 0
+    said = capsys.readouterr()
+    assert "PROD protected" in said.out and "every environment counts as protected" in said.err

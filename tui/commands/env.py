@@ -1,0 +1,98 @@
+"""The command `env`, which lists the environments of a project."""
+
+import time
+from collections.abc import Iterator
+
+from core.model.errors import InvalidProject
+from core.model.names import environment_words
+from tui.command_line.context import CommandContext
+from tui.presentation.styling.table_layout import format_table
+from tui.presentation.styling.value_formatting import clock, short_duration
+from tui.project_folder.environment_selection import find_folder
+from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
+from tui.services.environments import EnvironmentState, read_environments
+
+HEAD = ("ENV", "AGENT", "AGE", "POOL", "RUNNING", "FAULTS", "CHANGED", "NAMES")
+
+
+def env(context: CommandContext) -> int:
+    """List all environments of the project, or that of `--env`. Returns 1 if the ledger of one cannot be read."""
+    output, only = context.output, getattr(context.args, "env", None)
+    folder = find_folder(context.environ, context.cwd, project=getattr(context.args, "project", None))
+    try:
+        head = read_manifest_head(context.environ, folder)
+    except InvalidProject as error:
+        last = last_manifest_head(context.environ, folder)
+        if last is None:
+            raise
+        head = last
+        output.say(f"{error.summary}: until it is corrected, every environment counts as protected")
+    names = tuple(head.protected_by_name) if only is None else (context.place.environment,)
+    found = read_environments(context.environ, folder, names)
+    if output.as_json:
+        listed = [_as_json(one, default=one.name == head.default_env) for one in found]
+        output.data({"format": "headgate.env/1", "project": head.project, "environments": listed})
+    else:
+        now = time.time()
+        output.print(format_table(HEAD, [_row(one, now) for one in found], right=("AGE", "FAULTS", "CHANGED")))
+        for one in found:
+            for words in _below(one):
+                output.print([f"{_words(one)}: {words}"])
+        output.say(f"{head.project}: {folder}")
+    return int(any(one.error is not None for one in found))
+
+
+def _words(one: EnvironmentState) -> str:
+    return environment_words(one.name, protected=one.protected)
+
+
+def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
+    naming = one.declared.naming.of("*") if one.declared is not None else "?"
+    pool = f"{one.declared.pool.name if one.declared is not None else '?'} {one.pool_state or ''}".strip()
+    if one.error is not None or not one.started:
+        return (_words(one), "?" if one.error else "never", "", pool, "", "", "", naming)
+    changed = short_duration(max(0.0, now - one.changed_at)) if one.changed_at is not None else ""
+    age = short_duration(one.age_s) if one.age_s is not None else ""
+    running = f"{one.running} of {one.statements}"
+    return (_words(one), one.agent or "?", age, pool, running, str(one.faults), changed, naming)
+
+
+def _below(one: EnvironmentState) -> Iterator[str]:
+    if one.error is not None:
+        yield one.error.sentence
+    if one.frozen:
+        yield one.frozen
+    if one.read_only:
+        yield "read-only by its policy"
+    for unlock in one.unlocks:
+        yield f"unlocked for {unlock.actor} until {clock(unlock.until)}: {unlock.ticket}"
+    yield f"pool {one.pool_address}, data {one.data or '?'}"
+
+
+def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
+    declared = one.declared
+    return {
+        "environment": one.name,
+        "default": default,
+        "protected": one.protected,
+        "read_only": one.read_only,
+        "started": one.started,
+        "pool": {
+            "name": declared.pool.name if declared is not None else None,
+            "address": one.pool_address,
+            "state": one.pool_state,
+        },
+        "agent": one.agent,
+        "age_s": one.age_s,
+        "statements": one.statements,
+        "running": one.running,
+        "faults": one.faults,
+        "frozen": one.frozen,
+        "changed_at": one.changed_at,
+        "unlocks": [{"actor": each.actor, "until": each.until, "ticket": each.ticket} for each in one.unlocks],
+        "data": one.data or None,
+        "naming": {"prefix": declared.naming.prefix, "suffix": declared.naming.suffix}
+        if declared is not None
+        else None,
+        "error": one.error.as_json() if one.error is not None else None,
+    }

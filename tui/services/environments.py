@@ -1,0 +1,150 @@
+"""All environments of a project at once: each ledger is read on its own, so that none hides the others."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from core.model.errors import HeadgateError, TryAgain
+from core.model.states import State
+from core.policy.freeze_windows import frozen_until
+from core.policy.unlocking import Unlock
+from core.project.manifest_head import MANIFEST_PATH
+from core.project.model import Environment
+from core.project_reader.manifest import read_manifest
+from core.text.secret_masking import mask_secrets
+from state.ledger_snapshot import LedgerSnapshot
+from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger, select_environment
+from tui.services.environment_service import EnvironmentService
+
+DEADLINE_S = 3.0
+"""Seconds after which an environment whose ledger has not been read is reported as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentState:
+    """An environment as declared, and what its ledger says of it; None stands for unknown."""
+
+    name: str
+    protected: bool
+    declared: Environment | None = None
+    """None if headgate.yml has errors that hide the declaration."""
+    data: str = ""
+    """Absolute path of the data folder."""
+    started: bool = False
+    """True if the environment has a ledger on this machine."""
+    pool_state: str | None = None
+    agent: str | None = None
+    """`live`, `stale` (it no longer writes) or `none`."""
+    age_s: float | None = None
+    """Seconds since the agent's last heartbeat."""
+    statements: int | None = None
+    """Number of serving statements, without external tables."""
+    running: int | None = None
+    faults: int | None = None
+    frozen: str | None = None
+    """The end of the current freeze, as a sentence; None outside a freeze."""
+    changed_at: float | None = None
+    """When an operator or a run last changed a table, in epoch seconds."""
+    read_only: bool = False
+    """True if the policy makes the environment read-only for everybody."""
+    unlocks: tuple[Unlock, ...] = ()
+    """Unlocks that have not ended by the wall clock."""
+    error: HeadgateError | None = None
+    """Why the ledger could not be read; None if it was, or if there is none."""
+
+    @property
+    def pool_address(self) -> str:
+        """The address of the pool without secrets; `local` for a server that the agent starts."""
+        pool = self.declared.pool if self.declared is not None else None
+        return "?" if pool is None else mask_secrets(pool.url) if pool.url else "local"
+
+
+def read_environments(
+    environ: Mapping[str, str], folder: str, names: Sequence[str], *, deadline_s: float = DEADLINE_S
+) -> tuple[EnvironmentState, ...]:
+    """Read the environments `names` of a project at the same time, each in a thread and within `deadline_s`."""
+    declared = _declared(folder)
+    readings = [_Reading(environ, folder, name, declared.get(name)) for name in names]
+    for reading in readings:
+        threading.Thread(target=reading.read, name=f"read {reading.name}", daemon=True).start()
+    ends_at = time.monotonic() + deadline_s
+    for reading in readings:
+        reading.done.wait(max(0.0, ends_at - time.monotonic()))
+    return tuple(reading.found_after(deadline_s) for reading in readings)
+
+
+def _declared(folder: str) -> dict[str, Environment]:
+    # An error in headgate.yml is reported by whoever reads its head; here, it must not hide what is running.
+    with suppress(OSError, UnicodeDecodeError):
+        manifest = read_manifest(Path(folder, MANIFEST_PATH).read_text(encoding="utf-8-sig"), [])
+        return {one.name: one for one in manifest.environments}
+    return {}
+
+
+@dataclass(slots=True)
+class _Reading:
+    environ: Mapping[str, str]
+    folder: str
+    name: str
+    declared: Environment | None
+    done: threading.Event = field(default_factory=threading.Event)
+    found: EnvironmentState | None = None
+
+    def read(self) -> None:
+        base = self._unread()
+        try:
+            place = select_environment(self.environ, self.folder, project=self.folder, environment=self.name)
+            base = replace(base, protected=place.protected, data=place.data)
+            self.found = self._of_ledger(base, place) if has_ledger(place) else base
+        except HeadgateError as error:
+            self.found = replace(base, started=True, error=error)
+        except Exception as error:
+            words = f"the ledger cannot be read: {type(error).__name__}: {error}"
+            self.found = replace(base, started=True, error=HeadgateError(words, remedy="headgate doctor"))
+        finally:
+            self.done.set()
+
+    def found_after(self, seconds: float) -> EnvironmentState:
+        """Return what was read, or that nothing was read within the deadline."""
+        if self.found is not None:
+            return self.found
+        late = TryAgain(f"the ledger was not read within {seconds:g} s", remedy="check the disk that holds it")
+        return replace(self._unread(), started=True, error=late)
+
+    def _unread(self) -> EnvironmentState:
+        return EnvironmentState(self.name, self.declared is None or self.declared.protected, self.declared)
+
+    def _of_ledger(self, base: EnvironmentState, place: SelectedEnvironment) -> EnvironmentState:
+        operations = EnvironmentService(place, self.environ)
+        try:
+            snapshot = operations.snapshot()
+            reader = operations.reader
+            policy = reader.recorded_policy() or (self.declared.policy if self.declared is not None else None)
+            acts = reader.table_acts().values()
+        finally:
+            operations.close()
+        now = time.time()
+        ours = [line for line in snapshot.serving if not line.external]
+        return replace(
+            base,
+            started=True,
+            pool_state=snapshot.pool_state,
+            agent=_agent(snapshot, now),
+            age_s=freshness(snapshot, now).age_s,
+            statements=len(ours),
+            running=sum(line.state == State.RUNNING for line in ours),
+            faults=make_ledger_view(snapshot).faults,
+            frozen=frozen_until(policy.freeze, now) if policy is not None else None,
+            changed_at=max((act.at for act in acts), default=None),
+            read_only=snapshot.read_only,
+            unlocks=tuple(one for one in snapshot.unlocks if one.until > now),
+        )
+
+
+def _agent(snapshot: LedgerSnapshot, now: float) -> str:
+    fresh = freshness(snapshot, now)
+    return "none" if fresh.no_agent else "stale" if fresh.stale else "live"
