@@ -130,10 +130,19 @@ def _nodes(first: Sequence[PlanNode], second: Sequence[PlanNode]) -> Iterable[Pl
             if (a := words(old)) != (b := words(new)):
                 yield PlanDifference("node", table, name, a, b)
         for kind in ("texts", "old"):
+            texts = getattr(old, kind), getattr(new, kind)
             for name in ("dml", "ddl", "yml"):
-                a, b = getattr(getattr(old, kind), name), getattr(getattr(new, kind), name)
-                if a != b:
-                    yield PlanDifference("node", table, f"{kind}.{name}", a, b, lines=unified_diff(a, b))
+                yield from _texts(table, f"{kind}.{name}", *(getattr(each, name) for each in texts))
+                written = (getattr(each.written, name) if each.written else "" for each in texts)
+                yield from _texts(table, f"{kind}.written.{name}", *written)
+            a, b = (", ".join(f"{variable} = {value}" for variable, value in each.variables) for each in texts)
+            if a != b:
+                yield PlanDifference("node", table, f"{kind}.variables", a, b)
+
+
+def _texts(table: str, name: str, before: str, after: str) -> Iterable[PlanDifference]:
+    if before != after:
+        yield PlanDifference("node", table, name, before, after, lines=unified_diff(before, after))
 
 
 def _fields(of: str, first: dict[str, str], second: dict[str, str]) -> Iterable[PlanDifference]:
@@ -209,6 +218,14 @@ _LABELS = {
     "texts.dml": "new dml",
     "texts.ddl": "new ddl",
     "texts.yml": "new yml",
+    "texts.variables": "new variables",
+    "texts.written.dml": "new dml as written",
+    "texts.written.ddl": "new ddl as written",
+    "texts.written.yml": "new yml as written",
+    "old.variables": "deployed variables",
+    "old.written.dml": "deployed dml as written",
+    "old.written.ddl": "deployed ddl as written",
+    "old.written.yml": "deployed yml as written",
     "old.dml": "deployed dml",
     "old.ddl": "deployed ddl",
     "old.yml": "deployed yml",

@@ -381,7 +381,7 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
     yml = _yml(name, folder)
     dml = statement.path if statement else ""
     found = draft.yml.get(yml)
-    names = {*_names(draft.sql.get(path)), *_names(draft.sql.get(dml)), *_names(found)}
+    names = {*_names(draft.sql.get(path)), *_names(draft.sql.get(dml)), *_names(found)} if draft.variables else set()
     return Table(
         name=name,
         product=folder.product,

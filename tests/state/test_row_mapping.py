@@ -10,6 +10,7 @@ from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
 from core.observed.versions import Deployment, Measurement
+from core.project.revision import RevisionTexts
 from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader
 from state.row_mapping import sqlite_value
@@ -40,7 +41,13 @@ STEPS = (
 RUN = run_row(id="abcd-1", steps=STEPS)
 
 
-@pytest.mark.parametrize("changes", [{}, {"started_at": None, "bindings": (), "drop_after": 5.0, "active": False}])
+VARIABLES = RevisionTexts("d", "x = 7", "", (("days", "7"),), RevisionTexts("d", "x = ${days}"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"started_at": None, "bindings": (), "drop_after": 5.0, "active": False}, {"texts": VARIABLES}],
+)
 def test_deployment_survives_a_round_trip(
     ledger: Ledger, path: Path, deployment: Callable[..., Deployment], changes: dict[str, object]
 ) -> None:

@@ -80,9 +80,11 @@ REAL = st.none() | st.floats(0, 1e300, allow_nan=False)
 FIGURES = st.builds(TableStatistics, REAL, MAYBE, st.booleans(), MAYBE, MAYBE, REAL, MAYBE, REAL, MAYBE, MAYBE)
 CONF = st.dictionaries(TEXT, TEXT, max_size=2).map(lambda pairs: tuple(sorted(pairs.items())))
 POOLS = st.builds(Pool, TEXT, st.none() | st.just("sc://host:1"), NUMBERS, TEXT, CONF)
+TEXTS = st.builds(RevisionTexts, SQL, SQL, SQL)
+WITH_VARIABLES = st.builds(RevisionTexts, SQL, SQL, SQL, st.builds(lambda value: (("v", value),), TEXT), TEXTS)
 SEEN = st.builds(
     ObservedDeployment, state=st.sampled_from(State).map(str), revision=TEXT,
-    deployed=st.none() | st.builds(RevisionTexts, SQL, SQL, SQL), since=TEXT, version=NUMBERS,
+    deployed=st.none() | TEXTS | WITH_VARIABLES, since=TEXT, version=NUMBERS,
     highest_version=NUMBERS, bindings=BINDINGS, checkpoint_id=TEXT,
     checkpoint_ok=st.booleans(), pointer=TEXT, table_id=TEXT, wanted=st.sampled_from(WantedState).map(str),
     serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, runs_on=REPLACED, tickets=TICKETS,

@@ -6,6 +6,7 @@ from core.changes.kinds import ChangeKind
 from core.model.names import TableName as T
 from core.plan.codec import plan_as_json, plan_from_json, plan_hash
 from core.plan.descriptions import node_why
+from core.plan.diff import compare_plans, difference_words
 from core.plan.model import Plan
 from core.project.model import Project
 from core.project_reader.git_comparison import compare_with_commit
@@ -110,6 +111,13 @@ def test_a_plan_keeps_the_variables_of_both_revisions() -> None:
     assert "  evidence: variable v: x → y" in node_why(found, T("a"))
     read = read_revision(T("a"), node.texts, project(texts(select, "y")).defaults)
     assert read is not None and read.hash == node.revision
+
+
+def test_the_difference_of_two_plans_names_the_variables() -> None:
+    select = "SELECT id, n FROM STREAM src WHERE kind = ${v}"
+    first, second = (planned(texts(select, "x"), texts(select, value)) for value in ("y", "z"))
+    said = [difference_words(each) for each in compare_plans(first, second)]
+    assert any("new variables" in each and "v = y" in each and "v = z" in each for each in said), said
 
 
 def test_the_plan_of_a_new_table_shows_its_values() -> None:

@@ -78,7 +78,7 @@ def test_every_colon_command_that_the_manual_mentions_exists() -> None:
         assert {*re.findall(r"`:([a-z]+)", help_topic(page))} <= known, page
 
 
-@pytest.mark.parametrize("page", ["keyed", "delta"])
+@pytest.mark.parametrize("page", ["keyed", "delta", "variables"])
 def test_no_line_of_a_page_is_longer_than_80_columns(page: str) -> None:
     assert max(map(len, help_topic(page).splitlines())) <= 80
 
