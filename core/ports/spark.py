@@ -161,7 +161,10 @@ class CatalogTable:
 
 
 class Tables(Protocol):
-    """Operations on the tables and views in the pool's catalog; repeating a call is harmless."""
+    """Operations on the tables and views in the pool's catalog; repeating a call is harmless.
+
+    A name may be qualified by its database, and that by its catalog: `orders`, `stage.orders`, `main.stage.orders`.
+    """
 
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         """Register a table with a compiled CREATE TABLE IF NOT EXISTS.
@@ -178,6 +181,15 @@ class Tables(Protocol):
 
         The caller must register existing tables with `create`. Raises EngineRefused if Spark refuses a table; other
         tables may have been created by then.
+        """
+
+    def create_database(self, name: str) -> None:
+        """Create a database of the catalog unless it exists."""
+
+    def places(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return where the tables and views among `names` lie that the catalog has now.
+
+        A view lies where the table lies that it reads. The place is empty if Spark cannot name it.
         """
 
     def has(self, name: str) -> bool:

@@ -1,1 +1,1 @@
-"""The declared project as frozen values: environments, tables, settings, and the revision of one statement."""
+"""The declared project as frozen values: environments, names, tables, settings, and the revision of one statement."""

@@ -8,7 +8,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, in_reading_order
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
-from core.project.naming import DECLARED, Naming
+from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
 from core.project.variables import Variable
 from core.sql.statement import ParsedStatement, TableDdl
 
@@ -215,6 +215,7 @@ class Environment:
     """The environment's rules as declared; rules that an agent has recorded take precedence."""
     variables: tuple[Variable, ...] = ()
     """The variables with their values in this environment, sorted by name."""
+    sources: Sources = OWN_SOURCES
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, with the protection of the environment and of the tables `protected`."""

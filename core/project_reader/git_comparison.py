@@ -107,7 +107,7 @@ def _differing(was: Environment, now: Environment) -> Iterator[str]:
     values = {each.name: each for each in was.variables}, {each.name: each for each in now.variables}
     changed = (name for name in {**values[0], **values[1]} if values[0].get(name) != values[1].get(name))
     yield from (f"variables.{name}" for name in changed)
-    yield from (f"place.{key}" for key in ("data", "naming") if _differ(was, now, key))
+    yield from (f"place.{key}" for key in ("data", "naming", "sources") if _differ(was, now, key))
     settings = ("protected", "plan_expires_h", "drop_after_d", "gate_ends_h", "soak_min", "validate")
     yield from (f"policy.{key}" for key in settings if _differ(was, now, key))
     rules = (each.name for each in fields(Policy) if not each.name.startswith("protected"))

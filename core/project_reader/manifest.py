@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.model.errors import UsageError
 from core.model.names import TableName
@@ -14,7 +14,7 @@ from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project.variables import REFERENCE, Variable
-from core.project_reader.naming_section import read_naming
+from core.project_reader.naming_section import read_naming, read_sources
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
 from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
 from core.project_reader.variables import DeclaredVariable, read_declared_variables, read_values
@@ -23,7 +23,7 @@ from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "naming", "pool", "objective", "policy", "variables")
+_ENVIRONMENT_KEYS = ("data", "protected", "naming", "sources", "pool", "objective", "policy", "variables")
 _MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
@@ -41,6 +41,8 @@ class Manifest:
     default_env: str = ""
     environments: tuple[Environment, ...] = ()
     defaults: Settings = field(default_factory=Settings)
+    lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The line of each key of an environment, by environment; the key "" is the environment itself."""
     connectors: tuple[Connector, ...] = ()
     """Connectors that local pools load in addition to Spark's own jars, sorted by name."""
     variables: Mapping[str, DeclaredVariable] = field(default_factory=dict)
@@ -78,6 +80,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
         id=_identity(top),
         default_env=_default_env(top, environments),
         environments=environments,
+        lines={name: {"": section.line, **section.lines} for name, section in _environment_sections(top).items()},
         defaults=read_settings_section(below, Settings()) if below else Settings(),
         connectors=read_connectors(top),
         variables=variables,
@@ -129,8 +132,9 @@ def _identity(top: YamlSection) -> str:
 
 
 def _environments(top: YamlSection, variables: Mapping[str, DeclaredVariable]) -> tuple[Environment, ...]:
-    found = (_environment(name, section, variables) for name, section in _environment_sections(top).items())
-    return tuple(sorted(found, key=lambda environment: environment.name))
+    sections = _environment_sections(top)
+    found = {name: _environment(name, section, variables) for name, section in sorted(sections.items())}
+    return tuple(replace(each, sources=read_sources(sections[name], name, found)) for name, each in found.items())
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:

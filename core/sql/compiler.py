@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
 from core.sql.statement import TAKES_CHANGES, LogStart, ParsedStatement, TableDdl, TableRead
 from core.sql.tokens.lexer import end_of, open_sql, tokens_of
-from core.text.escaping import quoted_name, quoted_string_literal
+from core.text.escaping import qualified, quoted_name, quoted_string_literal
 
 
 def compile_select(
@@ -50,10 +50,12 @@ def compile_select(
 def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
     """Return a `CREATE TABLE IF NOT EXISTS` for a physical table at an absolute location.
 
+    The parts of a qualified name are separated by dots.
+
     If `location` is empty, Spark manages the table's files and deletes them when the table is dropped.
     """
     columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
-    parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
+    parts = [f"CREATE TABLE IF NOT EXISTS {qualified(physical, quoted_name)} ({columns})", f"USING {ddl.format}"]
     if ddl.options:
         parts.append(f"OPTIONS ({_pairs(ddl.options)})")
     if ddl.partitioning:
@@ -68,7 +70,8 @@ def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
 
 
 def _bound(read: TableRead, physical: str) -> str:
-    return f"STREAM {quoted_name(physical)}" if read.implied else quoted_name(physical)
+    named = qualified(physical, quoted_name)
+    return f"STREAM {named}" if read.implied else named
 
 
 def _with_options(

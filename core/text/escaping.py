@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 _ACTING = (
@@ -101,6 +102,11 @@ def quoted_name(name: str) -> str:
 def backquoted(name: str) -> str:
     """Return an SQL name in backticks."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def qualified(name: str, quote: Callable[[str], str] = backquoted) -> str:
+    """Return a catalog name, whose catalog, database and table are separated by dots, with each part quoted."""
+    return ".".join(map(quote, name.split(".")))
 
 
 def escape_glob(path: str) -> str:

@@ -88,6 +88,7 @@ class Agent:
             data=layout.data,
             connectors=manifest.connectors,
             project=folder,
+            whose=f"{manifest.name}/{layout.environment.name}",
             recorded_session=lambda: recorded_session(layout.data),
         )
         self._context = AgentContext(

@@ -1,6 +1,6 @@
 """Compiles a plan node into a deployment: physical names, compiled SQL and folders. No side effects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -37,18 +37,32 @@ class EnvironmentLayout:
 
     data: str
     environment: Environment
+    sources_data: str = ""
+    """The data folder in which relative locations of external tables lie; empty for `data`."""
 
     @property
     def naming(self) -> Naming:
         return self.environment.naming
 
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """Return the databases that the environment needs in the catalog, in addition to the server's default."""
+        namings = (self.naming, self.environment.sources.naming or self.naming)
+        return tuple(sorted({naming.namespace for naming in namings} - {""}))
+
     def catalog_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""
-        return self.naming.version(table, version) if version else self.naming.pointer(table)
+        if version:
+            return self.naming.version(table, version)
+        return (self.environment.sources.naming or self.naming).pointer(table)
 
     def before_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a version's second table, which holds rows inherited from its predecessor."""
-        return f"{self.catalog_name(table, version)}_before"
+        return self.naming.before(table, version)
+
+    def source_view(self, table: TableName) -> str:
+        """Return the name of the temporary view of an external table without files."""
+        return (self.environment.sources.naming or self.naming).source_view(table)
 
     def pointer_name(self, table: TableName) -> str:
         return self.naming.pointer(table)
@@ -81,11 +95,21 @@ class EnvironmentLayout:
 
         A relative location is resolved against the data folder.
         """
-        return ddl.location_in(self.data)
+        return ddl.location_in(self.sources_data or self.data)
 
 
-def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
-    """Compile a plan node into a deployment. Raises InvalidProject if the node's SQL is invalid."""
+def compile_deployment(
+    node: PlanNode,
+    layout: EnvironmentLayout,
+    *,
+    now: float,
+    plan_hash: str,
+    views: Collection[TableName] = (),
+) -> Deployment:
+    """Compile a plan node into a deployment. Raises InvalidProject if the node's SQL is invalid.
+
+    `views` are the parents without files, which the session reads through temporary views.
+    """
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
@@ -109,7 +133,7 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
         owner=node.owner,
         revision=node.revision,
         texts=node.texts,
-        compiled=compile_statement(statement, node, layout) if statement else "",
+        compiled=compile_statement(statement, node, layout, views) if statement else "",
         compiled_ddl=compile_ddl(_with_properties(ddl, settings), layout.catalog_name(node.table, version), location),
         columns=tuple(column.name for column in ddl.columns),
         format=ddl.format,
@@ -131,12 +155,17 @@ def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float,
     )
 
 
-def compile_statement(statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout) -> str:
+def compile_statement(
+    statement: ParsedStatement, node: PlanNode, layout: EnvironmentLayout, views: Collection[TableName] = ()
+) -> str:
     """Compile a statement into a SELECT from the physical versions of its parents, with the node's start conditions.
 
     Start conditions are a property of the version, so the declared SQL never contains them.
     """
-    physical = {b.parent: layout.catalog_name(b.parent, b.version) for b in node.bindings}
+    physical = {
+        b.parent: layout.source_view(b.parent) if b.parent in views else layout.catalog_name(b.parent, b.version)
+        for b in node.bindings
+    }
     starts = {start.table: start for start in map(read_log_start, node.begins_where) if start is not None}
     conditions = (each.partition(".") for each in node.begins_where if read_log_start(each) is None)
     return compile_select(statement, physical, {TableName(table): where for table, _, where in conditions}, starts)

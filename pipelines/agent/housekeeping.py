@@ -77,7 +77,7 @@ def _in_trash(agent: AgentContext) -> list[Deployment]:
 
 
 def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
-    name = agent.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.naming.folder(deployment.table, deployment.version)
     is_whole = True
     for folder, part in ((deployment.folder, "tables"), (deployment.checkpoint, "checkpoints")):
         try:
@@ -92,7 +92,7 @@ def _take_back(agent: AgentContext, deployment: Deployment) -> bool:
 
 def _removed(agent: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
     # In a trash folder that several versions share, only the subfolders named after this version are deleted.
-    name = agent.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.naming.folder(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if not shared or found.name.split(".")[0] == name]
     former = [] if shared else [each for found in mine if found.parent.name == BEFORE_SEAM for each in found.glob("*")]
     left = _remove(agent, [found for found in mine if found.parent.name != BEFORE_SEAM] + former)

@@ -24,7 +24,7 @@ _TRUNCATED = " more fields"
 """Suffix that DESCRIBE shows for a struct type with more than 25 fields."""
 _SAID_OF_FIELD = re.compile(r""" not null\b| comment (?:'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""")
 """Attributes of struct fields, in lower case, that a declaration contains but DESCRIBE omits (Spark 4.2.0)."""
-_PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
+_PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

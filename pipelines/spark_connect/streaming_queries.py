@@ -43,8 +43,10 @@ _BACK_FILL_S = 30.0
 class SparkQueries:
     """Implements `core.ports.spark.Queries` for one session generation. Thread-safe."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, whose: str = "") -> None:
+        """Use one session. `whose` is shown before the name of each query in Spark's user interface and logs."""
         self._session = session
+        self._whose = f"{whose}/" if whose else ""
         self._manager = session.spark.streams
         self._events = ListenerEvents(session.spark)
         self._batches = OpenBatches(session)
@@ -113,7 +115,7 @@ class SparkQueries:
             frame: Any = DataFrame(SQL(start.select), self._session.spark)
             if start.messages:
                 frame = frame.selectExpr(*start.messages)
-            writer = frame.writeStream.queryName(start.name).outputMode(start.mode)
+            writer = frame.writeStream.queryName(self._whose + start.name).outputMode(start.mode)
             writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
             if start.upsert is not None:
                 if self._find(start.name) is None:
@@ -237,7 +239,7 @@ class SparkQueries:
         query.stop()
 
     def _find(self, name: str) -> StreamingQuery | None:
-        return next((query for query in self._manager.active if query.name == name), None)
+        return next((query for query in self._manager.active if _name_of(query) == name), None)
 
     def _described(self, query: StreamingQuery) -> ReportedQuery:
         progress = self._events.progress(query.runId)
@@ -251,7 +253,7 @@ class SparkQueries:
             status = query.status
             message, trigger_active = str(status["message"]), bool(status["isTriggerActive"])
         return ReportedQuery(
-            name=query.name or "",
+            name=_name_of(query),
             id=query.id,
             run_id=query.runId,
             active=True,
@@ -290,6 +292,11 @@ class SparkQueries:
         )
         with self._lock:
             self._ended.append(query)
+
+
+def _name_of(query: StreamingQuery) -> str:
+    """Return a query's name without what precedes it in Spark's user interface; earlier versions put nothing there."""
+    return (query.name or "").rpartition("/")[2]
 
 
 def _triggered(writer: Any, trigger: str) -> Any:

@@ -128,6 +128,9 @@ class ModelledTables:
     def create(self, name: str, ddl: str, *, exists: bool = False, columns: Mapping[str, str] | None = None) -> None:
         self._ask("create", name, lambda: self._server.tables.add(name))
 
+    def places(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
     def create_together(self, tables: Sequence[CatalogTable]) -> frozenset[str]:
         names = frozenset(table.name for table in tables)
         self._ask("create", ",".join(sorted(names)), lambda: self._server.tables.update(names))

@@ -21,6 +21,7 @@ from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
+    from core.project.model import Project
     from tui.project_folder.project_folder_reader import ProjectDeclaration
 
 DISK_BYTES = 2 * 1000**3
@@ -75,18 +76,25 @@ def check_inputs(
     """Check that external tables are as declared. Plain files, which have no transaction log, are not checked."""
     from core.model.table_formats import table_format
 
-    tables = [t for t in declared().project.tables.values() if t.external]
+    project = declared().project
+    tables = [t for t in project.tables.values() if t.external]
     formats = [(t.ddl.path, table_format(t.parsed_ddl.format)) for t in tables]
     paths = [path for path, format in formats if format.transaction_log or not format.has_files]
     if not paths:
         return ()
-    words = ["--json", "--project", place.folder, "--data", place.data, "--inputs", *paths]
+    words = ["--json", "--project", place.folder, "--data", _data_of_sources(place, project), "--inputs", *paths]
     words += ["--connectors", *(f"{t.name}={t.settings.connector}" for t in tables if t.settings.connector)]
     if any(format.changes for _, format in formats):
         from core.sql.postgres_changes import read_address
 
         words += ["--known", *(read_address(url).slot for url in slot_addresses(place))]
     return _ask_the_spark_side(environ, words)
+
+
+def _data_of_sources(place: SelectedEnvironment, project: "Project") -> str:
+    environment = project.environments.get(place.environment)
+    other = environment.sources.data if environment else ""
+    return os.path.realpath(os.path.join(place.folder, other)) if other else place.data
 
 
 def slot_addresses(place: SelectedEnvironment) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Identity of the environment: the check that ledger and data folder belong together, and copies of the registry."""
+"""Identity of the environment: ledger and data folder belong together, names are its own; copies of the registry."""

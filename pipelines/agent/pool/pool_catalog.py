@@ -135,6 +135,8 @@ class PoolCatalog:
 
         If a table cannot be registered, the error is recorded, and the agent tries again later.
         """
+        for database in self.agent.layout.databases:
+            pool.call(WRITE_CALL_S, pool.tables.create_database, database)
         deployments = self.agent.ledger.deployments()
         self._unregistered.clear()
         self._unpointed.clear()

@@ -69,6 +69,7 @@ class PoolSupervisor:
         data: str | None = None,
         connectors: tuple[Connector, ...] = (),
         project: str = "/",
+        whose: str = "",
         recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,8 +78,10 @@ class PoolSupervisor:
         `restore` fills the catalog of a new connection; until then, statements can only be stopped. A local server
         writes to the folder `data` and locks it. The server is started with `connectors`, whose jars may be in the
         folder `project`. If the ledger has no session id, the result of `recorded_session` is used, unless it is empty.
+        `whose` names the environment in Spark's user interface and logs.
         """
         self._recorded_session = recorded_session
+        self._whose = whose
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
@@ -301,7 +304,7 @@ class PoolSupervisor:
             spark_connection.close(session)
             raise
         self._test_at = self._monotonic() + TEST_EVERY_S
-        self._open = spark_connection.SparkConnection(session)
+        self._open = spark_connection.SparkConnection(session, self._whose)
 
     def _fill_catalog(self) -> None:
         attached = self._open
@@ -317,6 +320,11 @@ class PoolSupervisor:
             if self._open is attached:
                 state = "starting" if self._monotonic() < self._settles_at else "silent"
                 self._record_state(state, f"{error.summary}; its catalog is not filled yet")
+            raise
+        except EngineRefused as error:
+            # For example, the server has no catalog of the name that the environment declares.
+            if self._open is attached:
+                self._record_state("starting", f"the server refuses its catalog: {error.summary}")
             raise
         if self._open is attached:
             self._restored = attached

@@ -16,11 +16,12 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 class SparkConnection:
     """Implements `PoolConnection` for one session of the pool."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, whose: str) -> None:
+        """Use an attached session. `whose` names the environment in Spark's user interface and logs."""
         self.session = session
         self.call = session.call
         self._reader = session.reader()
-        self.queries: Queries = SparkQueries(session)
+        self.queries: Queries = SparkQueries(session, whose)
         self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)

@@ -18,6 +18,7 @@ from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import OperatorControl
 from core.run.records import RunRow
 from core.run.state_machine import GOES_ON
+from core.text.escaping import qualified
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
@@ -282,7 +283,7 @@ class CommandHandler:
             return {**found, "newest_first": table_format(looked_at.format).topics}
         try:
             pool = self._agent.pool.connection()
-            columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
+            columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM {qualified(name)}", limit)
         except EngineRefused as error:
             refuse_gone(self._agent, looked_at, error)
             raise

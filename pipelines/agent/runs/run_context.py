@@ -9,6 +9,7 @@ from typing import Any
 from core.model.errors import NotRecorded, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
+from core.model.table_formats import table_format
 from core.observed.aligned_positions import AlignedPair
 from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode, Step
@@ -183,13 +184,19 @@ class RunContext:
     def compiled_version(self, step: Step) -> Deployment:
         """Compile the step's version from the plan's SQL and YAML."""
         node = self.node(step)
+        external = [binding.parent for binding in node.bindings if not binding.version]
         compiled = compile_deployment(
             replace(node, version=step.version),
             self.agent.layout,
             now=self.agent.clock(),
             plan_hash=self.plan.hash,
+            views=[parent for parent in external if self._is_view(parent)],
         )
         return with_slot_address(self.agent, compiled)
+
+    def _is_view(self, external: TableName) -> bool:
+        found = self.agent.ledger.deployment(external, 0)
+        return found is not None and not table_format(found.format).has_files
 
     def deployed(self, step: Step) -> Deployment:
         """Return the registry row of the step's version, or raise TryAgain if there is none."""

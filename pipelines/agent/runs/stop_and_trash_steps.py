@@ -100,7 +100,7 @@ def set_aside(agent: AgentContext, deployment: Deployment) -> None:
     """
     layout, files = agent.layout, agent.files
     agent.ledger.heartbeat(agent.clock())
-    name = layout.catalog_name(deployment.table, deployment.version)
+    name = layout.naming.folder(deployment.table, deployment.version)
     trash = layout.trash_folder(deployment.table, deployment.version)
     forget(agent.pool.connection(), layout, deployment)
     files.set_aside(deployment.checkpoint, _checkpoint_in(trash, name))
@@ -122,7 +122,7 @@ def back_from_trash(agent: AgentContext, deployment: Deployment) -> None:
 
     Files that `set_aside` had not moved yet are not touched.
     """
-    name = agent.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.naming.folder(deployment.table, deployment.version)
     trash = agent.layout.trash_folder(deployment.table, deployment.version)
     agent.files.put_back(_table_in(trash, name), deployment.folder)
     agent.files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
@@ -135,7 +135,7 @@ def back_into_trash(agent: AgentContext, deployment: Deployment) -> None:
     Files that `restore_from_trash` had not moved yet are not touched.
     """
     for each in reversed(_with_bases(agent, deployment)):
-        name = agent.layout.catalog_name(each.table, each.version)
+        name = agent.layout.naming.folder(each.table, each.version)
         forget(agent.pool.connection(), agent.layout, each)
         agent.files.set_aside(each.checkpoint, _checkpoint_in(each.trash, name))
         agent.files.set_aside(each.folder, _table_in(each.trash, name))
@@ -159,7 +159,7 @@ def restore_from_trash(agent: AgentContext, deployment: Deployment) -> None:
                 remedy=f"headgate plan {each.table} starts over",
             )
     for each in taken:
-        name = agent.layout.catalog_name(each.table, each.version)
+        name = agent.layout.naming.folder(each.table, each.version)
         agent.files.put_back(_table_in(each.trash, name), each.folder)
         agent.files.put_back(_checkpoint_in(each.trash, name), each.checkpoint)
         register_again(agent, agent.pool.connection(), each)
@@ -197,7 +197,7 @@ def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
         return ()
     if not deployment.deleted:
         return deployment.folder, deployment.checkpoint
-    name = agent.layout.catalog_name(deployment.table, deployment.version)
+    name = agent.layout.naming.folder(deployment.table, deployment.version)
     return _table_in(deployment.trash, name), _checkpoint_in(deployment.trash, name)
 
 

@@ -57,7 +57,7 @@ from pipelines.spark_connect.call_deadlines import MissedDeadline
 from pipelines.storage.checkpoints import TableCheckpoints
 from state.ledger import create_or_open
 
-_PHYSICAL = re.compile(r"\b\w+__v\d+\b")
+_PHYSICAL = re.compile(r"\b(?:\w+\.)*\w+__v\d+\b")
 """Names of versions in a compiled text."""
 
 P = ParamSpec("P")
@@ -95,6 +95,9 @@ class ScriptedPool:
     reachable: bool = True
     restored: bool = True
     """False while the catalog is being filled."""
+    databases: set[str] = field(default_factory=set)
+    foreign: dict[str, str] = field(default_factory=dict)
+    """Places of names of other environments, by name."""
     refuse_stop: dict[str, HeadgateError] = field(default_factory=dict)
     refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
@@ -264,6 +267,12 @@ class _Tables:
 
     def create_over_avro(self, name: str, ddl: str, schemas: SchemasByPart) -> None:
         self.pool.tables[name] = f"{[each.id for each in schemas['value'] if each.text]} in {ddl}"
+
+    def create_database(self, name: str) -> None:
+        self.pool.databases.add(name)
+
+    def places(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {name: place for name, place in self.pool.foreign.items() if name in names}
 
     def has(self, name: str) -> bool:
         return name in self.pool.tables

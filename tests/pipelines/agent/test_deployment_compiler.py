@@ -11,6 +11,7 @@ from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
 from core.ports.spark import NEWEST_WRITER, Upsert
+from core.project.naming import Naming, Sources
 from pipelines.agent import deployment_compiler
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statements import deployment_lifecycle
@@ -115,3 +116,27 @@ def test_an_altered_column_missing_from_the_deployed_text_is_left_to_the_next_te
     deployment_lifecycle.start(agent, found, stops=agent.locks.stops((T("a"), 1)))
     upsert = pool.running["a@v1"].upsert
     assert upsert is not None and upsert.columns == ("id", "kind")
+
+
+def test_a_database_qualifies_every_name_that_reaches_spark(agent: AgentContext, pool: Any) -> None:
+    sources = Sources(Naming("dev_"), "/dev", "dev")
+    named = replace(agent.layout.environment, naming=Naming(database="stage", suffix="_s"), sources=sources)
+    agent = replace(agent, layout=replace(agent.layout, environment=named, sources_data="/srv/dev"))
+    assert deploy(agent, pool, small_project.texts()) == "done"
+    assert pool.views == {f"stage.{name}_s": f"stage.{name}_s__v1" for name in "abc"}
+    landed, made = pool.tables["dev_landed"], pool.tables["stage.a_s__v1"]
+    assert "CREATE TABLE IF NOT EXISTS dev_landed (" in landed and "LOCATION '/srv/dev/landing'" in landed
+    assert "CREATE TABLE IF NOT EXISTS stage.a_s__v1 (" in made
+    assert f"LOCATION '{agent.layout.data}/tables/a_s__v1'" in made
+    start = pool.running["b@v1"]
+    assert (start.target, start.checkpoint) == ("stage.b_s__v1", f"{agent.layout.data}/checkpoints/b_s__v1")
+    assert start.select == "SELECT id, kind FROM STREAM stage.a_s__v1"
+    assert pool.running["a@v1"].select == "SELECT id, kind FROM STREAM dev_landed"
+
+
+def test_an_input_without_files_is_read_through_a_view_that_has_no_database(agent: AgentContext) -> None:
+    layout = replace(agent.layout, environment=replace(agent.layout.environment, naming=Naming("s_", database="stage")))
+    made = plan(agent, small_project.texts(), PlanRequest(everything=True))
+    (node,) = (each for each in made.nodes if each.table == "a")
+    compiled = deployment_compiler.compile_deployment(node, layout, now=1.0, plan_hash="p", views=(T("landed"),))
+    assert compiled.compiled == "SELECT id, kind FROM STREAM s_landed"

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.ports.spark import CatalogTable
+from core.ports.spark import CatalogTable, QueryStart
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from pipelines.spark_connect.call_deadlines import CircuitState
 from pipelines.spark_connect.catalog import SparkTables
 from pipelines.spark_connect.session import Session
+from pipelines.spark_connect.streaming_queries import SparkQueries
 
 pytestmark = pytest.mark.spark
 
@@ -358,3 +359,45 @@ def test_a_partitioned_table_is_written_partitioned_even_after_another_registrat
 def _running_operations(session: Session) -> int:
     """Return the number of operations in a session that an interrupt still finds."""
     return len(session.spark.interruptAll())
+
+
+def test_a_qualified_name_works_in_every_call_and_stays_out_of_the_default_database(ground: Any) -> None:
+    database = f"stage_{ground.mark}"
+    before = names(ground)
+    for _ in range(2):
+        ground.tables.create_database(database)
+    physical, view = f"{database}.t__v1", f"spark_catalog.{database}.t"
+    declared, _ = read_ddl("CREATE TABLE t (a INT) USING parquet", "ddl")
+    assert declared is not None
+    pointer = (view, (physical,), ("a",))
+    for _ in range(2):
+        ground.tables.create(physical, compile_ddl(declared, physical, f"{ground.folder}/staged"))
+        ground.tables.add_columns(physical, (("b", "INT"),))
+        ground.tables.point(*pointer)
+    together = CatalogTable(f"{database}.u__v1", compile_ddl(declared, f"{database}.u__v1", f"{ground.folder}/u"))
+    assert ground.tables.create_together([together]) == {together.name}
+    assert ground.tables.has(physical) and ground.tables.has(view) and not ground.tables.has("t__v1")
+    assert ground.tables.existing_pointers([pointer]) == {pointer}
+    ground.session.spark.sql(f"INSERT INTO {physical} VALUES (1, 2)")
+    assert ground.tables.read(f"SELECT * FROM {view}", 5) == (("a",), ((1,),))
+    with pytest.raises(EngineRefused, match="is in the catalog at"):
+        ground.tables.create(physical, compile_ddl(declared, physical, f"{ground.folder}/elsewhere"))
+    assert names(ground) == before
+    ground.tables.unpoint(view)
+    for name in (physical, together.name):
+        ground.tables.forget(name)
+    ground.session.spark.sql(f"DROP DATABASE {database} RESTRICT")
+
+
+def test_a_query_shows_its_environment_in_sparks_user_interface_and_is_found_by_its_own_name(ground: Any) -> None:
+    queries = SparkQueries(ground.session, "shop/stage")
+    source, sink = ground.table("s"), ground.table("o")
+    start = QueryStart(
+        f"o_{ground.mark}@v1", f"SELECT * FROM STREAM {source}", sink, "parquet", f"{ground.folder}/c", "1 second"
+    )
+    begun = queries.start(start)
+    shown = {query.name for query in ground.session.spark.streams.active}
+    assert f"shop/stage/{start.name}" in shown
+    assert [query.name for query in queries.active() if query.run_id == begun.run_id] == [start.name]
+    queries.stop(start.name)
+    assert begun.run_id not in {query.run_id for query in queries.active()}

@@ -53,7 +53,7 @@ def test_a_version_that_is_not_known_is_refused() -> None:
 def queries() -> SparkQueries:
     """Queries of a session that is never used."""
     found = object.__new__(SparkQueries)
-    found._beginning_writer = threading.Lock()
+    found._beginning_writer, found._whose = threading.Lock(), ""
     return found
 
 
