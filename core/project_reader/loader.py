@@ -10,6 +10,7 @@ from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.model import BrokenTable, Project, Script, Settings, Table
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.name_collisions import collision_problems
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
 from core.project_reader.settings_checks import (
@@ -131,6 +132,7 @@ def read_sound_tables(
     check_outside_settings(tables, yml, problems)
     check_topics_written(tables, yml, problems)
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
+    problems += collision_problems(manifest.environments, manifest.lines, tables)
     if draft.sql:
         problems = [_as_written(problem, draft.sql) for problem in problems]
         draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]

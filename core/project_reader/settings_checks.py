@@ -423,7 +423,7 @@ def check_outside_settings(
         if any(key in table.settings_text for key in keys)
         if (section := read_yaml(table.settings_text, "", [])) is not None
     }
-    topics = {name: _streamed_topics(tables[name], tables) for name in lines if tables[name].settings.mirror_offsets}
+    topics = {name: streamed_topics(tables[name], tables) for name in lines if tables[name].settings.mirror_offsets}
     first: dict[tuple[str, str, str], TableName] = {}
     for name, at in lines.items():
         path = yml.get(name, "")
@@ -456,7 +456,7 @@ def _over_topics(table: Table) -> bool:
     return table_format(table.parsed_ddl.format).topics
 
 
-def _streamed_topics(table: Table, tables: Mapping[TableName, Table]) -> list[tuple[str, str]]:
+def streamed_topics(table: Table, tables: Mapping[TableName, Table]) -> list[tuple[str, str]]:
     """Return each topic that a statement streams, once, with the brokers of its cluster."""
     from core.sql.kafka_topics import topic_place
 

@@ -29,6 +29,7 @@ environments:
     data: data
   prod:
     protected: true
+    data: prod-data
 """
 
 COLUMNS = "(id BIGINT, kind STRING)"

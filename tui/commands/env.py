@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from core.model.errors import InvalidProject
-from core.model.names import environment_words
+from core.model.names import TableName, environment_words
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
@@ -47,7 +48,7 @@ def _words(one: EnvironmentState) -> str:
 
 
 def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
-    naming = one.declared.naming.of("*") if one.declared is not None else "?"
+    naming = one.declared.naming.pointer(TableName("*")) if one.declared is not None else "?"
     pool = f"{one.declared.pool.name if one.declared is not None else '?'} {one.pool_state or ''}".strip()
     if one.error is not None or not one.started:
         return (_words(one), "?" if one.error else "never", "", pool, "", "", "", naming)
@@ -91,8 +92,7 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "changed_at": one.changed_at,
         "unlocks": [{"actor": each.actor, "until": each.until, "ticket": each.ticket} for each in one.unlocks],
         "data": one.data or None,
-        "naming": {"prefix": declared.naming.prefix, "suffix": declared.naming.suffix}
-        if declared is not None
-        else None,
+        "naming": asdict(declared.naming) if declared is not None else None,
+        "sources": declared.sources.of if declared is not None else None,
         "error": one.error.as_json() if one.error is not None else None,
     }

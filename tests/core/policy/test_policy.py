@@ -21,7 +21,7 @@ project: p
 id: 12345678-1234-1234-1234-123456789012
 default_env: dev
 environments:
-  dev: {}
+  dev: {data: dev}
   prod:
     protected: true
     policy:

@@ -25,7 +25,7 @@ variables:
   days: {type: int, default: 7}
   region: {type: string}
 environments:
-  dev: {variables: {region: eu}}
+  dev: {data: dev, variables: {region: eu}}
   prod:
     variables: {region: "us'", days: 30}
 """
@@ -214,7 +214,7 @@ variables:
   url: {type: string, default: "jdbc://me:pw@host/x"}
   9x: {type: int}
 environments:
-  dev: {variables: {region: eu, flag: maybe, dayz: 3}}
+  dev: {data: dev, variables: {region: eu, flag: maybe, dayz: 3}}
   prod:
     variables: {flag: true}
 """

@@ -23,7 +23,7 @@ MORE = """\
   prod:
     data: /lake/prod
     protected: true
-    naming: {prefix: prod_}
+    naming: {prefix: prod_, database: lake}
     pool: {name: spark-eu, url: "sc://spark:15002/;token=s3cret"}
   stage:
     data: stage
@@ -33,7 +33,7 @@ MORE = """\
 @pytest.fixture
 def places(folder: Path, tmp_path: Path) -> Callable[[str], SelectedEnvironment]:
     head = folder / "headgate.yml"
-    head.write_text(head.read_text().replace("  prod:\n    protected: true\n", MORE))
+    head.write_text(head.read_text().replace("  prod:\n    protected: true\n    data: prod-data\n", MORE))
     environ = {"HEADGATE_HOME": str(tmp_path / "home")}
     return lambda name: select_environment(environ, str(folder), environment=name)
 
@@ -66,7 +66,8 @@ def test_all_environments_are_listed_with_what_their_ledgers_say(
     assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002/;token=*****", "state": "up"}
     assert one["frozen"].endswith("UTC (Mon - Sun)") and one["data"] == "/lake/prod"
     assert [unlock["actor"] for unlock in one["unlocks"]] == ["ana"]
-    assert one["naming"] == {"prefix": "prod_", "suffix": ""} and one["error"] is None
+    assert one["naming"] == {"prefix": "prod_", "suffix": "", "catalog": "", "database": "lake"}
+    assert (one["sources"], one["error"]) == ("own", None)
     assert (found["stage"]["started"], found["stage"]["agent"]) == (False, None)
 
 
@@ -75,7 +76,7 @@ def test_the_list_names_state_freeze_and_unlock(prod: SelectedEnvironment, capsy
     said = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in said.splitlines()]
     assert lines[0] == "ENV AGENT AGE POOL RUNNING FAULTS CHANGED NAMES"
-    assert "PROD protected live 0s spark-eu up 1 of 2 1 prod_*" in lines and "stage never local *" in lines
+    assert "PROD protected live 0s spark-eu up 1 of 2 1 lake.prod_*" in lines and "stage never local *" in lines
     assert any(line.startswith("PROD protected: frozen until ") for line in lines)
     assert any(line.startswith("PROD protected: unlocked for ana until ") for line in lines)
     assert "s3cret" not in said

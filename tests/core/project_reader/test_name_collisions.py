@@ -1,0 +1,104 @@
+"""Two environments that would share a name or folder are refused by the file, with the line of the later one."""
+
+import pytest
+import small_project
+
+from core.project.naming import Naming, Sources
+from core.project_reader.loader import read_project
+
+HEAD = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\nenvironments:\n"
+ONE = "pool: {url: 'sc://one'}"
+
+
+def problems(*environments: str, more: dict[str, str] | None = None) -> list[str]:
+    head = HEAD + "".join(f"  {each}\n" for each in environments) + "connectors: {kafka: {}}\n"
+    files = small_project.texts() | {"headgate.yml": head} | (more or {})
+    return [f"{each.where}: {each.summary}" for each in read_project(files)[1] if each.where.path == "headgate.yml"]  # type: ignore[union-attr]  # All have a place.
+
+
+def environment(name: str, rest: str, pool: str = ONE) -> str:
+    return f"{name}: {{data: /{name}, {pool}, {rest}}}"
+
+
+@pytest.mark.parametrize(
+    ("dev", "stage", "expected"),
+    [
+        ("naming: {prefix: dev_}", "naming: {suffix: _stage}", ""),
+        ("naming: {database: dev}", "naming: {database: stage}", ""),
+        ("protected: false", "naming: {catalog: spark_catalog, database: default}", "a, b, c and 1 more"),
+        ("naming: {prefix: x_}", "naming: {prefix: x_}", "x_a, x_b, x_c and 1 more"),
+        ("naming: {prefix: x_}", "naming: {prefix: x_, database: stage}", ""),
+    ],
+)
+def test_names_that_meet_on_one_server_are_refused(dev: str, stage: str, expected: str) -> None:
+    found = problems(environment("dev", dev), environment("stage", stage))
+    words = f"headgate.yml:6: dev and stage would create the same names on one:15002: {expected}"
+    assert found == ([words] if expected else [])
+
+
+def test_a_prefix_and_a_table_that_make_the_name_of_another_are_refused_with_both() -> None:
+    table = "pipelines/facts/p/{0}/sql-scripts/ddl.{0}.sql"
+    more = {
+        table.format(name): f"CREATE TABLE {name} (id INT) USING parquet LOCATION '{name}';" for name in ("b_t", "t")
+    }
+    found = problems(
+        environment("dev", "naming: {prefix: a_}"), environment("stage", "naming: {prefix: a_b_}"), more=more
+    )
+    both = "a_b_t (b_t of dev, t of stage)"
+    assert found == [f"headgate.yml:6: dev and stage would create the same names on one:15002: {both}"]
+
+
+def test_servers_of_their_own_have_names_of_their_own() -> None:
+    assert problems("dev: {data: /dev}", "stage: {data: /stage}") == []
+    other = environment("stage", "protected: false", "pool: {url: 'sc://ONE:15002/;x=y'}")
+    assert len(problems(environment("dev", "protected: false"), other)) == 1
+    assert problems(environment("dev", "protected: false"), other.replace("15002", "15003")) == []
+
+
+@pytest.mark.parametrize(
+    ("dev", "stage", "expected"),
+    [
+        ("data", "./data/", "dev and stage have one data folder, data"),
+        ("/srv", "/srv/stage", "the data folder /srv/stage of stage is inside /srv, that of dev"),
+        ("a/b", "a", "the data folder a/b of dev is inside a, that of stage"),
+        ("/srv/a", "/srv/ab", ""),
+    ],
+)
+def test_equal_and_nested_data_folders_are_refused(dev: str, stage: str, expected: str) -> None:
+    found = problems(f"dev: {{data: {dev}}}", f"stage: {{data: {stage}}}")
+    assert found == ([f"headgate.yml:6: {expected}"] if expected else [])
+
+
+def test_a_topic_and_a_consumer_group_belong_to_one_environment() -> None:
+    options = "'kafka.bootstrap.servers'='h:9092'"
+    more = {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": "CREATE TABLE landed (id BIGINT, kind STRING) "
+        f"USING kafka OPTIONS ({options}, subscribe='in');",
+        "pipelines/facts/p/a/sql-scripts/ddl.a.sql": "CREATE TABLE a (id BIGINT, kind STRING) "
+        f"USING kafka OPTIONS ({options}, topic='out');",
+        "pipelines/facts/p/a/a.yml": "key: [id]\nmirror_offsets: readers\n",
+    }
+    found = problems("dev: {data: /dev}", "stage: {data: /stage}", more=more)
+    assert found == [
+        "headgate.yml:6: dev and stage would commit offsets to the same consumer groups: readers",
+        "headgate.yml:6: dev and stage would write the same topics: out",
+    ]
+    assert problems("dev: {data: /dev}", "stage: {data: /stage, naming: {suffix: _s}}", more=more) == []
+
+
+def test_sources_are_shared_only_as_declared() -> None:
+    dev, stage = environment("dev", "naming: {prefix: d_}"), "naming: {prefix: s_}, sources: "
+    files = small_project.texts() | {"headgate.yml": HEAD + f"  {dev}\n  {environment('stage', stage + 'dev')}\n"}
+    project, found = read_project(files)
+    assert project is not None and not found
+    assert project.environments["stage"].sources == Sources(Naming("d_"), "/dev", "dev")
+    relative = problems(dev, environment("stage", stage + "shared"))
+    assert relative == ["headgate.yml:6: stage would not share external tables that have a relative LOCATION: landed"]
+    unknown = problems(dev, environment("stage", stage + "deb"))
+    assert unknown == ["headgate.yml:6: environments.stage.sources must be own, shared or another environment, not deb"]
+
+
+def test_a_suffix_makes_no_name_of_a_version() -> None:
+    more = {"pipelines/facts/p/t__/sql-scripts/ddl.t__.sql": "CREATE TABLE t__ (id INT) USING parquet LOCATION 't';"}
+    (found,) = problems("dev: {naming: {suffix: v2}}", more=more)
+    assert found == "headgate.yml:5: the suffix of dev makes names of versions from names of tables: t__v2"
