@@ -23,6 +23,7 @@ from core.project_reader.manifest import Manifest, read_manifest
 from core.text.escaping import escape_control_characters, escape_surrogates
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.identity.foreign_names import refuse_nested_data, refuse_other_naming
 from pipelines.agent.requests.caller_roles_and_policy import record_first
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.data_folder_records import machine_id
@@ -88,12 +89,15 @@ def _serve(folder: Path, name: str) -> int:
     data = str((folder / environment.data).resolve())
     _refuse_undecodable(str(folder), data, *map(os.environ.get, ("HEADGATE_HOME", "XDG_STATE_HOME", "HOME")))
     _refuse_escapes(data)
+    refuse_nested_data(data)
+    layout = EnvironmentLayout(data, environment, _folder_of_sources(folder, environment))
     home = environment_home(os.environ, project=manifest.name, project_id=manifest.id, environment=environment.name)
     places = environment_paths(os.path.realpath(home), os.getuid())
     os.makedirs(places.home, mode=0o2750, exist_ok=True)
     lock = _lock(places.lock)
     handler = AgentLog(places.agent_log)
-    handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(threadName)s %(message)s"))
+    whose = f"{manifest.name}/{environment.name}"
+    handler.setFormatter(LogLines(f"%(asctime)s %(levelname)s {whose} %(threadName)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     facts = EnvironmentRow(
         ledger_id=str(uuid.uuid4()), project_id=manifest.id, project=manifest.name, environment=environment.name,
@@ -102,12 +106,13 @@ def _serve(folder: Path, name: str) -> int:
     )  # fmt: skip
     with lock, create_or_open(Path(places.ledger), facts) as ledger:
         known = ledger.facts()
+        refuse_other_naming(ledger.deployments(include_deleted=True), layout)
         record_first(ledger, str(folder), environment.name, time.time())
         agent = Agent(
             places=places,
             folder=str(folder),
             manifest=manifest,
-            layout=EnvironmentLayout(data, environment),
+            layout=layout,
             ledger=ledger,
             files=TableCheckpoints(known.ledger_id, machine=machine_id(), epoch=known.epoch),
         )
@@ -138,6 +143,12 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
         )
         raise InvalidProject(first, remedy="correct headgate.yml")
     return manifest, environment
+
+
+def _folder_of_sources(project: Path, environment: Environment) -> str:
+    """Return the absolute data folder of another environment whose sources this one reads; empty for its own."""
+    declared = environment.sources.data
+    return str((project / declared).resolve()) if declared else ""
 
 
 def _refuse_undecodable(*paths: str | None) -> None:

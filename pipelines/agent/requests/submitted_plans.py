@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.model.actions import Action
-from core.model.errors import InvalidProject, LedgerUnavailable, Refused, Stale, UsageError
+from core.model.errors import InvalidProject, LedgerUnavailable, PoolUnreachable, Refused, Stale, UsageError
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
@@ -31,6 +31,7 @@ from core.run.records import RunRow, StepRow
 from core.text.secret_masking import mask_literals
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
+from pipelines.agent.identity.foreign_names import refuse_edited_naming, refuse_names_of_others
 from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
@@ -76,6 +77,7 @@ class SubmittedPlans:
             raise UsageError(why, remedy="submit it with this version of Headgate") from error
         if request.continues:
             self._refuse_continuing(request)
+        refuse_edited_naming(project.environments.get(self._agent.layout.environment.name), self._agent.layout)
         made_at = self._made_at(args, wanted) if saved else self._agent.clock()
         observed = self._observed()
         plan = self._plan(project, observed, request)
@@ -91,6 +93,9 @@ class SubmittedPlans:
         refuse_not_executable(plan)
         self._refuse_without_connector(project, plan)
         refuse_unlike_inputs(self._agent, project, plan)
+        # The run checks again before its first effect.
+        with suppress(PoolUnreachable):
+            refuse_names_of_others(self._agent, plan)
         kept = {**args, "texts": _texts_without_secrets(args["texts"], project)}
         return self._keep(caller, plan, kept, made_at, saved=saved is not None)
 

@@ -9,6 +9,7 @@ from core.model.names import TableName, query_name
 from core.plan.model import Plan, Step
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepPutOff
 from pipelines.agent.context import AgentContext
+from pipelines.agent.identity.foreign_names import refuse_names_of_others
 from pipelines.agent.runs import (
     fork_steps,
     new_checkpoint_steps,
@@ -59,6 +60,9 @@ class StepExecutor:
         self._agent = agent
         self._run = RunContext(agent, plan, run_id)
         self._joined = joined_whole(plan)
+        self._plan = plan
+        self._owns_names = False
+        """True once the names that the plan creates are known to be free or of this environment."""
         self._gates: dict[int, CatchUpGate] = {}
         self._waiting: dict[int, float] = {}
         """When each gate began to wait, in seconds of `AgentContext.monotonic`; a new agent starts the wait again."""
@@ -91,6 +95,9 @@ class StepExecutor:
             raise
 
     def _perform(self, step: Step) -> RunEvidence:
+        if not self._owns_names:
+            refuse_names_of_others(self._agent, self._plan)
+            self._owns_names = True
         if step.do is StepKind.CATCH_UP:
             return self._open_gate(step)
         return self.recorded(step) or _EFFECTS[step.do](self._run, step)

@@ -1,0 +1,149 @@
+"""Refuses names and folders that belong to another environment or to another naming, before anything is created.
+
+The other environment may be one of another project, another checkout or another ledger.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from core.model.actions import Action
+from core.model.errors import InvalidProject, Refused, TryAgain
+from core.model.names import TableName
+from core.model.table_formats import table_format
+from core.observed.versions import Deployment
+from core.plan.model import Plan
+from core.project.model import Environment
+from core.sql.ddl_reader import read_ddl
+from core.text.sentence import Fact, FactKind
+from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.spark_connect.declared_tables import path_of
+from pipelines.storage.data_folder_records import MARK_FILE, EnvironmentMark, read_mark
+
+_MADE = re.compile(r"CREATE TABLE IF NOT EXISTS (\S+) \(")
+"""Matches the name in a compiled DDL."""
+
+_DEPTH = 4
+"""Number of folders from a table up to its data folder, including the subfolder of some formats."""
+
+
+class Foreign(FactKind):
+    """A reason why a name or folder does not belong to this environment."""
+
+    OTHER_NAMING = (
+        "{table} was deployed as {made}, and headgate.yml now names it {named}",
+        "put the old naming and sources back: what is deployed keeps its names; declare another environment for others",
+    )
+    EDITED_NAMING = (
+        "the agent was started with another naming or other sources of {environment} than headgate.yml has now",
+        "put them back or, if nothing is deployed, headgate down and headgate up",
+    )
+    TAKEN = (
+        "{name} of {table} would meet {name} at {place}{owner}, which is on the same server: nothing was created",
+        "give the environment another prefix, suffix or database below naming",
+    )
+    NESTED = (
+        "the data folder {data} is inside {outer}, which belongs to {owner}",
+        "write another folder as data: in headgate.yml",
+    )
+    AROUND = (
+        "the data folder {data} contains {inner}, which belongs to {owner}",
+        "write another folder as data: in headgate.yml",
+    )
+
+
+def refuse_other_naming(deployments: Iterable[Deployment], layout: EnvironmentLayout) -> None:
+    """Raise InvalidProject if a deployed version has another name than the layout gives it."""
+    for each in deployments:
+        made = _MADE.match(each.compiled_ddl)
+        name = made[1].replace("`", "") if made is not None else ""
+        named = layout.catalog_name(each.table, each.version)
+        if name and name != named:
+            raise _invalid(Foreign.OTHER_NAMING.of(table=each.table, made=name, named=named))
+
+
+def refuse_edited_naming(declared: Environment | None, layout: EnvironmentLayout) -> None:
+    """Raise Refused if the files of a plan declare another naming, or other sources, than the agent serves."""
+    serves = layout.environment
+    if declared is not None and (declared.naming, declared.sources) != (serves.naming, serves.sources):
+        raise _refused(Foreign.EDITED_NAMING.of(environment=serves.name))
+
+
+def refuse_nested_data(data: str) -> None:
+    """Raise InvalidProject if a new data folder is inside the data folder of another environment, or around one.
+
+    A folder that is in use already is not checked, because its agent could then no longer stop its statements.
+    """
+    try:
+        if read_mark(data) is not None:
+            return
+    except TryAgain:
+        # The agent waits until it can read the folder.
+        return
+    for outer in map(str, Path(data).parents):
+        if (mark := _mark_in(outer)) is not None:
+            raise _invalid(Foreign.NESTED.of(data=data, outer=outer, owner=_owner(mark)))
+    for inner in sorted(str(found.parent) for found in Path(data).glob(f"*/{MARK_FILE}")):
+        if (mark := _mark_in(inner)) is not None:
+            raise _invalid(Foreign.AROUND.of(data=data, inner=inner, owner=_owner(mark)))
+
+
+def refuse_names_of_others(agent: AgentContext, plan: Plan) -> None:
+    """Raise Refused if a name that a plan will create is on the server already, and leads out of this environment.
+
+    Asks the server only if the plan creates a name. Raises PoolUnreachable if the server does not answer.
+    """
+    expected = {name: (table, place) for name, table, place in _new_names(agent, plan)}
+    if not expected:
+        return
+    pool = agent.pool.connection()
+    found = pool.call(WRITE_CALL_S, pool.tables.places, tuple(expected))
+    for name, place in sorted(found.items()):
+        table, ours = expected[name]
+        if place != ours and not place.startswith(f"{agent.layout.data}/"):
+            above = map(str, list(Path(place).parents)[:_DEPTH]) if place.startswith("/") else ()
+            mark = next((mark for folder in above if (mark := _mark_in(folder))), None)
+            owner = f" of {_owner(mark)}" if mark else ""
+            raise _refused(Foreign.TAKEN.of(name=name, table=table, place=place or "an unknown place", owner=owner))
+
+
+def _new_names(agent: AgentContext, plan: Plan) -> Iterator[tuple[str, TableName, str]]:
+    """Yield each name that a plan adds to the catalog, its table and, for an external table, its declared place."""
+    layout, deployments = agent.layout, agent.ledger.deployments()
+    known = {(each.table, each.version) for each in deployments}
+    served = {each.table for each in deployments if each.active}
+    for node in plan.nodes:
+        if node.action is Action.KEEP or ((node.table, node.version) in known and node.table in served):
+            continue
+        ddl, _ = read_ddl(node.texts.ddl, f"ddl.{node.table}.sql") if node.texts.ddl else (None, ())
+        if ddl is None or not table_format(ddl.format).has_files:
+            continue
+        if not node.texts.dml:
+            yield layout.catalog_name(node.table, 0), node.table, path_of(layout.external_location(ddl))
+            continue
+        if (node.table, node.version) not in known:
+            yield layout.catalog_name(node.table, node.version), node.table, ""
+        if node.table not in served:
+            yield layout.pointer_name(node.table), node.table, ""
+
+
+def _mark_in(folder: str) -> EnvironmentMark | None:
+    # What cannot be read names no owner, and is refused nowhere else.
+    try:
+        return read_mark(folder) if os.path.exists(f"{folder}/{MARK_FILE}") else None
+    except TryAgain:
+        return None
+
+
+def _owner(mark: EnvironmentMark) -> str:
+    return f"ledger {mark.ledger} in {mark.home}"
+
+
+def _refused(fact: Fact[Foreign]) -> Refused:
+    return Refused(str(fact), remedy=str(fact.remedy))
+
+
+def _invalid(fact: Fact[Foreign]) -> InvalidProject:
+    return InvalidProject(str(fact), remedy=str(fact.remedy))
