@@ -73,6 +73,18 @@ _OPTIONS = frozenset(
     }
 )  # fmt: skip
 """Allowed options in lower case (Spark 4.2 Kafka guide); `kafka.…` options for Kafka's client are allowed as well."""
+_FORMATS = "Spark reads keys and values as bytes, and value.format says how they are parsed"
+_REFUSED_BY_SOURCE = {
+    "kafka.key.deserializer": _FORMATS,
+    "kafka.value.deserializer": _FORMATS,
+    "kafka.auto.offset.reset": "startingOffsets says where a new version starts",
+    "kafka.enable.auto.commit": "Spark commits no offsets, and mirror_offsets in the yml of a reader does",
+    "kafka.interceptor.classes": "interceptors could change messages",
+}
+"""Options of Kafka's client, in lower case, that Spark's source refuses (`KafkaSourceProvider`, 4.2.0).
+
+Each comes with what to use instead, or the reason.
+"""
 _CALLS = {
     "kafka.request.timeout.ms": "5000",
     "kafka.default.api.timeout.ms": "5000",
@@ -120,6 +132,7 @@ class TopicFault(FactKind):
     BAD_TOPIC = "names the topic {topic}, which Kafka does not allow", "write letters, digits, dots, dashes and _"
     PATTERN = "subscribes by {option}", "list the topics in subscribe: a new topic then appears in a plan"
     UNKNOWN_OPTION = "has the option {option}, which Spark would ignore", "remove it; options: {known}"
+    NOT_FOR_SPARK = "sets {option}, which Spark refuses", "remove it: {instead}"
     VALUE_FORMAT = "has the value format {format}", "write value.format='json', 'avro', 'raw' or 'debezium'"
     KEY_FORMAT = "has the key format {format}", "write key.format='avro', or remove it"
     NO_SCHEMA = (
@@ -237,6 +250,8 @@ def topic_fault(ddl: TableDdl) -> Fact[TopicFault] | Fact[SecurityFault] | None:
             return TopicFault.PATTERN.of(option=name)
         if name.lower() not in _OPTIONS and not is_of_client(name):
             return TopicFault.UNKNOWN_OPTION.of(option=name, known=tuple(sorted(_OPTIONS)))
+        if instead := _REFUSED_BY_SOURCE.get(name.lower()):
+            return TopicFault.NOT_FOR_SPARK.of(option=name, instead=instead)
     if insecure := security_fault({name: value for name, value in given.items() if name not in _SCHEMA_OPTIONS}):
         return insecure
     if unreachable := servers_fault(given):

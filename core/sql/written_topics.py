@@ -34,6 +34,8 @@ _JSON = {
 }
 """Options of `to_json`, whose own formats of timestamps lack microseconds (Spark 4.2.0)."""
 _WRITER_OPTIONS = (TOPIC, VALUE_FORMAT)
+_REFUSED_BY_SINK = ("kafka.key.serializer", "kafka.value.serializer")
+"""Options of Kafka's client, in lower case, that Spark's sink refuses (`KafkaSourceProvider`, 4.2.0)."""
 _EVERY_REPLICA = ("all", "-1")
 
 
@@ -76,6 +78,9 @@ def sink_fault(ddl: TableDdl) -> Fact[SinkFault] | Fact[TopicFault] | Fact[Secur
             return SinkFault.ACKNOWLEDGED.of(option=name, value=value)
         if option == "kafka.transactional.id":
             return SinkFault.TRANSACTIONS.of(option=name)
+        if option in _REFUSED_BY_SINK:
+            instead = "Spark writes keys and values as bytes, and value.format says how they are made"
+            return TopicFault.NOT_FOR_SPARK.of(option=name, instead=instead)
     if unreachable := security_fault(given) or servers_fault(given):
         return unreachable
     topic = given.get(TOPIC, "")

@@ -43,6 +43,14 @@ def declared(columns: str = "id BIGINT", options: str = f"{SERVERS}, subscribe='
         ("id BIGINT", f"{SERVERS}, subscribe='a topic'", TopicFault.BAD_TOPIC),
         ("id BIGINT", f"{SERVERS}, subscribePattern='t.*'", TopicFault.PATTERN),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffset='latest'", TopicFault.UNKNOWN_OPTION),
+        *(
+            ("id BIGINT", f"{SERVERS}, subscribe='t', '{name}'='x'", TopicFault.NOT_FOR_SPARK)
+            for name in (
+                "kafka.key.deserializer", "kafka.Value.Deserializer", "kafka.auto.offset.reset",
+                "kafka.enable.auto.commit", "kafka.interceptor.classes",
+            )
+        ),
+        ("id BIGINT", f"{SERVERS}, subscribe='t', 'kafka.key.serializer'='x'", None),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsets='{{\"t\":{{\"0\":7,\"1\":-2}}}}'", None),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingTimestamp='1767225600000'", None),
         ("id BIGINT", f"{SERVERS}, subscribe='t', startingOffsetsByTimestamp='{{\"t\":{{\"0\":7}}}}'", None),
