@@ -11,6 +11,7 @@ given addresses are dropped.
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
@@ -60,7 +61,7 @@ from pipelines.storage.change_slots import (
     risk_of_key,
     stray_slots,
 )
-from pipelines.storage.kafka_connect import fault_of_connector
+from pipelines.storage.kafka_connect import fault_of_connector, silence_fault
 from pipelines.storage.kafka_messages import fault_of_columns, sampled_messages
 from pipelines.storage.kafka_offsets import KafkaOffsets
 from pipelines.storage.postgres_tables import columns_in_database, database_fault
@@ -84,11 +85,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     for name in ("--project", "--env", "--home", "--data", "--delta", "--postgres", "--kafka"):
         parser.add_argument(name, default="")
-    for name in ("--inputs", "--known", "--connectors", "--drop-slots"):
+    for name in ("--inputs", "--known", "--connectors", "--silences", "--drop-slots"):
         parser.add_argument(name, nargs="*", default=())
     args = parser.parse_args(words)
     if args.inputs:
-        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known, args.connectors)}))
+        about = {"connectors": args.connectors, "silences": args.silences}
+        print(json.dumps({"checks": inputs(Path(args.project), args.data, args.inputs, args.known, **about)}))
         return 0
     if args.drop_slots:
         print(json.dumps({"checks": [drop(url) for url in args.drop_slots]}))
@@ -165,19 +167,25 @@ def connectors(project: Path, environment: str, home: Path) -> list[dict[str, An
 
 
 def inputs(
-    project: Path, data: str, paths: Sequence[str], known: Sequence[str] = (), connectors: Sequence[str] = ()
+    project: Path,
+    data: str,
+    paths: Sequence[str],
+    known: Sequence[str] = (),
+    *,
+    connectors: Sequence[str] = (),
+    silences: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """Check that external tables exist and match their DDL files. Return the failed checks, or one passed check.
 
     Warnings about readable tables are appended. `known` are the replication slots of this environment, and `connectors`
-    are `table=URL` of the connectors that fill topics.
+    are `table=URL` of the connectors that fill topics, and `silences` `table=interval` without a message.
     """
     from pipelines.storage.checkpoints import TableCheckpoints
 
     files, risks = TableCheckpoints(""), []
     # Tables in one broker or database that does not answer have the same fault.
     tables_by_fault: dict[TableFault, list[str]] = {}
-    filled_by = dict(each.split("=", 1) for each in connectors)
+    filled_by, allowed = (dict(each.split("=", 1) for each in given) for given in (connectors, silences))
     fault_of = cache(fault_of_connector)
     for path in paths:
         ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
@@ -189,6 +197,8 @@ def inputs(
                 fault = fault_of_topics(files, ddl) or fault_of_schemas(ddl)
                 if not fault and ddl.table in filled_by:
                     fault = fault_of(filled_by[ddl.table])
+                if not fault and ddl.table in allowed and (at := files.newest_message(ddl.location)[1]):
+                    fault = silence_fault(ddl.table, at, time.time(), allowed[ddl.table])
                 risks += [] if fault else _risks_of_schemas(ddl)
                 risks += [] if fault else _risks_of_topics(ddl)
             elif table_format(ddl.format).database:

@@ -37,8 +37,8 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 
 _OUTSIDE_SPARK = (
-    "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "payload",
-    "protect", "readers", "checks",
+    "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "silence",
+    "payload", "protect", "readers", "checks",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""
 

@@ -328,6 +328,13 @@ class Checkpoints(Protocol):
     def missing_topics(self, locations: Iterable[str]) -> Mapping[str, tuple[str, ...] | HeadgateError]:
         """Return the topics that do not exist, by location, or why that is unknown. Each cluster is asked once."""
 
+    def newest_message(self, location: str) -> tuple[int, float | None]:
+        """Return the sum of the topics' latest offsets, and the newest timestamp of their messages in epoch seconds.
+
+        The timestamp is None if there are no messages. Raises TryAgain if no broker answers, and Refused if the brokers
+        refuse the credentials.
+        """
+
     def expect_lag(self, of: Iterable[tuple[str, Sources]]) -> None:
         """Request, all at once, the topic offsets that `lag` will need for these checkpoints and sources."""
 

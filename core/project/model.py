@@ -95,6 +95,8 @@ class Settings:
     """Consumer group to which the agent commits the Kafka offsets that the statement has committed; empty for none."""
     connector: str = ""
     """URL of the connector of Kafka Connect that fills the topics of an external table; empty if none is declared."""
+    silence: str = ""
+    """Longest time without a message in the topics of an external table, as a Spark interval; empty for no limit."""
     payload: str = "shown"
     """`hidden` if a peek must show no values of messages or, for a database table, only the columns of `key`."""
     protect: bool = False

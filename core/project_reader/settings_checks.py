@@ -416,7 +416,7 @@ def check_outside_settings(
 
     `yml` contains the path of each table's yml file, which several tables of a folder may share.
     """
-    keys = ("payload", "mirror_offsets", "connector")
+    keys = ("payload", "mirror_offsets", "connector", "silence")
     lines = {
         table.name: section.lines
         for table in tables.values()
@@ -431,9 +431,10 @@ def check_outside_settings(
         if "payload" in at and all(_has_files(each) for each in unit):
             summary = f"payload: {name} has neither messages nor rows of a database that could be hidden"
             problems.append(Problem(summary, "leave out payload", Where(path, at["payload"]), name))
-        if "connector" in at and not any(each.external and _over_topics(each) for each in unit):
-            summary = f"connector: {name} is no external table over topics that a connector could fill"
-            problems.append(Problem(summary, "leave out connector", Where(path, at["connector"]), name))
+        for key in ("connector", "silence"):
+            if key in at and not any(each.external and _over_topics(each) for each in unit):
+                summary = f"{key}: {name} is no external table over topics"
+                problems.append(Problem(summary, f"leave out {key}", Where(path, at[key]), name))
         if name not in topics:
             continue
         group, where = tables[name].settings.mirror_offsets, Where(path, at.get("mirror_offsets", 1))

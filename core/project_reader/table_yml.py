@@ -138,6 +138,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         schema_tracking=section.flag("schema_tracking", defaults.schema_tracking),
         mirror_offsets=_group(section),
         connector=_connector(section),
+        silence=_silence(section),
         payload=payload,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
@@ -181,6 +182,18 @@ def _connector(section: "YamlSection") -> str:
         section.wrong("connector", "the URL of a connector in Kafka Connect", f"write {form}")
         return ""
     return url
+
+
+def _silence(section: "YamlSection") -> str:
+    """Read `silence`; the project has no default for it, because it depends on what writes a topic."""
+    interval = " ".join(section.text("silence", "").split())
+    if section.name and "silence" in section.nodes:
+        section.wrong("silence", "in the yml of a table over topics", "write silence: in <table>.yml")
+        return ""
+    if interval and not _TRIGGER.match(interval):
+        section.wrong("silence", "an interval", "write a number of at most 7 digits and a unit, for example 5 minutes")
+        return ""
+    return interval
 
 
 def _readers(section: "YamlSection") -> tuple[str, ...]:

@@ -233,6 +233,13 @@ def connector_of(deployment: Deployment) -> str:
     return _settings(deployment.texts, deployment.table).connector
 
 
+def allowed_silence(deployment: Deployment) -> str:
+    """Return the longest time without a message in a table's topics, as an interval; empty if there is no limit."""
+    if "silence:" not in deployment.texts.yml:
+        return ""
+    return _settings(deployment.texts, deployment.table).silence
+
+
 def hidden_except(deployment: Deployment) -> frozenset[str] | None:
     """Return the lower-case key columns if a peek must hide all other values; None if it shows all values."""
     if "payload:" not in deployment.texts.yml:

@@ -361,6 +361,9 @@ class TableCheckpoints:
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
         return self._topics.missing(locations)
 
+    def newest_message(self, location: str) -> tuple[int, float | None]:
+        return self._topics.newest(location)
+
     def encoded_lag(self) -> dict[str, str]:
         return self._lags.encoded()
 

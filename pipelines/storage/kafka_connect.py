@@ -1,13 +1,16 @@
-"""Connectors of Kafka Connect that fill topics, as its REST interface reports them (KIP-26, Kafka 4.1).
+"""Whether topics are filled: their connectors, as Kafka Connect reports them (KIP-26, Kafka 4.1), and their silence.
 
-A topic whose connector has failed looks like one in which nothing happens: its readers keep up with it.
+A topic that nothing fills looks like one in which nothing happens: its readers keep up with it. Debezium retries for
+ever while its database is down, and Kafka Connect reports it as RUNNING meanwhile (3.5.0).
 """
 
 import http.client
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from core.model.names import TableName, trigger_s
 from core.model.states import TableFaultKind
 from core.ports.storage import TableFault
 from core.text.secret_masking import mask_secrets
@@ -55,6 +58,18 @@ def fault_of_connector(url: str) -> TableFault | None:
             return _fault(words, f"resume it: PUT {url}/resume")
         return _fault(words, "it fills its topics again when it is RUNNING")
     return None
+
+
+def silence_fault(table: TableName, since: float, now: float, allowed: str) -> TableFault | None:
+    """Return the fault of a table whose topics have had no message since a time, in epoch seconds.
+
+    None if that is no longer than the interval `allowed`. The fault stays the same as time passes.
+    """
+    if now - since <= trigger_s(allowed):
+        return None
+    at = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    why = f"{table} has had no new message since {at}, which is longer than the {allowed} that its yml allows"
+    return _fault(why, "check what writes its topics")
 
 
 def _status_of(url: str) -> tuple[int, Any]:

@@ -189,6 +189,18 @@ class KafkaOffsets:
                     found[location] = error
         return found
 
+    def newest(self, location: str) -> tuple[int, float | None]:
+        """Return the sum of the topics' latest offsets, and the newest timestamp of their messages in epoch seconds.
+
+        Raises the same errors as `lag`.
+        """
+        place = topic_place(location)
+        with self._lock:
+            cluster = self._listed(place)
+            latest = {each: end for each, end in cluster.latest.items() if each[0] in place.topics}
+            times = [cluster.newest[each] for each in latest if each in cluster.newest]
+        return sum(latest.values()), max(times, default=None)
+
     def position(self, location: str, since: float | None = None) -> str:
         """Return the ends of the topics or, with `since`, the offsets of their first messages from that time on.
 

@@ -141,6 +141,9 @@ class ModelledFiles:
     def missing_topics(self, locations: Any) -> dict[str, Any]:
         return dict.fromkeys(locations, ())
 
+    def newest_message(self, location: str) -> tuple[int, float | None]:
+        return 0, None
+
     def take_over(self, folder: str, former: str = "") -> None:
         self._write()
         if (found := self._disk.checkpoints.get(folder)) is not None:

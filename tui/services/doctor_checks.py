@@ -84,6 +84,7 @@ def check_inputs(
         return ()
     words = ["--json", "--project", place.folder, "--data", _data_of_sources(place, project), "--inputs", *paths]
     words += ["--connectors", *(f"{t.name}={t.settings.connector}" for t in tables if t.settings.connector)]
+    words += ["--silences", *(f"{t.name}={t.settings.silence}" for t in tables if t.settings.silence)]
     if any(format.changes for _, format in formats):
         from core.sql.postgres_changes import read_address
 

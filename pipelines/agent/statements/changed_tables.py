@@ -4,6 +4,7 @@ Rows that other programs write to a keyed table are reported once; the table's s
 """
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 from core.model.errors import Busy, HeadgateError, Refused, TryAgain
@@ -14,12 +15,12 @@ from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.storage import TableFault
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import connector_of, upserts
+from pipelines.agent.deployment_compiler import allowed_silence, connector_of, upserts
 from pipelines.agent.statements.deployment_lifecycle import fail, stop
 from pipelines.agent.tables.database_copies import copies
 from pipelines.agent.tables.external_inputs import fault_of_input, reads_inputs
 from pipelines.agent.tables.table_identities import fault_of_tables, keep_deleted_keys
-from pipelines.storage.kafka_connect import fault_of_connector
+from pipelines.storage.kafka_connect import fault_of_connector, silence_fault
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,16 @@ _OF_TABLES = ("DELTA_", "DIFFERENT_DELTA_TABLE_")
 """Prefixes of the error classes with which Spark reports replaced or changed tables (Delta 4.4.0)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _TopicEnd:
+    """The end of a table's topics, as the sum of their offsets, and when the agent first saw it."""
+
+    end: int
+    seen_at: float
+    grew: bool
+    """Whether the agent saw the topics grow to this end, and not only that they had it."""
+
+
 class ChangedTables:
     """Detects tables that were replaced or changed while a running statement was using them."""
 
@@ -39,6 +50,7 @@ class ChangedTables:
         self._agent = agent
         self._reported: dict[tuple[TableName, int], str] = {}
         """Fingerprint of the last reported commit by another program, by deployment."""
+        self._ends: dict[TableName, _TopicEnd] = {}
         self._connectors: dict[str, TableFault | None] = {}
         """The answers of connectors in this round, by URL: one connector fills the topics of several tables."""
 
@@ -86,7 +98,8 @@ class ChangedTables:
             return
         key, found = (deployment.table, deployment.version), ""
         try:
-            fault = fault_of_input(self._agent, deployment) or self._fault_of_connector(deployment)
+            fault = fault_of_input(self._agent, deployment)
+            fault = fault or self._fault_of_connector(deployment) or self._fault_of_silence(deployment)
             found = self._agent.files.identity(deployment.folder, deployment.stored_as)
         except (TryAgain, Refused) as why:
             fault = TableFault(TableFaultKind.UNREAD, why.summary, why.remedy)
@@ -117,6 +130,23 @@ class ChangedTables:
         if url not in self._connectors:
             self._connectors[url] = fault_of_connector(url)
         return self._connectors[url]
+
+    def _fault_of_silence(self, deployment: Deployment) -> TableFault | None:
+        """Return the fault of topics without a new message for too long.
+
+        A message counts from its timestamp, or from the time at which the agent saw the topics grow if that is later:
+        timestamps may be those of events in the past, or of a clock that is behind.
+        """
+        if not (allowed := allowed_silence(deployment)):
+            return None
+        now, (end, newest_at) = self._agent.clock(), self._agent.files.newest_message(deployment.folder)
+        known = self._ends.get(deployment.table)
+        if known is None or known.end != end:
+            self._ends[deployment.table] = _TopicEnd(end, now, grew=known is not None)
+            return None
+        is_dated = newest_at is not None and newest_at < known.seen_at and not known.grew
+        since = newest_at if is_dated and newest_at is not None else known.seen_at
+        return silence_fault(deployment.table, since, now, allowed)
 
     def _tell_of_other_writers(self, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)

@@ -23,9 +23,10 @@ def on_topics(yml: dict[str, str], **selects: str) -> dict[str, str]:
 
 def test_they_are_read_and_come_back_from_the_text_of_the_revision() -> None:
     project = small_project.project(
-        on_topics({LANDED: f"payload: hidden\nconnector: {URL}\n", A: "mirror_offsets: my-group\n"})
+        on_topics({LANDED: f"payload: hidden\nconnector: {URL}\nsilence: 5 minutes\n", A: "mirror_offsets: my-group\n"})
     )
     assert project.tables[T("landed")].settings.connector == URL
+    assert project.tables[T("landed")].settings.silence == "5 minutes"
     assert project.tables[T("landed")].settings.hides_payload
     assert project.tables[T("a")].settings.mirror_offsets == "my-group"
     for table in project.tables.values():
@@ -61,8 +62,10 @@ def test_a_table_may_show_what_the_project_hides_by_default() -> None:
         ),
         (
             {A: "connector: http://h:8083/connectors/c\n"}, {},
-            (A, 1, "connector: a is no external table over topics that a connector could fill"),
+            (A, 1, "connector: a is no external table over topics"),
         ),
+        ({LANDED: "silence: a while\n"}, {}, (LANDED, 1, "silence must be an interval")),
+        ({B: "silence: 1 minute\n"}, {}, (B, 1, "silence: b is no external table over topics")),
         ({A: "mirror_offsets: two words\n"}, {}, (A, 1, "mirror_offsets must be a consumer group")),
         ({B: "owner: me\nmirror_offsets: g\n"}, {}, (B, 2, "mirror_offsets: b streams no topic")),
         ({LANDED: "mirror_offsets: g\n"}, {}, (LANDED, 1, "mirror_offsets: landed streams no topic")),

@@ -419,6 +419,8 @@ class ScriptedFiles:
     """By checkpoint: the source that was replaced by another table, and the fault."""
     unmade: dict[str, tuple[str, ...] | HeadgateError] = field(default_factory=dict)
     """By location: the topics that do not exist, or the error of the brokers."""
+    newest: dict[str, tuple[int, float | None]] = field(default_factory=dict)
+    """By location: the sum of the latest offsets, and the timestamp of the newest message."""
     not_from: dict[str, str] = field(default_factory=dict)
     """The reason why no stream can begin at a position in a log."""
     logged: bool = False
@@ -513,6 +515,9 @@ class ScriptedFiles:
 
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
         return {each: self.unmade.get(each, ()) for each in locations}
+
+    def newest_message(self, location: str) -> tuple[int, float | None]:
+        return self.newest[location]
 
     def source_fault(
         self,

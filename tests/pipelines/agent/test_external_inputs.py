@@ -353,10 +353,41 @@ def test_a_connector_that_does_not_run_is_a_fault_of_all_tables_that_it_fills(
         return [(row.error_class, row.error.partition(";")[0]) for row in rows]
 
     words = f"task 0 of connector orders at {httpserver.host}:{httpserver.port} is FAILED: no login"
-    assert faults() == [("HEADGATE_CONNECTOR_NOT_RUNNING", words)] * 2
+    assert faults() == [("HEADGATE_INPUT_NOT_FILLED", words)] * 2
     assert faults() == [("", "")] * 2
     httpserver.check()
     assert len(httpserver.log) == 2, "one request in each round, however many tables"
+
+
+def test_topics_without_a_message_for_longer_than_their_yml_allows_are_a_fault(
+    agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ddl = "CREATE TABLE t (id INT) USING kafka OPTIONS ('kafka.bootstrap.servers'='h:9', subscribe='t');"
+    place = {"format": "kafka", "folder": "kafka://h:9/t", "compiled_ddl": ddl}
+    agent.ledger.put_deployment(external_row("t", texts=RevisionTexts(ddl, "", "silence: 1 minute\n"), **place))
+    now = 1_767_225_600.0
+    monkeypatch.setattr(agent, "clock", lambda: now)
+
+    def looks(at_s: float, end: int, newest_s: float | None, rounds: ChangedTables) -> str:
+        """Look at the topic `at_s` after the first look; its newest message has the timestamp `newest_s`."""
+        nonlocal now
+        now = 1_767_225_600.0 + at_s
+        agent.files.newest["kafka://h:9/t"] = (end, None if newest_s is None else 1_767_225_600.0 + newest_s)
+        rounds.round()
+        return str(agent.ledger.deployment(T("t"), 0).error)
+
+    words = "t has had no new message since {}, which is longer than the 1 minute that its yml allows"
+    rounds = ChangedTables(agent)
+    assert looks(0, 7, -20, rounds) == "" and looks(30, 7, -20, rounds) == ""
+    fault = looks(60, 7, -20, rounds)
+    assert fault.startswith(words.format("2025-12-31 23:59:40 UTC")) and looks(90, 7, -20, rounds) == fault
+    assert len([each for each in agent.ledger.events() if each.summary == "HEADGATE_INPUT_NOT_FILLED"]) == 1
+    assert looks(120, 8, 100, rounds) == "", "a message has arrived"
+    assert looks(180, 8, -5000, rounds) == "", "it arrived at 120 s, whatever its timestamp is"
+    assert looks(210, 8, -5000, rounds).startswith(words.format("2026-01-01 00:02:00 UTC"))
+    again = ChangedTables(agent)
+    assert looks(300, 0, None, again) == "" and looks(360, 0, None, again) == ""
+    assert looks(390, 0, None, again).startswith(words.format("2026-01-01 00:05:00 UTC")), "it never had a message"
 
 
 def test_a_setting_in_its_yml_is_recorded(deployed: Any, pool: Any) -> None:

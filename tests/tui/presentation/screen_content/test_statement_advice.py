@@ -109,7 +109,7 @@ def test_an_input_that_cannot_be_read_is_named_whatever_the_trend() -> None:
     assert "stopped on purpose" in verdict_over_inputs(unread, state="stopped", wanted="stopped")[0]
 
 
-@pytest.mark.parametrize("fault", ["HEADGATE_INPUT_NOT_READ", "HEADGATE_TABLE_GONE", "HEADGATE_CONNECTOR_NOT_RUNNING"])
+@pytest.mark.parametrize("fault", ["HEADGATE_INPUT_NOT_READ", "HEADGATE_TABLE_GONE", "HEADGATE_INPUT_NOT_FILLED"])
 def test_readers_of_an_unusable_input_are_at_fault_and_their_errors_name_it(fault: str) -> None:
     backend = FakeBackend()
     bound = (("landed_payments", 0, True), ("pizzas", 0, False))
@@ -130,7 +130,7 @@ def test_readers_of_an_unusable_input_are_at_fault_and_their_errors_name_it(faul
 
 def test_an_input_whose_connector_does_not_run_is_named_whatever_the_trend() -> None:
     why = "task 0 of connector orders at h:8083 is FAILED: no login; correct the cause"
-    unfed = {"landed_payments": ("HEADGATE_CONNECTOR_NOT_RUNNING", why)}
+    unfed = {"landed_payments": ("HEADGATE_INPUT_NOT_FILLED", why)}
     for trend in ("idle", "steady", "draining"):
         assert verdict_over_inputs(unfed, trend=trend) == (f"Its input landed_payments is not filled: {why}.", Tone.BAD)
 
