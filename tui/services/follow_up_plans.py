@@ -14,7 +14,7 @@ from core.plan.model import Plan, PlanNode
 from core.plan.request import PlanRequest, parse_children
 from core.planner.broken_files import refuse_broken
 from core.planner.undo_plan import edited_nodes, undo_request
-from core.project.revision import RevisionTexts, revision_hash
+from core.project.revision import RevisionTexts, changed_variables, revision_hash
 from core.project_reader.table_yml import settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
@@ -127,11 +127,12 @@ class EditedTable:
 
     def lines(self) -> tuple[str, ...]:
         """Return a unified diff of each changed file; a single line if the table is no longer declared."""
+        from core.plan.descriptions import evidence_words
         from core.text.diff import unified_diff
 
         if self.now is None:
             return (f"{self.table} is no longer declared",)
-        found: list[str] = []
+        found = [f"{self.table}: {evidence_words(edit)}" for edit in changed_variables(self.before, self.now)]
         for name in ("dml", "ddl", "yml"):
             if changed := unified_diff(getattr(self.before, name), getattr(self.now, name)):
                 found += [f"{name}.{self.table}", *(f"  {line}" for line in changed)]

@@ -44,11 +44,11 @@ def project(found: dict[str, str]) -> Project:
     return read
 
 
-def planned(before: dict[str, str], after: dict[str, str]) -> Plan:
-    """Plan the table `a` of `after`, with the tables of `before` deployed."""
+def planned(before: dict[str, str], after: dict[str, str], table: str = "a") -> Plan:
+    """Plan a table of `after`, with the tables of `before` deployed."""
     old = project(before)
     observed = {name: deployed(each, bindings={"src": 0, "other": 0}) for name, each in old.tables.items()}
-    return plan(project(after), observed, "a")
+    return plan(project(after), observed, table)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,16 @@ def test_a_changed_value_is_classified_by_what_it_changes(
     assert (node.change, node.action) == (ChangeKind(kind), action), evidence_of(node)
     shown = [words for words in evidence_of(node) if words.startswith("variable")]
     assert shown == ([] if kind == "none" else [f"variable v: {values[0]} → {values[1]}"])
+
+
+def test_another_path_of_an_input_is_refused_with_the_variable() -> None:
+    """What a checkpoint has read means nothing in other files."""
+    before, after = (texts("SELECT id, n FROM STREAM src", value) for value in ("one", "two"))
+    for found in (before, after):
+        path = f"pipelines/{PLACES['src']}/sql-scripts/ddl.src.sql"
+        found[path] = found[path].replace("LOCATION 'src'", "LOCATION '/in/${v}'")
+    (refused,) = planned(before, after, "src").refusals
+    assert refused.summary == "src is external and changed: location: /in/one → /in/two, variable v: one → two"
 
 
 def test_a_setting_with_a_variable_is_an_edit_of_that_setting() -> None:

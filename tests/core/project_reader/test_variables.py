@@ -13,6 +13,7 @@ from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash, texts_as_json, texts_from_json, written_hash
 from core.project.variables import Variable, VariableType
 from core.project_reader.loader import read_project
+from core.project_reader.manifest import declared_policy
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.project_reader.substitution import substitute_sql
@@ -265,6 +266,16 @@ def test_positions_are_those_of_the_file_as_written() -> None:
     select = "SELECT id FROM STREAM src WHERE '${region} is long' <> ${days} AND AND"
     (wrong,) = problems(texts(select, head=HEAD.replace("region: eu", "region: a very long region")))
     assert wrong.startswith(f"{DML}:2:{select.index('AND AND') + 4 + 1}: ")
+
+
+def test_a_table_is_protected_where_its_variable_is_true() -> None:
+    head = HEAD.replace("  region:", "  kept: {type: boolean, default: false}\n  region:").replace(
+        "days: 30", "kept: true"
+    )
+    found = texts("SELECT id FROM STREAM src", head=head, yml="protect: ${kept}\n")
+    wrong: list[Problem] = []
+    policies = [declared_policy(found, environment, wrong) for environment in ("dev", "prod")]
+    assert not wrong and [each.protected_tables for each in policies if each] == [(), (T("a"),)]
 
 
 def test_a_setting_in_brackets_needs_quotes_and_defaults_take_no_variables() -> None:

@@ -311,3 +311,28 @@ def test_without_an_agent_spark_cannot_be_asked(folder: Path, capsys: pytest.Cap
     write(folder, new=(folder / path).read_text().replace(";", " WHERE id > 1;"))
     for words in (["sql", path], ["diff", path, "new.sql"]):
         assert run(capsys, *words, "--spark", code=4)["error"]["class"] == "AgentUnreachable"
+
+
+VARIABLES = """project: shop
+id: 12345678-1234-5678-1234-567812345678
+default_env: dev
+variables: {days: {type: int, default: 7}}
+environments: {dev: {}, prod: {variables: {days: 30}}}
+"""
+
+
+def test_variables_have_the_values_of_the_environment(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here / "one", **{"dml.t": f"{ROWS} WHERE v < ${{days}}", "ddl.t": DDL})
+    write(here / "two", **{"dml.t": f"{ROWS} WHERE v < 30", "ddl.t": DDL})
+    (here / "headgate.yml").write_text(VARIABLES)
+    files = "one/dml.t.sql", "two/dml.t.sql"
+    found = run(capsys, "diff", *files, "--env", "prod")
+    assert (found["change"], found["diff"][-1][:1]) == ("comment_or_format", "+")
+    found = run(capsys, "diff", *files)
+    assert found["change"] == "filter_or_projection"
+    assert [each["kind"] for each in found["evidence"]] == ["filter", "variable"]
+    sems = {run(capsys, "sql", file, "--env", "prod")["fingerprints"]["sem"] for file in files}
+    assert len(sems) == 1
+    write(here / "two", **{"dml.t": f"{ROWS}\nWHERE v < ${{day}}"})
+    (wrong,) = run(capsys, "sql", "two/dml.t.sql", code=2)["problems"]
+    assert (wrong["line"], wrong["column"], wrong["remedy"]) == (2, 11, "did you mean days?")
