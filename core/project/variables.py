@@ -87,16 +87,18 @@ def is_valid(type: VariableType, value: str) -> bool:
     return bool(has_form) and (type not in (VariableType.DATE, VariableType.TIMESTAMP) or _is_time(value))
 
 
-_PART = r"[1-9][0-9]{0,8} (?:microsecond|millisecond|second|minute|hour|day|week|month|year)s?"
-_DAY, _CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_MONTHS = r"(?:0|[1-9][0-9]{0,8}) (?:month|year)s?"
+_TIME = r"(?:0|[1-9][0-9]{0,8}) (?:microsecond|millisecond|second|minute|hour|day|week)s?"
+_DAY, _MINUTE, _ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}", "(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+# Spark 4.2.0 accepts neither a zone without seconds, nor months beside days.
 _FORMS: Mapping[VariableType, str] = {
     VariableType.STRING: ".*",
     VariableType.INT: "-?(?:0|[1-9][0-9]{0,17})",
     VariableType.DECIMAL: r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,18})?",
     VariableType.BOOLEAN: "true|false",
-    VariableType.INTERVAL: f"{_PART}(?: {_PART})*",
+    VariableType.INTERVAL: f"{_MONTHS}(?: {_MONTHS})*|{_TIME}(?: {_TIME})*",
     VariableType.DATE: _DAY,
-    VariableType.TIMESTAMP: rf"{_DAY}[ T]{_CLOCK}(?:Z|[+-][0-9]{{2}}:[0-9]{{2}})?",
+    VariableType.TIMESTAMP: rf"{_DAY}[ T]{_MINUTE}(?::[0-9]{{2}}(?:\.[0-9]{{1,6}})?{_ZONE})?",
     VariableType.IDENTIFIER: "[A-Za-z_][A-Za-z0-9_]{0,127}",
 }
 

@@ -308,9 +308,10 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
     from tui.project_folder.declaring_files import read_files
 
     texts = read_files(context.place.folder).texts
-    project, problems = read_project({**texts, **written})
+    environment = context.place.environment
+    project, problems = read_project({**texts, **written}, environment=environment)
     if project is None:
-        if read_project(texts)[0] is None:
+        if read_project(texts, environment=environment)[0] is None:
             # The project was invalid before. This raises its own problems, because the new table does not solve all of
             # them.
             context.operations.project()

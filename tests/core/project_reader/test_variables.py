@@ -11,7 +11,7 @@ from core.model.names import TableName as T
 from core.model.problems import Problem, Severity
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash, texts_as_json, texts_from_json, written_hash
-from core.project.variables import Variable, VariableType
+from core.project.variables import Variable, VariableType, is_valid
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import declared_policy
 from core.project_reader.parse_cache import ParseCache
@@ -186,6 +186,25 @@ def _head() -> str:
     quoted = {name: f'"{value}"' if V[name].type is VariableType.STRING else value for name, value in given.items()}
     lines = [f"  {name}: {{type: {each.type}, default: {quoted[name]}}}\n" for name, each in V.items()]
     return HEAD.replace("environments:", "".join(lines) + "environments:")
+
+
+@pytest.mark.parametrize(
+    ("type", "good", "bad"),
+    [
+        (VariableType.INT, ("0", "-5", "999999999999999999"), ("", "07", "1e3", "1_000", "+1", "1.0", "7;")),
+        (VariableType.DECIMAL, ("0.5", "-0.5", "10"), (".5", "5.", "1e3", "NaN")),
+        (VariableType.INTERVAL, ("1 day 2 hours", "0 seconds", "2 months"), ("10", "2 months 3 days", "-1 day")),
+        (VariableType.DATE, ("2026-02-28",), ("2026-02-30", "2026-2-3", "20260228")),
+        (VariableType.TIMESTAMP, ("2026-01-31 12:00", "2026-01-31T12:00:00.5+02:00"), ("2026-01-31T12:00Z", "12:00")),
+        (VariableType.IDENTIFIER, ("a_1",), ("a.b", "1a", "a b", "`a`", "ä")),
+        (VariableType.STRING, ("", "it's"), ("a\nb", "a\tb", "\x00", "x" * 5000)),
+    ],
+)  # fmt: skip
+def test_a_value_has_the_form_of_its_type_in_spark(
+    type: VariableType, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    assert [value for value in good if not is_valid(type, value)] == []
+    assert [value for value in bad if is_valid(type, value)] == []
 
 
 @given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=20), st.sampled_from(["'", '"', ""]))
