@@ -11,6 +11,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy, typed_strategy
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.model.table_formats import table_format
 from core.observed.table_statistics import LogHistory, TableStatistics, history_of
 from core.observed.versions import Binding
 from core.plan.model import Plan, PlanNode, PlanWarning, Retention, RetentionKind, StrategyOffer
@@ -244,9 +245,14 @@ class StrategyCosts:
             return _AVAILABLE
         gone = self._context.observed.statistics(statement.table).gone
         if not gone:
-            return _AVAILABLE if gone == 0 else _UNCERTAIN
+            return _AVAILABLE if gone == 0 and not any(map(self._is_topics, sources)) else _UNCERTAIN
         known = [each for each in earliest if each is not None]
         return Retention(RetentionKind.SHORT, gone, _day(max(known)) if known else "")
+
+    def _is_topics(self, source: TableName) -> bool:
+        """True if a source consists of topics, whose deleted messages are not counted as files are."""
+        declared = self._context.declared.tables.get(source)
+        return declared is not None and table_format(declared.parsed_ddl.format).topics
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)

@@ -148,6 +148,16 @@ def left(hours: float) -> TimeLeft:
     return TimeLeft(Left.LIMITED, BY_AGE, hours * HOUR_S, 168 * HOUR_S, at=NOW)
 
 
+@pytest.mark.parametrize(("topics", "verdict"), [(True, "unknown"), (False, "ok")])
+def test_a_rebuild_promises_no_messages_that_retention_may_have_deleted(topics: bool, verdict: str) -> None:
+    declared = on_topics() if topics else small_project.project(small_project.texts())
+    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in declared.tables.items()}
+    world[T("a")] = replace(world[T("a")], statistics=TableStatistics(gone=0))
+    found = make_plan(declared, "dev", world, PlanRequest(tables=(T("a"),), rebuild=True))
+    (history,) = (guard for guard in found.guards if guard.name == "history")
+    assert history.verdict == verdict, history
+
+
 def warned(found: TimeLeft, strategy: str = "", at: str = "", *, state: str = "running", keep: bool = False) -> Plan:
     before, after = on_topics(), on_topics(**({} if keep else EDITED))
     world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
