@@ -265,6 +265,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if isinstance(message.what, ReadFailure):
             self.state.notify(message.what.words, Tone.BAD)
         else:
+            message.screen.was_read = True
             message.screen.receive(message.what)
 
     def _show_newest(self) -> None:

@@ -85,7 +85,9 @@ class RecordsScreen(TableScreen):
         return tuple(word for word in words if self.state.view.statement(word) is not None)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return (self.screen_name,), self.with_below(f"{len(self.table.ids)} of {len(self.records)}")
+        return (self.screen_name,), self.with_below(
+            f"{len(self.table.ids)} of {len(self.records)}" if self.was_read else ""
+        )
 
     def copy_text(self) -> str:
         chosen = self.records.get(self.table.cursor_id or "")

@@ -63,6 +63,8 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.status = GrowingLines(painter, id="status")
         self.footer = FixedLines(painter, id="footer")
         self.small = FixedLines(painter, id="small")
+        self.was_read = False
+        """True once the data that `fetch` returns has arrived."""
 
     # For subclasses to override.
 

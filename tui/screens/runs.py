@@ -294,7 +294,7 @@ class RunsScreen(TableScreen):
         return run_row(self._shown(self.runs[row]), width, self.state.clock())
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("runs",), self.with_below(f"{len(self.table.ids)} of {len(self.runs)}")
+        return ("runs",), self.with_below(f"{len(self.table.ids)} of {len(self.runs)}" if self.was_read else "")
 
     def do_enter_row(self, key: str) -> None:
         if self.table.cursor_id is not None:

@@ -54,7 +54,8 @@ class TableScreen(StatementActionsScreen):
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
         """Explain why there are no rows, and what to do."""
-        return (line((" nothing here yet", Tone.DIM)),)
+        hidden = f"nothing matches /{self.typed.filter_text}" if self.typed.filter_text else "nothing here yet"
+        return (line((f" {hidden if self.was_read else 'reading'}", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
         """True if the object that a row shows no longer exists, rather than just being filtered out."""

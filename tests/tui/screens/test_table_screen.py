@@ -1,6 +1,7 @@
 """Rows under the cursor: the selection stays, a vanished row is never acted on, and late data does not interfere."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from threading import Event
@@ -9,6 +10,8 @@ import pytest
 
 from core.model.errors import HeadgateError
 from core.model.problems import Problem, Where
+from core.run.records import RunRow
+from state.row_types import AuditRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
@@ -346,3 +349,31 @@ def test_changes_are_not_counted_before_the_project_is_read(size: tuple[int, int
         await console.until(lambda: "difference" in console.text(), "the counts")
 
     in_console(scenario, backend=Slow(), size=size)
+
+
+@pytest.mark.parametrize("list_of", ["runs", "audit"])
+def test_no_list_is_called_empty_before_it_is_read_or_while_a_filter_hides_its_rows(list_of: str) -> None:
+    read = Event()
+
+    class Slow(FakeBackend):
+        def runs(self) -> Sequence[RunRow]:
+            read.wait(10)
+            return super().runs()
+
+        def audits(self) -> Sequence[AuditRow]:
+            read.wait(10)
+            return super().audits()
+
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type(list_of)
+        await console.press("enter")
+        await console.until(lambda: "reading" in console.text(), "the screen")
+        told = console.text()
+        read.set()
+        assert "nothing here yet" not in told and "0 of 0" not in told
+        await console.until(lambda: re.search(r" [1-9]\d* of ", console.text()), "the rows")
+        await filtered(console, "qqq")
+        await console.until(lambda: "nothing matches /qqq" in console.text(), "the filter")
+
+    in_console(scenario, backend=Slow())
