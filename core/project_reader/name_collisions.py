@@ -43,7 +43,14 @@ def collision_problems(
         return
     for one, other in combinations(environments, 2):
         yield from _folder_collisions(one, other, lines)
-        yield from _catalog_collisions(one, other, lines, tables)
+    by_server: dict[str, list[Environment]] = {}
+    for environment in environments:
+        by_server.setdefault(_server(environment), []).append(environment)
+    for server, sharing in by_server.items():
+        if server and len(sharing) > 1:
+            created = [(each, _created(each, tables)) for each in sharing]
+            for pair in combinations(created, 2):
+                yield from _catalog_collisions(*pair, server, lines, tables)
     yield from _collisions_on_brokers(environments, lines, tables)
 
 
@@ -58,9 +65,9 @@ def _own_collisions(environment: Environment, lines: KeyLines, tables: Mapping[T
         remedy = "write absolute LOCATIONs, or the name of an environment after sources:"
         yield _problem(words, remedy, lines, name, "sources")
     made = _created(environment, tables) if sources.naming is not None else {}
-    for named, table in _borrowed(environment, tables):
+    for named, table in _borrowed(environment, environment, tables):
         if met := made.get(named):
-            words = f"in {name}, the external table {table} and the table {met} would both be {named[2]}"
+            words = f"in {name}, the external table {table} and the table {met} would both be {named}"
             yield _problem(words, _OTHER_NAMING, lines, name, "naming")
 
 
@@ -84,44 +91,45 @@ def _is_inside(inner: str, outer: str) -> bool:
 
 
 def _catalog_collisions(
-    one: Environment, other: Environment, lines: KeyLines, tables: Mapping[TableName, Table]
+    left: "_Created", right: "_Created", server: str, lines: KeyLines, tables: Mapping[TableName, Table]
 ) -> Iterator[Problem]:
-    server = _server(one)
-    if not server or server != _server(other):
-        return
-    left, right = _created(one, tables), _created(other, tables)
-    met = {name: (left[name], right[name]) for name in left.keys() & right.keys()}
-    for borrower, created in ((one, right), (other, left)):
-        for name, table in _borrowed(borrower, tables):
+    (one, ours), (other, theirs) = left, right
+    met: dict[str, tuple[TableName, TableName]] = {}
+    if one.naming.place == other.naming.place:
+        met = {name: (ours[name], theirs[name]) for name in ours.keys() & theirs.keys()}
+    for borrower, (owner, created) in ((one, right), (other, left)):
+        for name, table in _borrowed(borrower, owner, tables):
             # The same external table is what is shared.
             if (found := created.get(name, table)) != table:
                 met[name] = (table, found) if borrower is one else (found, table)
     if met:
         names = [
-            name if mine == theirs else f"{name} ({mine} of {one.name}, {theirs} of {other.name})"
-            for (_, _, name), (mine, theirs) in sorted(met.items())
+            name if mine == yours else f"{name} ({mine} of {one.name}, {yours} of {other.name})"
+            for name, (mine, yours) in sorted(met.items())
         ]
         words = f"{one.name} and {other.name} would create the same names on {server}: {_first(names)}"
         yield _problem(words, _OTHER_NAMING, lines, other.name, "naming")
 
 
-_CatalogName = tuple[str, str, str]
-"""Catalog, database and name."""
+_Created = tuple[Environment, Mapping[str, TableName]]
+"""An environment, and its names as `_created` returns them."""
 
 
-def _created(environment: Environment, tables: Mapping[TableName, Table]) -> dict[_CatalogName, TableName]:
-    """Return the names that an environment creates in a catalog, with their tables."""
-    naming = environment.naming
-    every = environment.sources.of == OWN
-    return {(*naming.place, naming.of(each.name)): each.name for each in tables.values() if every or not each.external}
+def _created(environment: Environment, tables: Mapping[TableName, Table]) -> dict[str, TableName]:
+    """Return the names that an environment creates in its database, with their tables."""
+    naming, every = environment.naming, environment.sources.of == OWN
+    return {naming.of(name): name for name, table in tables.items() if every or not table.external}
 
 
-def _borrowed(environment: Environment, tables: Mapping[TableName, Table]) -> Iterator[tuple[_CatalogName, TableName]]:
-    """Yield the names of the external tables that an environment shares with others, with their tables."""
-    if (naming := environment.sources.naming) is not None:
-        for table in tables.values():
+def _borrowed(
+    environment: Environment, owner: Environment, tables: Mapping[TableName, Table]
+) -> Iterator[tuple[str, TableName]]:
+    """Yield the names of the external tables that an environment shares with others in the database of `owner`."""
+    naming = environment.sources.naming
+    if naming is not None and naming.place == owner.naming.place:
+        for name, table in tables.items():
             if table.external:
-                yield (*naming.place, naming.of(table.name)), table.name
+                yield naming.of(name), name
 
 
 _Place = tuple[str, str, tuple[str, ...]]

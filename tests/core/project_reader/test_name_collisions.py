@@ -98,6 +98,27 @@ def test_sources_are_shared_only_as_declared() -> None:
     assert unknown == ["headgate.yml:6: environments.stage.sources must be own, shared or another environment, not deb"]
 
 
+def test_a_shared_external_table_has_the_name_of_no_other_table() -> None:
+    ddl = "CREATE TABLE {0} (id BIGINT, kind STRING) USING json LOCATION '/srv/{0}';"
+    path = "pipelines/sources/p/{0}/sql-scripts/ddl.{0}.sql"
+    more = {path.format(name): ddl.format(name) for name in ("landed", "nded")}
+    stage = environment("stage", "naming: {prefix: s_}, sources: shared")
+    found = problems(environment("dev", "naming: {prefix: la}"), stage, more=more)
+    both = "landed (nded of dev, landed of stage)"
+    assert found == [f"headgate.yml:6: dev and stage would create the same names on one:15002: {both}"]
+    elsewhere = environment("dev", "naming: {prefix: la, database: dev}")
+    assert problems(elsewhere, stage, more=more) == []
+    alone = problems(
+        "dev: {naming: {prefix: lan}, sources: shared}",
+        more=more
+        | {
+            "pipelines/facts/p/ded/sql-scripts/ddl.ded.sql": "CREATE TABLE ded (id BIGINT) USING parquet;",
+            "pipelines/facts/p/ded/sql-scripts/dml.ded.sql": "INSERT INTO ded SELECT id FROM STREAM landed;",
+        },
+    )
+    assert alone == ["headgate.yml:5: in dev, the external table landed and the table ded would both be landed"]
+
+
 def test_a_suffix_makes_no_name_of_a_version() -> None:
     more = {"pipelines/facts/p/t__/sql-scripts/ddl.t__.sql": "CREATE TABLE t__ (id INT) USING parquet LOCATION 't';"}
     (found,) = problems("dev: {naming: {suffix: v2}}", more=more)
