@@ -18,7 +18,7 @@ from tui.command_line.arguments import SCENARIOS
 from tui.command_line.context import CommandContext
 from tui.commands import console_up_down
 from tui.commands.doctor import check_lines
-from tui.commands.runs import follow_run
+from tui.commands.runs import follow_run, wait_of
 from tui.presentation.reports.scenario_comparison import comparison_lines, comparison_markdown
 from tui.presentation.styling.theme import choose_glyphs
 from tui.presentation.styling.value_formatting import short_number
@@ -149,7 +149,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
 def follow_quietly(context: CommandContext, run_id: str) -> int:
     """Wait until a run finishes. Returns 0 if it succeeded; otherwise, prints its steps and returns an exit code."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
-        context.output.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
+        context.output.progress(wait_of(row))
         time.sleep(0.2)
     return 0 if row.state == "done" else follow_run(context, run_id)
 

@@ -77,9 +77,8 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     output, operations = context.output, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
     planned = planned_steps(context, operations.run(run_id))
-    began = time.monotonic()
     version = -1
-    seen = began
+    seen = time.monotonic()
     try:
         while True:
             row = operations.run(run_id)
@@ -87,7 +86,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
             if row.state in ENDED or (is_held(row) and not past_hold):
                 return _report(context, row, told=True)
             where = progress_words(row, planned, time.time())
-            output.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
+            output.progress(wait_of(row, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
             elif time.monotonic() - seen > AGENT_GONE_S:
@@ -99,6 +98,11 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     except KeyboardInterrupt:
         output.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
+
+
+def wait_of(row: RunRow, where: str = "") -> WaitProgress:
+    """Return the progress of a run, with the time since its start, whenever the caller began to follow it."""
+    return WaitProgress(f"run {row.id}", max(0.0, time.time() - row.started_at), 0.0, where)
 
 
 def planned_steps(context: CommandContext, row: RunRow) -> tuple[Step, ...]:

@@ -133,6 +133,22 @@ def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
     assert "detached" in capsys.readouterr().err and agent.heard == []
 
 
+def test_a_run_that_is_followed_later_shows_the_time_since_its_start(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = run_row("7f3a", "running", "running")
+    create_run(ledger, row)
+    monkeypatch.setattr("tui.commands.runs.time.time", lambda: row.started_at + 75.0)
+
+    def end(*_: object) -> int:
+        _end(ledger, "done", "done")
+        return 0
+
+    monkeypatch.setattr("tui.services.environment_service.EnvironmentService.wait_for_change", end)
+    assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 0
+    assert "run 7f3a-1: 75 s  0 of 1 step" in capsys.readouterr().err
+
+
 def test_a_run_is_followed_no_longer_than_somebody_drives_it(
     ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
