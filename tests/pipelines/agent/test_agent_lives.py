@@ -74,6 +74,7 @@ def test_drawn_lives_keep_every_rule(report: Report) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.long
 def test_many_drawn_lives_keep_every_rule(lives: Lives) -> None:
     found = live_many(lives, DRILLED)
     assert not {rule: scripts[0].seed for rule, scripts in found.failed.items()}
