@@ -24,6 +24,7 @@ from state.row_types import CommandRow, EnvironmentRow, EventRow, SampleRow, Sta
 
 if TYPE_CHECKING:
     from core.plan.model import Plan
+    from core.plan.request import PlanRequest
     from core.run.release import Release
 
 NEWEST = 20
@@ -123,6 +124,8 @@ class StatementDetails:
     """Events of the table, newest first."""
     asked: int | None = None
     """The requested version; None if the serving version was requested."""
+    promotion: "PlanRequest | None" = None
+    """The request of the promotion that deployed the revision of the version in `shown`; None if no promotion did."""
 
     @property
     def shown(self) -> Deployment | None:

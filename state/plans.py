@@ -70,6 +70,12 @@ class PlanReads(LedgerReads):
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
 
+    def promotion_of(self, plan_hash: str) -> dict[str, Any] | None:
+        """Return the request of a plan, as written by `request_as_json`, if the plan is a promotion; otherwise None."""
+        sql = "SELECT json_extract(body, '$.request') FROM plan WHERE hash = ? AND instr(body, '\"promoted_from\":')"
+        found = self._values(sql, (plan_hash,))
+        return dict(json.loads(found[0][0])) if found else None
+
     def plans_about(self, table: TableName, limit: int = 50) -> tuple[str, ...]:
         """Return the hashes of the latest plans that act on a table, newest first."""
         sql = (

@@ -62,6 +62,11 @@ def environment_paths(home: str, owner: int) -> EnvironmentPaths:
     return EnvironmentPaths(home=home, socket=f"/tmp/headgate-{owner}/{_digest(home, 12)}.sock", owner=owner)
 
 
+def sibling_ledger(home: str, environment: str) -> str:
+    """Return the path of the ledger of another environment of the same project; `home` is this environment's home."""
+    return str(PurePosixPath(home).parent / environment / "ledger.db")
+
+
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
     """Return the path of a project's parse cache, below HEADGATE_HOME or, if that is not set, the user's cache folder.
 

@@ -170,6 +170,28 @@ class ObservedDeployment:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTable:
+    """The serving version of a table in the environment from which a plan promotes revisions."""
+
+    revision: str
+    """Hash of the deployed SQL and YAML as written, with variables instead of their values."""
+    version: int = 0
+    """The serving version; 0 for an external table."""
+    state: str = "running"
+    """A value of `State`; UNKNOWN if no agent observes the environment. An external table counts as running."""
+    fault: str = ""
+    """A value of `Fault`."""
+    compared: bool = True
+    """False if the version replaced another one without a comparison of their rows."""
+    reads: tuple[tuple[TableName, str], ...] = ()
+    """The inputs of the version, each with such a hash of the version that it reads."""
+    earlier: frozenset[str] = frozenset()
+    """Such hashes of other versions of the table."""
+    plan: str = ""
+    """Hash of the plan that deployed the revision; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerInput:
     """A snapshot of everything that the planner knows about an environment; missing values are unknown."""
 
@@ -181,3 +203,5 @@ class PlannerInput:
     policy: Policy | None = None
     """The recorded policy; None means that the declared policy applies."""
     durations: StepDurations = field(default_factory=dict)
+    source: Mapping[TableName, SourceTable] = field(default_factory=dict)
+    """For a promotion, the serving tables of the environment from which it promotes; otherwise empty."""

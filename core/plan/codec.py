@@ -31,7 +31,7 @@ from core.plan.model import (
     Undo,
 )
 from core.plan.preconditions import is_there
-from core.plan.request import PlanRequest, StrategyChoice
+from core.plan.request import PlanRequest, PromotedRevision, StrategyChoice
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
 
 T = TypeVar("T")
@@ -75,6 +75,7 @@ def request_as_json(request: PlanRequest) -> dict[str, Any]:
     """Return a request as a JSON object; most fields are omitted if empty."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
+    data["promotes"] = [_flat(each) for each in request.promotes]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}
 
 
@@ -88,6 +89,10 @@ def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
     chosen = data.get("choices", ())
     parts["choices"] = tuple(
         StrategyChoice(TableName(each["table"]), str(each["strategy"]), str(each.get("at", ""))) for each in chosen
+    )
+    parts["promotes"] = tuple(
+        PromotedRevision(TableName(each["table"]), str(each["revision"]), str(each.get("plan", "")))
+        for each in data.get("promotes", ())
     )
     return PlanRequest(**parts)
 
@@ -197,7 +202,7 @@ _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
 _NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
-        PlanRequest, StrategyChoice, PlanNode, StrategyOffer, Step, Binding, Retention,
+        PlanRequest, StrategyChoice, PromotedRevision, PlanNode, StrategyOffer, Step, Binding, Retention,
         *_KIND_BY_LIST.values(),
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ from core.model.evidence import OF_COLUMNS, Edit, EditKind, EditPlace, Evidence,
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, Undo
+from core.plan.request import PlanRequest
 from core.text.diff import unified_diff
 from core.text.wording import counted, duration_range, short_duration, short_number, short_size
 
@@ -49,6 +50,15 @@ _SPARK = {
 }
 _REPLAYS = frozenset({Action.START, Action.REBUILD})
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
+
+
+def promotion_words(request: PlanRequest, table: TableName) -> str:
+    """Return from where a plan promotes a table, such as `promoted from dev, plan 7f3a there`; empty if it does not."""
+    found = next((each for each in request.promotes if each.table == table), None)
+    if found is None:
+        return ""
+    plan = f", plan {found.plan[:4]} there" if found.plan else ""
+    return f"promoted from {request.promoted_from}: revision {found.revision[:8]}{plan}"
 
 
 def change_words(node: PlanNode) -> str:

@@ -23,6 +23,17 @@ class StrategyChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class PromotedRevision:
+    """A revision that a promotion deploys, as it serves in the source environment."""
+
+    table: TableName
+    revision: str
+    """Hash of the revision's SQL and YAML as written, with variables instead of their values."""
+    plan: str = ""
+    """Hash of the plan that deployed the revision in the source environment; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """A request for a plan; in normal form, all tuples are sorted, so that equivalent requests are equal."""
 
@@ -65,6 +76,12 @@ class PlanRequest:
     """Hours for which a vacuum retains files of older versions; empty to use each table's own setting."""
     undoes: str = ""
     """Hash of the executed plan to undo, by deploying the SQL and YAML that it replaced."""
+    promoted_from: str = ""
+    """Environment whose deployed revisions are promoted; empty unless the plan is a promotion."""
+    promotes: tuple[PromotedRevision, ...] = ()
+    """The promoted revisions, sorted by table; the plan deploys no other revision."""
+    with_parents: bool = False
+    """True if `promotes` also contains the parents whose revisions differ between the two environments."""
 
 
 BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
@@ -185,12 +202,15 @@ def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
 def command_words(request: PlanRequest) -> list[str]:
     """Return the command for a request in normal form as words, for example `plan deploy a --children all`.
 
+    A promotion is `promote a --from dev`; the environment that it is promoted into is an option of every command.
+
     Tables that were found through a Git reference are given by name, because the reference may later point to another
     commit.
     """
     if request.undoes:
         return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
-    words = ["plan", request.verb, *request.tables]
+    words = ["promote"] if request.promoted_from else ["plan", request.verb]
+    words += request.tables
     for option, values in (
         ("--product", request.products),
         ("--layer", request.layers),
@@ -204,15 +224,22 @@ def command_words(request: PlanRequest) -> list[str]:
     words += _children(request)
     if request.exclude:
         words += ["--exclude", ",".join(request.exclude)]
+    words += ["--with-parents"] if request.with_parents else []
     words += ["--rebuild"] if request.rebuild else []
     words += ["--keep-table"] if request.keep_table else []
     words += ["--hold"] if request.hold else []
-    words += ["--from", request.start] if request.start else []
+    words += ["--from", request.promoted_from or request.start] if request.promoted_from or request.start else []
     words += ["--retain", request.retain_h] if request.retain_h else []
     for choice in request.choices:
         at = f"@{choice.at}" if choice.at else ""
         words += ["--strategy", f"{choice.table}={typed_strategy(choice.strategy)}{at}"]
     return words
+
+
+def request_line(request: PlanRequest) -> str:
+    """Return the command for a request in normal form as it is shown: without the word `plan`."""
+    words = command_words(request)
+    return " ".join(words if request.promoted_from else words[1:])
 
 
 def _children(request: PlanRequest) -> list[str]:

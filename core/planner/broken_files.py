@@ -60,6 +60,9 @@ def _as_deployed(
 
 def refuse_broken_request(project: Project, request: PlanRequest) -> None:
     """Raise InvalidProject with the errors of the broken tables that a deploy request in normal form selects."""
+    if request.promoted_from:
+        refuse_broken(project, {each.table for each in request.promotes} & project.broken.keys())
+        return
     if request.everything:
         # A file outside of every table's folder may declare a table.
         refuse_broken(project, set(project.broken) - set(request.exclude), stray=True)

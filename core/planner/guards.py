@@ -4,7 +4,7 @@ A guard that denies a plan causes a refusal of the plan. An unknown measurement 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -12,13 +12,15 @@ from core.changes.revision_diff import RATE_LIMITS
 from core.model.actions import FORKS, Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.table_formats import table_format
+from core.observed.planner_input import SourceTable
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
+from core.planner.promotion import source_conditions
 from core.planner.topic_guard import judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
-from core.policy.roles_and_rules import DISK_FACTOR, Policy
+from core.policy.roles_and_rules import ALLOW, ASK, DISK_FACTOR, Policy
 from core.project.model import Table
 from core.text.sentence import Fact, Sentence
 
@@ -43,6 +45,8 @@ class GuardInput:
     policy: Policy
     """The recorded policy or, without one, the declared policy; in both cases with the declared protections."""
     headroom: Headroom
+    source: Mapping[TableName, SourceTable] = field(default_factory=dict)
+    """For a promotion, the serving tables of its source."""
     topics_rewritten: tuple[TableName, ...] = ()
     """Tables whose rebuild writes the messages of an existing topic again, sorted."""
 
@@ -104,6 +108,7 @@ def judge_plan(
     *,
     policy: Policy,
     headroom: Headroom,
+    source: Mapping[TableName, SourceTable] = MappingProxyType({}),
     answers: Mapping[str, str] = MappingProxyType({}),
     topics_rewritten: Iterable[TableName] = (),
 ) -> GuardVerdicts:
@@ -116,10 +121,11 @@ def judge_plan(
         steps,
         policy=_protecting(declared, policy),
         headroom=headroom,
+        source=source,
         topics_rewritten=tuple(sorted(topics_rewritten)),
     )
     topics = judge_topics(declared, nodes, answers)
-    found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
+    found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case), *_promotion(case))
     return GuardVerdicts((*found, *((topics,) if topics else ()), *policy_guards(case)))
 
 
@@ -219,6 +225,24 @@ def _in_place(case: GuardInput) -> Iterator[Guard]:
 
 def _is_in_place(node: PlanNode) -> bool:
     return node.strategy == Strategy.KEYED or (node.lowered and node.strategy == Strategy.IN_PLACE)
+
+
+def _promotion(case: GuardInput) -> Iterator[Guard]:
+    """Deny a promotion if the policy denies a condition in which promoted tables are in their source.
+
+    A condition that needs an approval is a reason of the guard `approval`.
+    """
+    source, found = case.request.promoted_from, tuple(source_conditions(case.request, case.source))
+    by_decision: dict[str, list[Finding]] = {}
+    for condition, finding in found:
+        by_decision.setdefault(case.policy.of_promotion(condition), []).append(finding)
+    yield from (Guard.of("source", DENY, finding) for finding in by_decision.get(DENY, ()))
+    if source and by_decision.keys() <= {ALLOW}:
+        accepted = tuple(by_decision.get(ALLOW, ()))
+        sound = (
+            GuardFinding.SOURCE_ACCEPTED.of(found=accepted) if accepted else GuardFinding.SOURCE_SOUND.of(source=source)
+        )
+        yield Guard.of("source", OK, sound)
 
 
 def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
@@ -407,6 +431,9 @@ def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:
         yield GuardFinding.SWAPS.of()
     if protected := {*deleted, *rebuilt, *back, *retired, *vacuumed}.intersection(policy.protected_tables):
         yield GuardFinding.PROTECTED.of(tables=tuple(sorted(protected)))
+    for condition, finding in source_conditions(case.request, case.source):
+        if policy.of_promotion(condition) == ASK:
+            yield finding
     keeping = tuple(node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED)
     if keeping:
         yield GuardFinding.KEEPS_ROWS.of(tables=keeping)

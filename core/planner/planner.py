@@ -7,7 +7,7 @@ from types import MappingProxyType
 from core.changes.spark_questions_and_answers import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
-from core.observed.planner_input import ObservedDeployment, StepDurations
+from core.observed.planner_input import ObservedDeployment, SourceTable, StepDurations
 from core.observed.table_statistics import Headroom
 from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
@@ -21,6 +21,7 @@ from core.planner.guards import judge_plan
 from core.planner.left_behind_and_exposures import exposures
 from core.planner.orphans_to_reuse_or_trash import without_orphans
 from core.planner.plan_nodes import PlanBody
+from core.planner.promotion import promotion_refusals
 from core.planner.rollback import rollback_body, undelete_body
 from core.planner.scope import PlanScope, normal_request, resolve_scope
 from core.planner.strategy_costs import not_executable_warnings
@@ -45,6 +46,7 @@ def make_plan(
     policy: Policy | None = None,
     headroom: Headroom | None = None,
     durations: StepDurations = MappingProxyType({}),
+    source: Mapping[TableName, SourceTable] = MappingProxyType({}),
 ) -> Plan:
     """Return the plan for a request; a plan with `refusals` has no steps.
 
@@ -52,7 +54,8 @@ def make_plan(
     declaration of a table whose files have errors. `answers` maps question keys to Spark's answers as JSON, which can
     only make a change more severe, and to the topics that the agent has seen. `policy` is the recorded policy; without
     it, the declared policy applies. `headroom` contains measurements of disk and pool, and `durations` the measured
-    durations of steps in earlier runs. `parse_cache` only saves time. Time is linear in tables and reads.
+    durations of steps in earlier runs. `source` contains the serving tables of the environment from which the request
+    promotes revisions. `parse_cache` only saves time. Time is linear in tables and reads.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -89,7 +92,7 @@ def make_plan(
     draft = _BODIES[request.verb](context, scope)
     if has_errors:
         broken_files.refuse_broken_plan(context, scope, draft)
-    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom)
+    sealed = _sealed(context, scope, draft, answers, policy=policy, headroom=headroom, source=source)
     return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 
@@ -141,6 +144,7 @@ def _sealed(
     *,
     policy: Policy,
     headroom: Headroom,
+    source: Mapping[TableName, SourceTable],
 ) -> Plan:
     again = PlanWarningKind.WRITTEN_AGAIN.code
     verdicts = judge_plan(
@@ -152,9 +156,11 @@ def _sealed(
         policy=policy,
         headroom=headroom,
         answers=answers,
+        source=source,
         topics_rewritten=[TableName(warning.table) for warning in draft.warnings if warning.kind == again],
     )
-    found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
+    promotion = promotion_refusals(context, scope.request, draft.nodes, source)
+    found = {*scope.refusals, *draft.refusals, *promotion, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
     steps = () if refusals else tuple(draft.steps)
     warnings = {*scope.warnings, *draft.warnings, *not_executable_warnings(draft.nodes)}

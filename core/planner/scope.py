@@ -71,6 +71,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
         settings=_sorted(request.settings),
         exclude=_sorted(request.exclude),
         choices=tuple(sorted(set(request.choices), key=lambda choice: (choice.table, choice.strategy, choice.at))),
+        promotes=tuple(sorted(set(request.promotes), key=lambda each: each.table)),
         children=children or ("product" if request.verb == "deploy" else "none"),
     )
 
@@ -83,8 +84,11 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     )
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
-    found = one_by_one | {name for name, table in tables.items() if is_meant(table, request)}
-    if request.everything:
+    if request.promoted_from:
+        found = {each.table for each in request.promotes} & known
+    else:
+        found = one_by_one | {name for name, table in tables.items() if is_meant(table, request)}
+    if request.everything and not request.promoted_from:
         found |= set(tables if request.verb == "deploy" else known)
     above = _above(request.pipelines, context.observed, context.bindings) - found
     found |= above
@@ -108,7 +112,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
             *_warnings_of_exclusions(request, found, context),
             *_warnings_of_gone(request, context.declared, context.observed),
             *_warnings_of_settings(request, context.declared.environment.name),
-            *_warnings_of_undo(request),
+            *_warnings_of_old_texts(request),
         ),
     )
 
@@ -152,7 +156,7 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
             "--rebuild": request.rebuild,
             "--keep-table": request.keep_table,
             "--hold": request.hold,
-            "--from": request.start,
+            "--from": request.start or request.promoted_from,
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
@@ -256,7 +260,10 @@ def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[Pl
             yield PlanWarning.of(MANIFEST, kind.of(part=part, environment=environment, since=since, keys=keys))
 
 
-def _warnings_of_undo(request: PlanRequest) -> Iterator[PlanWarning]:
+def _warnings_of_old_texts(request: PlanRequest) -> Iterator[PlanWarning]:
+    """Warn that the plan uses other texts than those of the files."""
+    if request.promoted_from:
+        yield PlanWarning.of("", PlanWarningKind.PROMOTED.of(source=request.promoted_from))
     if request.undoes:
         yield PlanWarning.of("", PlanWarningKind.PLANNED_WITH_OLD_TEXTS.of(plan=request.undoes[:12]))
 

@@ -160,6 +160,10 @@ class PlanWarningKind(FactKind):
     PLANNED_WITH_OLD_TEXTS = (
         "this plan uses the texts from before plan {plan}: the next deploy brings back newer ones that the files hold"
     )
+    PROMOTED = (
+        "this plan uses the revisions that run in {source}: the next deploy of files that hold other texts replaces "
+        "them"
+    )
     FILES_DIFFER = "the files of {tables} hold other texts: the next deploy brings them back"
     ENVIRONMENT_CHANGED = (
         "its environment changed ({change}), but it is not part of the request: it stays on its deployed revision"
@@ -219,6 +223,29 @@ class PlanRefusalKind(FactKind):
         "give either --rebuild or --keep-table",
     )
     SET_HALF_EXCLUDED = "{table} belongs to one statement set with {other}", "exclude both or neither"
+
+    # About a promotion.
+    SOURCE_IS_TARGET = "{table} cannot be promoted into itself", "name two environments: --from E --to F"
+    NOT_IN_SOURCE = "{table} does not run in {source}", "leave it out, or deploy it there first"
+    SOURCE_MOVED = (
+        "{source} now runs revision {now} of {table}, and this promotion is of {asked}",
+        "promote again: headgate promote {table} --from {source} --to {environment}",
+    )
+    NOT_THE_PROMOTED_TEXT = (
+        "the submitted texts of {table} are revision {now}, and this promotion is of {asked}",
+        "promote again: headgate promote {table} --from {source} --to {environment}",
+    )
+    PARENTS_DIFFER = (
+        "{table} runs in {source} with other parents than {environment} has: {parents:;}",
+        "promote them in the same plan: --with-parents",
+    )
+    READS_OLD_IN_SOURCE = (
+        "{table} reads an older revision of {parents:and} in {source} than is promoted with it",
+        "deploy it in {source} first: headgate plan {table} --env {source}",
+    )
+    NOT_PROMOTED = (
+        "this plan would deploy {table}, which is not promoted", "promote it too, or leave it out: --exclude {table}",
+    )  # fmt: skip
 
     # About tables that do not take part.
     NOT_DECLARED = "{table} is deployed but no longer declared", "restore its files, or delete it"
@@ -337,6 +364,14 @@ class PlanRefusalKind(FactKind):
     KEEP_TABLE_WIDENS_COLUMNS = "{table} cannot keep its table: columns take a wider type", "leave out --keep-table"
 
 
+class ParentDifference(FactKind):
+    """How a parent differs between the source of a promotion and the environment that it is promoted into."""
+
+    ABSENT = "{parent} is not deployed"
+    OLDER = "{parent} has the older revision {now} instead of {tested}"
+    OTHER = "{parent} has revision {now} instead of {tested}"
+
+
 class WayForward(FactKind):
     """A suggested remedy for a table without a former version that can resume."""
 
@@ -383,6 +418,27 @@ class GuardFinding(FactKind):
     TOPICS_UNKNOWN = "{unknown:;}"
     TOPICS_UNSEEN = "whether topic {topics:and} of {table} exists is unknown: no agent has looked"
     TOPICS_UNREAD = "whether topic {topics:and} of {table} exists is unknown: {why}"
+    SOURCE_SOUND = "what is promoted runs in {source} and keeps its objectives"
+    SOURCE_ACCEPTED = "{found:;}: the policy accepts that"
+    SOURCE_FAILED = (
+        "{tables:few} {tables:has/have} failed in {source}",
+        "repair {tables:it/them} there, then promote: headgate ls --env {source}",
+    )
+    SOURCE_DEGRADED = (
+        "{tables:few} {tables:is/are} degraded in {source}", "see why, and promote later: headgate ls --env {source}",
+    )  # fmt: skip
+    SOURCE_STOPPED = (
+        "{tables:few} {tables:is/are} not known to run in {source}",
+        "start {tables:it/them} there: headgate start {tables:typed} --env {source}",
+    )
+    SOURCE_BEHIND = (
+        "{tables:few} {tables:misses its objective/miss their objectives} in {source}",
+        "promote once {tables:it has/they have} caught up: headgate lag --env {source}",
+    )
+    SOURCE_UNVALIDATED = (
+        "{tables:few} replaced a version in {source} without a comparison of rows",
+        "release {tables:it/them} there with a comparison: headgate help releases",
+    )
 
     NOTHING_REPLAYED = "nothing is replayed"
     HISTORY_SHORT = (

@@ -14,6 +14,13 @@ ROLES = (VIEW, OPERATE, APPROVE)
 ALLOW, ASK = "allow", "ask"
 """Values of `machine_moves`; ASK is the default."""
 
+DENY = "deny"
+PROMOTION_RULES = {"failed": DENY, "degraded": DENY, "stopped": ASK, "behind": ASK, "unvalidated": ASK}
+"""What a policy decides about a promotion by the condition of its source, with the default of each decision.
+
+The decision is ALLOW, ASK (another login must approve the plan) or DENY.
+"""
+
 APPROVABLE = ("delete", "rebuild", "swap", "all")
 """Actions for which a policy can require an approval."""
 
@@ -57,6 +64,11 @@ class Policy:
 
     ALLOW: it continues. ASK: it waits until an operator adopts the environment.
     """
+    promote: tuple[tuple[str, str], ...] = ()
+    """Pairs of a key of PROMOTION_RULES and its decision, for promotions into the environment.
+
+    A key that is not listed has its default.
+    """
     protected: bool = False
     """True if the environment itself is protected."""
     protected_tables: tuple[TableName, ...] = ()
@@ -67,6 +79,10 @@ class Policy:
         """The first 16 hex digits of the SHA-256 of the policy."""
         text = json.dumps(policy_as_json(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def of_promotion(self, condition: str) -> str:
+        """Return the decision about a promotion whose source has a condition, a key of PROMOTION_RULES."""
+        return dict(self.promote).get(condition, PROMOTION_RULES[condition])
 
     def holders(self, role: str) -> tuple[str, ...] | None:
         """Return the logins and @groups with a role; None if everybody has it.
@@ -90,8 +106,9 @@ POLICY_KEYS = tuple(field.name for field in fields(Policy))
 
 
 def policy_as_json(policy: Policy) -> dict[str, Any]:
-    """Return a policy as a JSON object; roles are a mapping, and rules that are not set are null."""
-    return {**asdict(policy), "roles": {role: list(holders) for role, holders in policy.roles}}
+    """Return a policy as a JSON object; roles and `promote` are mappings, and rules that are not set are null."""
+    pairs = {"roles": {role: list(holders) for role, holders in policy.roles}, "promote": dict(policy.promote)}
+    return {**asdict(policy), **pairs}
 
 
 def policy_from_json(data: Mapping[str, Any]) -> Policy:
@@ -100,6 +117,7 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
         key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in POLICY_KEYS
     }
     known["roles"] = tuple(sorted((role, tuple(holders)) for role, holders in data.get("roles", {}).items()))
+    known["promote"] = tuple(sorted(data.get("promote", {}).items()))
     return Policy(**known)
 
 

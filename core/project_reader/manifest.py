@@ -9,7 +9,16 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.freeze_windows import parse_freeze_window
-from core.policy.roles_and_rules import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROLES, Policy
+from core.policy.roles_and_rules import (
+    ALLOW,
+    APPROVABLE,
+    ASK,
+    DENY,
+    POLICY_KEYS,
+    PROMOTION_RULES,
+    ROLES,
+    Policy,
+)
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
 from core.project.model import Environment, Pool, Settings
@@ -348,6 +357,7 @@ def read_policy_section(section: YamlSection) -> Policy:
         hold=section.flag("hold", False),
         read_only=section.flag("read_only", False),
         machine_moves=_machine_moves(section),
+        promote=_promotion_rules(section),
     )
 
 
@@ -357,6 +367,23 @@ def _machine_moves(section: YamlSection) -> str:
     if found not in (ALLOW, ASK):
         section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")
     return ALLOW if found == ALLOW else ""
+
+
+def _promotion_rules(section: YamlSection) -> tuple[tuple[str, str], ...]:
+    """Read what the policy decides about promotions by the condition of their source, sorted, without defaults."""
+    below = section.section("promote")
+    if below is None:
+        return ()
+    below.only(tuple(PROMOTION_RULES))
+    found = []
+    for condition in sorted(below.nodes.keys() & PROMOTION_RULES.keys()):
+        decision = below.text(condition, PROMOTION_RULES[condition])
+        if decision not in (ALLOW, ASK, DENY):
+            near = did_you_mean(decision.lower(), (ALLOW, ASK, DENY))
+            below.wrong(condition, f"{ALLOW}, {ASK} or {DENY}", near or f"write {condition}: {ASK}")
+        elif decision != PROMOTION_RULES[condition]:
+            found.append((condition, decision))
+    return tuple(found)
 
 
 def _windows(section: YamlSection) -> tuple[str, ...]:

@@ -275,6 +275,23 @@ def _line(key: str, value: Any) -> str:
 _NOTHING = Settings(trigger="")
 
 
+def deployed_yml_as_file(yml: str, defaults: Settings) -> str:
+    """Return the yml of a deployed revision as a file that gives the same settings in a project with these defaults.
+
+    A revision omits values that are Headgate's own defaults, and has `changes_of`, which no file may contain.
+    """
+    lines = [line for line in yml.splitlines(True) if not line.startswith("changes_of:")]
+    given = {line.partition(":")[0] for line in lines}
+    for key in KEYS:
+        own = getattr(_NOTHING, key)
+        left_out = ("trigger", "changes_of") if "mode" in given else ("trigger", "changes_of", "sequence", "deletes")
+        if key in given or key in left_out or getattr(defaults, key) == own:
+            continue
+        value = "[]" if isinstance(own, tuple) else "false" if isinstance(own, bool) else _quoted(own)
+        lines.append(f"{key}: {{behind: {value}}}\n" if key == "objective" else f"{key}: {value}\n")
+    return "".join(lines)
+
+
 def _quoted(text: str) -> str:
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*|[1-9][0-9]* [a-z]+", text) and text.lower() not in _WORDS_OF_YAML:
         return text

@@ -212,9 +212,15 @@ def sql(parser: CommandParser) -> None:
 
 
 def diff(parser: CommandParser) -> None:
-    side = "a file of SQL, REV:path for one in git, or - for stdin"
-    parser.add_argument("old", metavar="OLD", help=f"{side}; its DDL and yml are read from the same folder")
-    parser.add_argument("new", metavar="NEW", help="the same")
+    parser.usage = (
+        "%(prog)s [-h] [--project DIR] [--env E] [--json] [--spark] OLD NEW\n"
+        "       %(prog)s [-h] [--project DIR] [--json] --env E --env F\n"
+        "                     [--product P] [--all] [TABLE ...]"
+    )
+    sides = "OLD and NEW: files of SQL, REV:path for one in git, or - for stdin; DDL and yml are read from their folder"
+    parser.add_argument("names", nargs="*", metavar="OLD NEW | TABLE", help=f"{sides}. TABLE: only these tables")
+    parser.add_argument("--product", action="append", default=[], help="only tables of this product; may be repeated")
+    parser.add_argument("--all", action="store_true", help="also list the tables that run the same revision in both")
     _spark(parser)
 
 

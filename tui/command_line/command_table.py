@@ -189,8 +189,9 @@ COMMAND_SPECS = (
     CommandSpec("sql", CHANGE, "Show what a statement reads, keeps as state and writes.",
                 "headgate sql dml.fct_orders.sql --spark\nheadgate sql - --json\nheadgate sql old.sql --reads stream",
                 "sql_diff:sql", arguments.sql),
-    CommandSpec("diff", CHANGE, "Classify an edit, and show what a deploy would do about it.",
-                "headgate diff old.sql new.sql\nheadgate diff HEAD:./dml.orders.sql dml.orders.sql --json",
+    CommandSpec("diff", CHANGE, "Classify an edit of a file, or compare what runs in two environments.",
+                "headgate diff old.sql new.sql\nheadgate diff HEAD:./dml.orders.sql dml.orders.sql --json\n"
+                "headgate diff --env dev --env stage --product sales",
                 "sql_diff:diff", arguments.diff),
     CommandSpec("test", CHANGE, "Run the test cases of statements on a Spark server of their own.",
                 "headgate test\nheadgate test fct_orders --json\nheadgate test --upgrade --since main\n"
@@ -204,6 +205,11 @@ COMMAND_SPECS = (
     CommandSpec("apply", CHANGE, "Execute a plan and wait for it.",
                 "headgate apply 7f3a --confirm 'dev 7f3a'\nheadgate apply plan.json", "apply:apply",
                 plan_arguments.apply),
+    CommandSpec("promote", CHANGE, "Plan in one environment what runs in another.",
+                "headgate promote fct_orders --from dev --to stage\n"
+                "headgate promote --product sales --from dev --to stage\n"
+                "headgate promote fct_orders --with-parents --from stage --to prod",
+                "plan:promote", plan_arguments.promote),
     CommandSpec("runs", CHANGE, "List runs, show one, or pause, resume, cancel, retry, skip.",
                 "headgate runs\nheadgate runs 7f3a-01c2f --follow\nheadgate runs retry 7f3a-01c2f", "runs:runs",
                 plan_arguments.runs, subcommands=RUN_SUBCOMMANDS),

@@ -11,6 +11,7 @@ import argparse
 import difflib
 import shutil
 from collections.abc import Collection
+from typing import Any
 
 from core.model.errors import UsageError
 from tui.command_line.arguments import CommandParser
@@ -195,8 +196,23 @@ def _shared() -> CommandParser:
         default=none,
         help="project folder; default: HEADGATE_PROJECT, else the nearest one at or above the current folder",
     )
-    place.add_argument("--env", metavar="E", default=none, help="environment; default: HEADGATE_ENV, else default_env")
+    told = "environment; default: HEADGATE_ENV, else default_env"
+    place.add_argument("--env", metavar="E", action=_EachEnvironment, default=none, help=told)
     shared.add_argument(
         "--json", action="store_true", default=none, help="print data on stdout as JSON, including errors"
     )
     return shared
+
+
+class _EachEnvironment(argparse.Action):
+    """Stores the last environment as `env`, and all environments of the line as `environments`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.env = values
+        namespace.environments = (*getattr(namespace, "environments", ()), values)

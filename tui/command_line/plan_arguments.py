@@ -53,6 +53,33 @@ def plan_undo(parser: CommandParser) -> None:
     _handed_over(parser)
 
 
+def promote(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
+    parser.add_argument("--from", dest="source", metavar="E", required=True, help="environment in which they run")
+    parser.add_argument("--to", dest="env", metavar="E", default=argparse.SUPPRESS, help="the same as --env")
+    parser.add_argument(
+        "--product", action="append", default=[], metavar="P", help="every table of a product; may be repeated"
+    )
+    parser.add_argument("--all", action="store_true", help="every table that is deployed there")
+    parser.add_argument(
+        "--with-parents", action="store_true", help="and the parents whose revisions differ between both environments"
+    )
+    parser.add_argument("--exclude", action="append", default=[], metavar="T,…", help="tables to leave out")
+    told = "which readers to include: none, product, all, or P1,P2 for these products as well (product)"
+    parser.add_argument("--children", metavar="WHICH", help=told)
+    parser.add_argument("--rebuild", action="store_true", help="rebuild the promoted tables, changed or not")
+    parser.add_argument("--hold", action="store_true", help="let the run wait before its swap")
+    parser.add_argument(
+        "--strategy",
+        action="append",
+        default=[],
+        metavar="T=WORD[@AT]",
+        help="how to deploy one table; may be repeated",
+    )
+    parser.set_defaults(observed=None)
+    _handed_over(parser)
+
+
 def plan_rollback(parser: CommandParser) -> None:
     _released(parser)
     _planned(parser)

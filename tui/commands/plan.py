@@ -1,4 +1,4 @@
-"""The command `plan`: computes a plan for the requested tables, prints it, and submits it to the agent.
+"""The commands `plan` and `promote`: they compute a plan, print it, and submit it to the agent.
 
 With `--offline` or `--observed`, it needs no agent.
 """
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from core.project.model import Project
     from core.project_reader.git_comparison import GitComparison
     from tui.project_folder.project_folder_reader import ProjectDeclaration
+    from tui.services.promotion import Promotion
 
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
@@ -68,21 +69,56 @@ def plan(context: CommandContext) -> int:
         return _plan(context)
 
 
-def _plan(context: CommandContext) -> int:
+def promote(context: CommandContext) -> int:
+    """Plan the revisions that run in another environment, print the plan, and submit it if an agent is running."""
+    from core.plan.request import parse_children, parse_choices, parse_tables
+
+    args, place = context.args, context.place
+    if getattr(args, "env", None) is None:
+        raise UsageError("--to is missing", remedy="name the environment to promote into: --to E")
+    if args.source == place.environment:
+        raise UsageError(
+            f"{args.source} cannot be promoted into itself", remedy="name two environments: --from E --to F"
+        )
+    if not (args.tables or args.product or args.all):
+        remedy = f"headgate promote TABLE…, --product P, or --all --from {args.source} --to {place.environment}"
+        raise UsageError("the request is empty", remedy=remedy)
+    asked = PlanRequest(
+        products=tuple(args.product),
+        everything=args.all,
+        children=parse_children(args.children) if args.children is not None else "",
+        exclude=tuple(chain.from_iterable(map(parse_tables, args.exclude))),
+        rebuild=args.rebuild,
+        hold=args.hold,
+        choices=parse_choices(args.strategy),
+        promoted_from=args.source,
+        with_parents=args.with_parents,
+    )
+    with rare_garbage_collection():
+        found = context.operations.promotion(args.tables, asked)
+        if found.same:
+            already = counted(len(found.same), "table")
+            context.output.say(f"{already} already run the same revision in {place.environment} as in {args.source}")
+        return _plan(context, found)
+
+
+def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
     args, output, operations = context.args, context.output, context.operations
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
+    given = promotion or undo
     environment = context.place.environment
     said = planner_input_reader.read_observed(args.observed, environment) if args.observed else None
-    asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy", said)
+    asked = PlanArguments(given.request, {}) if given else _asked(context, args.subcommand or "deploy", said)
     request = asked.request
-    declared = undo.declared if undo else operations.projects.read_sound_tables()
+    declared = given.declared if given else operations.projects.read_sound_tables()
     offline = bool(args.observed or args.offline)
     answering = not offline and _agent_ready(context)
     if answering or args.save:
         # Added here, so that the submitted plan is the one computed below.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
-    known = said.known if said else operations.planner_input()
+    source = promotion.source if promotion else {}
+    known = said.known if said else replace(operations.planner_input(), source=source)
     if not (said or has_ledger(context.place)):
         output.say(
             f"{context.place.title} has never been started on this machine: planning as if nothing were deployed"
@@ -97,9 +133,10 @@ def _plan(context: CommandContext) -> int:
     found = operations.compute_over(declared.project, known, request)
     with suppress(AgentUnreachable):
         if answering and operations.look_for_topics(found, declared.project):
-            known = operations.planner_input()
+            known = replace(operations.planner_input(), source=source)
             found = operations.compute_over(declared.project, known, request)
-    say_set_aside(context, declared.project)
+    if promotion is None:
+        say_set_aside(context, declared.project)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals) and (answering or not found.empty):
         taken = _submit(context, found, known, declared, answering=answering)
@@ -114,7 +151,9 @@ def _plan(context: CommandContext) -> int:
     if output.as_json:
         output.data(_as_json(found, submitted))
     else:
-        warnings = [problem for problem in declared.problems if problem.severity is Severity.WARNING]
+        # The project of a promotion consists of deployed texts, not of files.
+        problems = () if promotion else declared.problems
+        warnings = [problem for problem in problems if problem.severity is Severity.WARNING]
         _print(context, warnings, found, submitted)
         if submitted and (until := _frozen(known)):
             output.say(f"{environment} is {until}: no plan is applied until then")

@@ -76,7 +76,7 @@ def print_plan_diff(context: CommandContext) -> int:
 
 
 def _list(context: CommandContext) -> int:
-    from core.plan.request import command_words
+    from core.plan.request import request_line
     from tui.services.plan_submission import request_of_row
 
     output, now = context.output, time.time()
@@ -86,7 +86,7 @@ def _list(context: CommandContext) -> int:
         return 0
     for row in rows:
         asked, tables = request_of_row(row)
-        request = " ".join(command_words(asked)[1:]) if asked else "cannot be read"
+        request = request_line(asked) if asked else "cannot be read"
         age = short_duration(now - row.created_at)
         status = plan_lookup.plan_status(row, now)
         about = {"applied": f"run {row.run_id}", "superseded": f"by {row.superseded_by}"}.get(status, "")
@@ -158,5 +158,7 @@ def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
 
     text = confirmation_for_plan(found).text
     named = shlex.quote(path) if path else found.hash[:12]
+    # A promotion is rarely planned for the default environment.
+    named += f" --env {found.environment}" if found.request.promoted_from else ""
     before = f"first, as another login: headgate approve {named}\n" if approved < found.approvals else ""
     return f"{before}to execute it: headgate apply {named}" + (f" --confirm '{text}'" if text else "")

@@ -210,12 +210,15 @@ def step_table(steps: Iterable[StepRow], planned: Iterable[Step]) -> list[str]:
 
 def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     row = context.operations.as_it_is(row)
+    promotion = context.operations.reader.promotion_of(row.plan_hash)
     if context.output.as_json:
-        context.output.data(run_as_json(row))
+        source = {"promoted_from": promotion["promoted_from"]} if promotion is not None else {}
+        context.output.data({**run_as_json(row), **source})
     else:
         planned = planned_steps(context, row)
         summary = plain(run_summary(row, context.place.environment, time.time(), planned=planned)).strip()
-        context.output.print([summary, *(() if told else step_table(row.steps, planned))])
+        origin = [f"promotes what runs in {promotion['promoted_from']}"] if promotion is not None else []
+        context.output.print([summary, *origin, *(() if told else step_table(row.steps, planned))])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
             note = "\n".join(textwrap.wrap(wrong[0].note, COLUMNS, subsequent_indent="  ", break_long_words=False))

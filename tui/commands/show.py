@@ -68,8 +68,10 @@ _MEASURED = ("watermark", "state_rows", "state_bytes", "dropped_by_watermark", "
 def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...]) -> dict[str, Any]:
     serving, measured = found.shown, found.measurement
     assert serving is not None, "what was found has a version"
+    promotion = found.promotion
     return {
         **{name: getattr(serving, name) for name in _OF_VERSION},
+        "promoted_from": promotion.promoted_from if promotion is not None else None,
         "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
         "begins_where": list(serving.begins_where),
         "variables": dict(serving.texts.variables),

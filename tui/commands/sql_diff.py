@@ -1,9 +1,13 @@
-"""The commands `sql` and `diff`, which read only SQL files and need no agent, ledger or project."""
+"""The commands `sql` and `diff`, which read only SQL files and need no agent, ledger or project.
+
+With two environments, `diff` compares their ledgers instead (`environment_diff`).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.changes.classification import classify_set, most_severe, unproven_change
+from core.model.errors import UsageError
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
@@ -45,11 +49,21 @@ def sql(context: CommandContext) -> int:
 
 
 def diff(context: CommandContext) -> int:
-    """Print the classification of a change between two SQL files, and the effects of deploying it."""
+    """Print the classification of a change between two SQL files, and the effects of deploying it.
+
+    With two environments, print which tables differ between them.
+    """
     args, output = context.args, context.output
+    if len(getattr(args, "environments", ())) > 1:
+        from tui.commands.environment_diff import environment_diff
+
+        return environment_diff(context)
+    if len(args.names) != 2 or args.product or args.all:
+        remedy = "headgate diff OLD NEW for files, or headgate diff --env E --env F for environments"
+        raise UsageError("diff compares two files or two environments", remedy=remedy)
     environment = getattr(args, "env", None)
     before, after, alone = sql_sources.in_one_place(
-        *(sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
+        *(sql_sources.open_source(name, context.cwd) for name in args.names)
     )
     if alone is not None:
         other = after if alone.name == before.name else before

@@ -15,6 +15,7 @@ from tui.project_folder.environment_selection import SelectedEnvironment, has_le
 
 if TYPE_CHECKING:
     from core.observed.versions import Deployment, StatementLine
+    from core.plan.request import PlanRequest
     from core.project.model import Project
     from core.run.records import RunRow
     from core.run.release import Release
@@ -120,7 +121,18 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
         statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
         samples=reader.samples(table, shown.version, since),
         events=reader.events(table, EVENTS),
+        promotion=_promotion(reader, table, shown.plan_hash),
     )
+
+
+def _promotion(reader: "LedgerReader", table: TableName, plan_hash: str) -> "PlanRequest | None":
+    asked = reader.promotion_of(plan_hash)
+    if asked is None:
+        return None
+    from core.plan.codec import request_from_json
+
+    request = request_from_json(asked)
+    return request if any(each.table == table for each in request.promotes) else None
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:

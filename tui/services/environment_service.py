@@ -7,7 +7,7 @@ import difflib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_statement_name, parse_table_name, split_query
-from core.observed.versions import heartbeat_age_s, is_stale
+from core.observed.versions import heartbeat_age_s, is_stale, serving_versions
 from tui.agent_client import agent_commands
 from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
     from tui.services import follow_up_plans
     from tui.services.plan_submission import SubmittedPlan
+    from tui.services.promotion import Promotion
 
 _OF_RUNS = ("rollback", "retire")
 """Verbs that accept a run's id in place of the tables that the run swapped in."""
@@ -241,7 +242,6 @@ class EnvironmentService:
 
         Before the first start, no table is deployed.
         """
-        from core.observed.versions import serving_versions
         from core.reports.inventory import inventory_of
 
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
@@ -360,17 +360,49 @@ class EnvironmentService:
 
         declared, facts = declared or self.projects.read_sound_tables(), self.projects.parse_cache
         line = agent_commands.plan_command(self.place, request)
-        return submit(
-            self.place,
-            self.client,
-            self.reader,
-            request,
-            declared=declared,
-            facts=facts,
-            line=line,
-            first=first,
-            asks_spark=asks_spark,
-        )
+        with self._source_of(request) as source:
+            return submit(
+                self.place,
+                self.client,
+                self.reader,
+                request,
+                declared=declared,
+                facts=facts,
+                line=line,
+                first=first,
+                source=source,
+                asks_spark=asks_spark,
+            )
+
+    @contextmanager
+    def _source_of(self, request: "PlanRequest") -> "Iterator[LedgerReader | None]":
+        """Yield the ledger from which a request promotes revisions; None if it promotes none."""
+        if not request.promoted_from:
+            yield None
+            return
+        from tui.services.promotion import open_source_of
+
+        with closing(open_source_of(self.place, self.environ, request.promoted_from)) as source:
+            yield source
+
+    def promotion(self, words: Iterable[str], asked: "PlanRequest") -> "Promotion":
+        """Return the promotion that a request describes, with the project for which to plan it.
+
+        `words` are names and selectors of tables that are deployed in the source; `asked` has the rest. Raises
+        UsageError if there is no such source or table, and Refused if a table would read other revisions of its parents
+        than it does in the source.
+        """
+        from tui.services.promotion import plan_promotion
+
+        declared, facts = self.projects.read_sound_tables(), self.projects.parse_cache
+        target = self.reader if environment_selection.has_ledger(self.place) else None
+        with self._source_of(asked) as source:
+            assert source is not None, "a promotion has a source"
+            lines = serving_versions(source.statements()).values()
+            named = select_named(words, lambda: lines, self.projects.read_sound_tables)
+            return plan_promotion(
+                replace(asked, tables=named), declared, facts, source=source, target=target, place=self.place
+            )
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
         """Return the request that undoes an executed plan or run, and the project for which to plan it.
@@ -390,8 +422,8 @@ class EnvironmentService:
         """Submit a plan that continues a failed deployment with the current files.
 
         Raises Refused if the run is done, cancelled or already continued, and any error that `submit` raises. Returns
-        None unless the run is a failed deployment (not an undo) and files of its failed or blocked tables, or of tables
-        upstream of these, were edited.
+        None unless the run is a failed deployment of the files (no undo or promotion), and files of its failed or
+        blocked tables, or of tables upstream of these, were edited.
         """
         from tui.services import follow_up_plans
         from tui.services.plan_submission import find_plan_row, plan_of_row
@@ -400,7 +432,8 @@ class EnvironmentService:
         follow_up_plans.refuse_not_continuable(run)
         row = find_plan_row(self.reader, run.plan_hash)
         plan = plan_of_row(row)
-        if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:
+        of_files = plan.request.verb == "deploy" and not (plan.request.undoes or plan.request.promoted_from)
+        if run.state != "failed" or not of_files:
             return None
         if follow_up_plans.same_files(row, self.projects.texts()):
             return None

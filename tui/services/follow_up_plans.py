@@ -15,7 +15,7 @@ from core.plan.request import PlanRequest, parse_children
 from core.planner.broken_files import refuse_broken
 from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, changed_variables, revision_hash
-from core.project_reader.table_yml import settings_as_text
+from core.project_reader.table_yml import deployed_yml_as_file, settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
 from tui.project_folder.project_folder_reader import ProjectDeclaration
@@ -72,9 +72,8 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dic
         elif table.dml:
             texts.pop(table.dml.path, None)
         if node.old.yml != settings_as_text(table.settings):
-            lines = [line for line in node.old.yml.splitlines(True) if not line.startswith("changes_of:")]
-            says_reads = any(line.startswith("reads:") for line in lines)
-            texts[f"{table.folder}/{table.name}.yml"] = "".join(lines) + ("" if says_reads else "reads: batch\n")
+            yml = deployed_yml_as_file(node.old.yml, declared.project.defaults)
+            texts[f"{table.folder}/{table.name}.yml"] = yml
     return texts
 
 

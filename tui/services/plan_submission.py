@@ -100,6 +100,7 @@ def compute(
         policy=known.policy,
         headroom=known.headroom,
         durations=known.durations,
+        source=known.source,
     )
     _refuse_wrong_columns(plan, project, facts)
     return plan
@@ -157,6 +158,7 @@ def submit(
     facts: "ParseCache",
     line: str,
     first: tuple[Plan, PlannerInput] | None = None,
+    source: "LedgerReader | None" = None,
     asks_spark: bool = True,
 ) -> SubmittedPlan:
     """Compute a plan and submit it to the agent, retrying if its input has changed.
@@ -164,9 +166,9 @@ def submit(
     Raises Refused with the plan's first refusal, and Stale if every attempt was outdated. With `asks_spark`, Spark
     first analyses new and changed statements. A statement that is not analysed in time is planned unconfirmed, so
     planning never fails because of Spark. `first` is a plan just computed for the same request, with its input; it
-    determines what is analysed and measured. The plan is recomputed only if the results change its input.
+    determines what is analysed and measured. The plan is recomputed only if the results change its input. `source` is
+    the ledger from which the request promotes revisions.
     """
-    from core.plan.codec import plan_as_json
     from core.planner.strategy_costs import refuse_not_executable
 
     if agent_process.is_listening(client):
@@ -181,41 +183,53 @@ def submit(
         raise_refusals(found := computed(now))
         return found
 
+    def observed() -> PlannerInput:
+        return planner_input(reader, source)
+
     given = first if first is not None and first[0].request == wanted else None
-    plan, known = given or _first_plan(client, reader, declared.project, computed)
+    plan, known = given or _first_plan(client, observed, declared.project, computed)
     raise_refusals(plan)
     unanswered = ""
     refuse_not_executable(plan)
     if asks_spark:
         unanswered = _measure_and_ask(client, reader, plan, declared=declared, facts=facts, seconds=SPARK_ANALYSIS_S)
-        now = planner_input(reader)
+        now = observed()
         plan = planned(now) if _moved(known, now) else plan
     same, ends_at = 1, time.monotonic() + SETTLING_S
     while True:
-        args = {
-            "texts": dict(declared.texts),
-            "environment": place.environment,
-            "request": plan_as_json(plan)["request"],
-            "hash": plan.hash,
-            "folder": place.folder,
-            "planner": PLANNER_VERSION,
-        }
         try:
-            return submitted_from(plan, client.call("submit_plan", args, line=line), unanswered)
+            answer = client.call("submit_plan", _submission(place, plan, declared), line=line)
+            return submitted_from(plan, answer, unanswered)
         except Stale:
             if same == _TRIES or time.monotonic() > ends_at:
                 raise
-            refused, plan = plan.hash, planned(planner_input(reader))
+            refused, plan = plan.hash, planned(observed())
             same = same + 1 if plan.hash == refused else 1
 
 
+def _submission(place: SelectedEnvironment, plan: Plan, declared: "ProjectDeclaration") -> dict[str, Any]:
+    from core.plan.codec import request_as_json
+
+    return {
+        "texts": dict(declared.texts),
+        "environment": place.environment,
+        "request": request_as_json(plan.request),
+        "hash": plan.hash,
+        "folder": place.folder,
+        "planner": PLANNER_VERSION,
+    }
+
+
 def _first_plan(
-    client: AgentClient, reader: "LedgerReader", project: "Project", computed: Callable[[PlannerInput], Plan]
+    client: AgentClient,
+    observed: Callable[[], PlannerInput],
+    project: "Project",
+    computed: Callable[[PlannerInput], Plan],
 ) -> tuple[Plan, PlannerInput]:
     """Compute a plan, and again if the agent has looked for its topics; return it with its input."""
-    plan = computed(known := planner_input(reader))
+    plan = computed(known := observed())
     if look_for_topics(client, plan, project):
-        plan = computed(known := planner_input(reader))
+        plan = computed(known := observed())
     return plan, known
 
 
@@ -298,7 +312,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
     """
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
-        return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
+        return one.observed, one.answers, one.policy, one.source, one.headroom.engine if one.headroom else ""
 
     return weighed(before) != weighed(now)
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject, TryAgain
@@ -39,8 +39,12 @@ _MOST_OBSERVED_MB = 64
 """Maximum size of an observed document, in MB. A document of 10,000 tables has about 4 MB."""
 
 
-def planner_input(reader: "LedgerReader") -> PlannerInput:
-    """Read the planner's input from the ledger, as the agent does."""
+def planner_input(reader: "LedgerReader", source: "LedgerReader | None" = None) -> PlannerInput:
+    """Read the planner's input from the ledger, as the agent does; `source` is the ledger of a promotion's source."""
+    if source is not None:
+        from state.promotion_source import observe_source
+
+        return replace(planner_input(reader), source=observe_source(source))
     return PlannerInput(
         observe(reader),
         reader.spark_analyses(),

@@ -102,6 +102,8 @@ def rule_words(policy: Policy, key: str) -> str:
         return value
     if key == "roles":
         return "; ".join(f"{role}: {', '.join(holders)}" for role, holders in value)
+    if key == "promote":
+        return "; ".join(f"{condition}: {decision}" for condition, decision in value)
     if isinstance(value, tuple):
         return ", ".join(value)
     if isinstance(value, bool):

@@ -239,6 +239,8 @@ def cut(text: str, most: int) -> str:
 
 def _act(request: dict[str, Any]) -> str:
     op = str(request.get("op"))
+    if op == "submit_plan" and _promoted_from(request):
+        return "promote"
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 
 
@@ -248,4 +250,12 @@ def _subject(request: dict[str, Any]) -> str:
     if isinstance(questions, list):
         return counted(len(questions), "statement")
     named = " ".join(map(str, tables)) if isinstance(tables, list) else str(tables or "")
+    if source := _promoted_from(request):
+        return f"{str(args.get('hash') or '')[:12]} from {source}"
     return named or str(args.get("hash") or "")[:12] or str(args.get("id") or args.get("ticket") or "")
+
+
+def _promoted_from(request: dict[str, Any]) -> str:
+    """Return the environment from which a submitted plan promotes revisions; empty if it promotes none."""
+    asked = (request.get("args") or {}).get("request")
+    return str(asked.get("promoted_from") or "") if isinstance(asked, dict) else ""

@@ -3,16 +3,17 @@
 import json
 import logging
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
+from core.ipc.environment_paths import sibling_ledger
 from core.model.actions import Action
 from core.model.errors import InvalidProject, LedgerUnavailable, PoolUnreachable, Refused, Stale, UsageError
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
-from core.observed.planner_input import ObservedDeployment
+from core.observed.planner_input import ObservedDeployment, SourceTable
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
 from core.plan.diff import compare_plans, difference_words
@@ -38,6 +39,7 @@ from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
 from state.planner_input_from_registry import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
+from state.promotion_source import observe_source, open_source
 from state.row_types import ApprovalRow, PlanRow
 from state.runs import RunIdTaken, refuse_continued
 
@@ -80,7 +82,7 @@ class SubmittedPlans:
         refuse_edited_naming(project.environments.get(self._agent.layout.environment.name), self._agent.layout)
         made_at = self._made_at(args, wanted) if saved else self._agent.clock()
         observed = self._observed()
-        plan = self._plan(project, observed, request)
+        plan = self._plan(project, observed, request, self._source(project, request))
         if plan.hash != wanted:
             raise (
                 _stale_error(saved, plan, observed, self._acts())
@@ -192,7 +194,25 @@ class SubmittedPlans:
     def _acts(self) -> dict[TableName, str]:
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._agent.ledger.table_acts().items()}
 
-    def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
+    def _source(self, project: Project, request: PlanRequest) -> dict[TableName, SourceTable]:
+        """Read the environment from which a request promotes; the caller's word for its state is not enough."""
+        name = request.promoted_from
+        if not name:
+            return {}
+        if name not in project.environments:
+            raise UsageError(
+                f"{project.name} declares no environment {name!r}", remedy="promote from one that it declares"
+            )
+        with closing(open_source(sibling_ledger(self._agent.places.home, name), name, project.id)) as reader:
+            return observe_source(reader)
+
+    def _plan(
+        self,
+        project: Project,
+        observed: Mapping[TableName, ObservedDeployment],
+        request: PlanRequest,
+        source: Mapping[TableName, SourceTable],
+    ) -> Plan:
         environment = self._agent.layout.environment.name
         answers = self._agent.ledger.spark_analyses()
         plan = make_plan(
@@ -205,6 +225,7 @@ class SubmittedPlans:
             policy=self._policy(),
             headroom=self._agent.ledger.headroom(),
             durations=self._agent.ledger.step_durations(),
+            source=source,
         )
         self._facts.take_fresh()
         return plan
@@ -266,7 +287,7 @@ class SubmittedPlans:
     ) -> dict[str, Any]:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
         expires = made_at + self._expires_s
-        of_files = args.get("plan") is None and not plan.request.undoes
+        of_files = args.get("plan") is None and not (plan.request.undoes or plan.request.promoted_from)
         folder = str(args.get("folder") or "") if of_files else ""
         new = PlanRow(
             plan.hash,

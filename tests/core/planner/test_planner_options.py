@@ -10,7 +10,7 @@ from core.model.actions import Strategy
 from core.model.names import TableName as T
 from core.plan.codec import canonical_text, plan_as_json, request_as_json, request_from_json
 from core.plan.model import Plan
-from core.plan.request import EARLIEST, NOW, PlanRequest, StrategyChoice
+from core.plan.request import EARLIEST, NOW, PlanRequest, PromotedRevision, StrategyChoice
 from core.planner.planner import make_plan
 from tests.core.planner.test_planner_properties import DELETE, DEPLOY, Case
 from tests.support.domain_builders import project, running, table
@@ -52,6 +52,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"continues": "run-1"},
     {"nonce": "n"},
     {"undoes": "7f3a"},
+    {"promoted_from": "stage"},
+    {"promotes": (PromotedRevision(T("a"), "7f3a", "91bc"),)},
+    {"with_parents": True},
     {"retain_h": "168"},
     *({"choices": (StrategyChoice(T("a"), strategy),)} for strategy in Strategy),
     {"choices": (StrategyChoice(T("b"), Strategy.PARTIAL, "2026-09-01"),)},

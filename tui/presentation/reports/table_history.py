@@ -8,7 +8,7 @@ from core.model.act_outcomes import CommandOutcome
 from core.model.actions import Action, StepKind
 from core.model.events import DONE_BY, FAULTY, EventCause, EventKind
 from core.model.names import TableName
-from core.plan.descriptions import action_words, change_words, evidence_words, is_of_columns
+from core.plan.descriptions import action_words, change_words, evidence_words, is_of_columns, promotion_words
 from core.plan.model import Plan
 from core.run.model import StepState
 from core.run.records import RunRow, StepRow
@@ -46,6 +46,8 @@ class HistoryEntry:
     """Version of the table; 0 if the entry is not about a particular version."""
     detail: str = ""
     bad: bool = False
+    promoted_from: str = ""
+    """Environment from which the plan promoted the table; empty if it did not."""
 
 
 def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
@@ -123,10 +125,14 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     node = next((node for node in plan.nodes if node.table == table), None) if plan else None
     began = min((step.started_at for step in own if step.started_at is not None), default=run.started_at)
     words = f"{action_words(node)}: {change_words(node)}" if node else "by a plan that is no longer kept"
+    promoted = promotion_words(plan.request, table) if plan else ""
     version = node.version if node else max(step.version for step in own)
     who: dict[str, Any] = {"actor": run.actor, "plan": run.plan_hash, "run": run.id, "version": version}
+    if promoted and plan:
+        who["promoted_from"] = plan.request.promoted_from
     failed = next((step for step in own if step.state == "failed"), None)
-    detail = failed.note if failed else "; ".join(map(evidence_words, node.evidence)) if node else ""
+    evidence = map(evidence_words, node.evidence) if node else ()
+    detail = failed.note if failed else "; ".join(filter(None, (promoted, *evidence)))
     yield HistoryEntry(
         began, "deploy", f"{words}, {_end(run, own, began)}", detail=detail, bad=failed is not None, **who
     )

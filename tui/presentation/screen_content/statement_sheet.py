@@ -144,6 +144,10 @@ def statement_sheet(
     if deployed is not None:
         given = (f"{name} = {value}" for name, value in deployed.texts.variables)
         facts.append(SheetFact("variables", tuple(map(Span, given))))
+    if details.promotion is not None:
+        from core.plan.descriptions import promotion_words
+
+        facts.append(SheetFact("origin", (Span(promotion_words(details.promotion, details.table)),)))
     return tuple(fact for fact in facts if fact is not None and any(part.text for part in (*fact.parts, *fact.more)))
 
 
