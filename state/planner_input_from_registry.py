@@ -113,6 +113,7 @@ def _observe(
         clones=tuple(sorted((d.version, d.clone_of) for d in every if d.clone_of and not d.deleted)),
         rows_before=bool(serving.before_ddl),
         statistics=statistics.get((serving.table, serving.version)),
+        replaced_ddl=tuple(sorted((d.version, d.texts.ddl) for d in others if d.served_at is not None)),
     )
 
 

@@ -38,7 +38,7 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 _OUTSIDE_SPARK = (
     "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "silence",
-    "payload", "protect", "readers", "checks",
+    "payload", "protect", "readers", "checks", "compatibility",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""
 

@@ -194,6 +194,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         clones=_clones(given),
         rows_before=given.flag("rows_before", default=False),
         statistics=_statistics(given),
+        replaced_ddl=_replaced_ddl(given),
     )
 
 
@@ -214,9 +215,13 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
     entry["clones"] = [list(pair) for pair in seen.clones]
+    entry["replaced_ddl"] = [list(pair) for pair in seen.replaced_ddl]
     usual |= {
-        key: [] for key in ("bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets", "clones")
-    }
+        key: []
+        for key in (
+            "bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets", "clones", "replaced_ddl",
+        )
+    }  # fmt: skip
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
 
 
@@ -379,6 +384,17 @@ def _clones(given: EntryReader) -> tuple[tuple[int, int], ...]:
         given.wrong("clones must be a list of pairs of versions", "write clones: [[2, 1]] where v2 is a clone of v1")
         return ()
     return tuple(sorted((clone, base) for clone, base in pairs))
+
+
+def _replaced_ddl(given: EntryReader) -> tuple[tuple[int, str], ...]:
+    value = given.values.get("replaced_ddl")
+    if value is None:
+        return ()
+    pairs: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(p, list) and [*map(type, p)] == [int, str] and 0 < p[0] < _MOST for p in pairs):
+        given.wrong("replaced_ddl must be a list of versions with their DDL", 'write replaced_ddl: [[1, "CREATE …"]]')
+        return ()
+    return tuple(sorted((version, ddl) for version, ddl in pairs))
 
 
 def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:

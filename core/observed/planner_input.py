@@ -162,6 +162,8 @@ class ObservedDeployment:
     """Whether the pointer also serves a separate table of earlier rows."""
     statistics: TableStatistics | None = None
     """Measurements of the table, used only to estimate costs; None if there are none."""
+    replaced_ddl: tuple[tuple[int, str], ...] = ()
+    """Pairs (version, DDL) of the existing versions that served before, oldest first."""
 
     @property
     def why_lost(self) -> Sentence | None:

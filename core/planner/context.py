@@ -26,6 +26,7 @@ from core.project.model import Environment, Project, Table, writers_by_topic
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
+from core.sql.statement import TableDdl
 
 
 class DeclaredTables:
@@ -208,6 +209,10 @@ class TableRevisions:
         declared = table in self._declared_tables.tables
         found = (self.declared(table) if declared else None, self.deployed(table))
         return next((revision for revision in found if revision is not None and revision.texts == texts), None)
+
+    def ddl(self, text: str) -> TableDdl | None:
+        """Parse the DDL of a version; None if it is invalid."""
+        return self._parse_cache.ddl(text, "")[1]
 
     def _read_deployed(self, table: TableName) -> Revision | None:
         texts, declared = self._observed.deployment(table).deployed, self._declared_tables.tables.get(table)

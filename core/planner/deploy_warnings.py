@@ -19,7 +19,7 @@ from core.planner.requested_tables import alter_ends_query_of, is_at_rest, stale
 from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.start_positions import epoch_of
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
-from core.project.model import Table
+from core.project.model import Compatibility, Table
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
 
@@ -247,6 +247,13 @@ def _what_becomes(decision: TableDecision, state: str) -> PlanWarningKind:
 
 
 def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+    old = walk.context.revisions.deployed(table)
+    mode = walk.context.declared.project.compatibility(walk.context.declared.tables[table])
+    if old is not None and (mode is not Compatibility.NONE or old.settings.compatibility):
+        # The import loads the parser.
+        from core.planner.column_compatibility import refuse_incompatible_columns
+
+        refuse_incompatible_columns(walk, table, old, mode)
     tables = walk.context.declared.tables
     for column in walk.context.changes.removed_columns(table):
         for name in walk.context.declared.graph.children(table):

@@ -106,6 +106,10 @@ class PlanWarningKind(FactKind):
         "writes {source}, which becomes {type}, into its column {column} {narrower}: a value that does not fit there "
         "would end it"
     )
+    COMPATIBILITY_LOWERED = (
+        "lowers its compatibility from {before} to {mode}; {before} would have refused this plan, because {table} "
+        "{conflict}"
+    )
     EXCLUDED_STAYS = "is excluded and stays on the old version of {parent}"
     UNDECLARED_STAYS = "is no longer declared and stays on the old version of {parent}"
 
@@ -188,6 +192,21 @@ class PlanWarningKind(FactKind):
     )
     SMALL_FILES_STAY = "the small files stay next to the large ones until headgate vacuum {table}"
     PAUSES = "its statement pauses meanwhile, because a MERGE fails on files that are being rewritten"
+
+
+class KnownReaders(FactKind):
+    """The known readers of some versions of a table; the sentence follows the names of the versions."""
+
+    READ_BY = "read by {readers}"
+    UNREAD = "which no known reader reads"
+
+
+class CompatibilitySource(FactKind):
+    """Where the compatibility mode of a table is set."""
+
+    TABLE = "its yml sets"
+    PRODUCT = "for product {product}, headgate.yml sets"
+    PROJECT = "for all tables, headgate.yml sets"
 
 
 class JoinCause(FactKind):
@@ -311,6 +330,11 @@ class PlanRefusalKind(FactKind):
     STAR_LACKS_COLUMNS = (
         "{reader} selects * from {table}, but its own table has no column {columns}: every batch would fail",
         "add {columns} to the DDL of {reader} in the same plan, or list its columns instead of *",
+    )
+    INCOMPATIBLE = (
+        "{table} {conflict} ({place}): this is not {direction} compatible with {versions}, {read_by}; "
+        "{source} compatibility: {mode}",
+        "undo this edit, or declare the table under a new name; only compatibility: none allows every edit",
     )
     STATE_HOLDS_OLD_TYPE = "{reader} {use}", "include {reader} in the plan, which rebuilds it: --children all"
     FILES_OF_TWO_TYPES = (

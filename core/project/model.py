@@ -63,6 +63,38 @@ SHOWN, HIDDEN = "shown", "hidden"
 """Values of `payload`."""
 
 
+class Compatibility(StrEnum):
+    """Which edits of a table's columns its readers allow, by the definitions of Confluent's Schema Registry."""
+
+    NONE = "none"
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    FULL = "full"
+    BACKWARD_TRANSITIVE = "backward_transitive"
+    FORWARD_TRANSITIVE = "forward_transitive"
+    FULL_TRANSITIVE = "full_transitive"
+
+    @property
+    def backward(self) -> bool:
+        """True if readers that have the new columns must be able to read the rows written before."""
+        return self.startswith((Compatibility.BACKWARD, Compatibility.FULL))
+
+    @property
+    def forward(self) -> bool:
+        """True if readers that have the old columns must be able to read the rows written afterwards."""
+        return self.startswith((Compatibility.FORWARD, Compatibility.FULL))
+
+    @property
+    def transitive(self) -> bool:
+        """True if every existing version counts, and not only the serving one and those that have readers."""
+        return self.endswith("_transitive")
+
+    @property
+    def readers_first(self) -> bool:
+        """True if readers must have the new columns before rows with the new columns are written."""
+        return self.backward and not self.forward
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings in `<table>.yml`; for settings that it omits, the project's defaults apply."""
@@ -106,6 +138,8 @@ class Settings:
 
     checks: tuple[tuple[str, str], ...] = ()
     """Queries (name, SQL) over the table that must return no rows before a new version may serve."""
+    compatibility: str = ""
+    """A `Compatibility` mode; empty if this yml sets none. `Project.compatibility` returns the mode that applies."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
@@ -250,10 +284,17 @@ class Project:
     """The declared tables, sorted by name."""
     defaults: Settings = field(default_factory=Settings)
     """Settings in headgate.yml that apply to every table that does not override them."""
+    compatibility_by_product: Mapping[str, Compatibility] = field(default_factory=dict)
+    """The modes that `products` in headgate.yml sets."""
     broken: Mapping[TableName, BrokenTable] = field(default_factory=dict)
     """Tables that `tables` lacks because of errors in the files of their folders."""
     stray: tuple[Problem, ...] = ()
     """Errors in files outside the folder of any table; such a file may declare a table that `tables` lacks."""
+
+    def compatibility(self, table: Table) -> Compatibility:
+        """Return the mode of a table: its own, that of its product, or that of the project; the nearest wins."""
+        product = self.compatibility_by_product.get(table.product, "")
+        return Compatibility(table.settings.compatibility or product or self.defaults.compatibility or "none")
 
     def errors(self, names: Iterable[TableName] | None = None) -> tuple[Problem, ...]:
         """Return the errors in the files of the broken tables `names` or, if that is None, in all files."""

@@ -110,6 +110,7 @@ def read_sound_tables(
     draft = _draft(texts, manifest.variables_of(environment), parse_cache or ParseCache(), problems)
     draft.unread |= unread.keys()
     tables = _read_tables(draft, manifest.defaults)
+    _check_products(manifest, draft)
     if not unread:
         _warn_unused(manifest, draft)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
@@ -181,6 +182,15 @@ def _as_written(problem: Problem, sql: Mapping[str, SubstitutedSql]) -> Problem:
     return found.of_file(problem) if found else problem
 
 
+def _check_products(manifest: Manifest, draft: _ProjectDraft) -> None:
+    known = sorted({folder.product for folder in draft.all_folders if folder.product})
+    for name, (_, where) in manifest.products.items():
+        if name not in known:
+            remedy = did_you_mean(name, known) or f"products: {', '.join(known)}"
+            problem = Problem(f"no table has the product {name}", remedy, where, name, severity=Severity.WARNING)
+            draft.problems.append(problem)
+
+
 def _check_cycles(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> None:
     found = cycle_problems(tables)
     draft.problems += [problem for problem, _ in found]
@@ -232,6 +242,8 @@ def read_tables(
 
 
 def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
+    # A mode that tables inherited here would take precedence over that of their product.
+    defaults = replace(defaults, compatibility="")
     draft.all_folders = folders = read_script_folders(draft.texts, draft.problems)
     for folder in folders:
         _read_ddls(folder, draft)
@@ -249,6 +261,7 @@ def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
         environments={environment.name: environment for environment in manifest.environments},
         tables=tables,
         defaults=manifest.defaults,
+        compatibility_by_product={name: mode for name, (mode, _) in manifest.products.items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.errors import UsageError
@@ -21,11 +21,11 @@ from core.policy.roles_and_rules import (
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import MANIFEST_PATH, ManifestHead
-from core.project.model import Environment, Pool, Settings
+from core.project.model import Compatibility, Environment, Pool, Settings
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.naming_section import read_naming, read_sources
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
-from core.project_reader.table_yml import read_objective, read_settings, read_settings_section
+from core.project_reader.table_yml import read_compatibility, read_objective, read_settings, read_settings_section
 from core.project_reader.variables import DeclaredVariable, read_declared_variables, read_values
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
@@ -56,6 +56,8 @@ class Manifest:
     """Connectors that local pools load in addition to Spark's own jars, sorted by name."""
     variables: Mapping[str, DeclaredVariable] = field(default_factory=dict)
     """The declared variables by name; their values are in the environments."""
+    products: Mapping[str, tuple[Compatibility, Where]] = field(default_factory=dict)
+    """The compatibility mode that `products` sets for each product, and where."""
 
     def variables_of(self, environment: str | None) -> dict[str, Variable]:
         """Return the variables by name, with their values in an environment; None means the default environment."""
@@ -78,7 +80,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
         return Manifest()
-    top.only(("project", "id", "default_env", "environments", "defaults", "connectors", "variables"))
+    top.only(("project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables"))
     below = top.section("defaults")
     if below is not None:
         _refuse_references(below)
@@ -93,6 +95,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
         defaults=read_settings_section(below, Settings()) if below else Settings(),
         connectors=read_connectors(top),
         variables=variables,
+        products=dict(_products(top)),
     )
 
 
@@ -167,6 +170,18 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         if inner is not None:
             found[name] = inner
     return found
+
+
+def _products(top: YamlSection) -> Iterator[tuple[str, tuple[Compatibility, Where]]]:
+    section = top.section("products")
+    if section is None:
+        return
+    for name in section.nodes:
+        product = section.section(name)
+        if product is not None:
+            product.only(("compatibility",))
+            if mode := read_compatibility(product):
+                yield name, (Compatibility(mode), section.at(name))
 
 
 def _is_null(top: YamlSection) -> bool:

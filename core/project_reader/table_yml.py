@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from core.model.problems import Problem, Where
-from core.project.model import APPEND, HIDDEN, SHOWN, UPSERT, Settings
+from core.project.model import APPEND, HIDDEN, SHOWN, UPSERT, Compatibility, Settings
 from core.project.variables import REFERENCE
 from core.text.wording import did_you_mean
 
@@ -143,7 +143,21 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
         checks=_checks(section),
+        compatibility=read_compatibility(section),
     )
+
+
+def read_compatibility(section: "YamlSection") -> str:
+    """Read `compatibility`; empty if it is missing or invalid.
+
+    A table does not inherit the project's mode here, because the mode of its product takes precedence over that.
+    """
+    mode = section.text("compatibility", "")
+    if mode and mode not in tuple(Compatibility):
+        remedy = did_you_mean(mode.lower(), tuple(Compatibility)) or f"write compatibility: {Compatibility.FULL}"
+        section.wrong("compatibility", f"one of {', '.join(Compatibility)}", remedy)
+        return ""
+    return mode
 
 
 def read_objective(section: "YamlSection", default: str) -> str:

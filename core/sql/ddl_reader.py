@@ -59,6 +59,23 @@ def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]
         return None, (source.problem(SqlDiagnostic("a type is nested too deeply to be read safely", "flatten it", 0)),)
 
 
+def column_line(text: str, column: str) -> int:
+    """Return the line, counted from 1, on which a valid DDL file declares a column.
+
+    If it does not declare the column, the line of CREATE TABLE is returned.
+    """
+    source = open_sql(text, "")
+    tokens = next(iter(statements_of(tokens_of(source))))
+    at = next(n for n, token in enumerate(tokens) if token.token_type is TokenType.L_PAREN)
+    end, start = closing_bracket(tokens, at), at + 1
+    while start < end:
+        if str(tokens[start].text).lower() == column.lower():
+            return source.line(tokens[start].start)
+        _, start = _column(tokens[:end], start)
+        start += 1
+    return source.line(tokens[0].start)
+
+
 def _read(tokens: list[Token], source: SqlText) -> TableDdl:
     at = _name_at(tokens)
     try:
