@@ -5,11 +5,12 @@ tested on 4.2.0 and Delta 4.4.0 for every pair of the types below; other types m
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from core.model.table_formats import is_wider, table_format
+from core.project.model import Compatibility
 from core.project.revision import Revision
 from core.sql.statement import Column, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
@@ -96,6 +97,25 @@ def conflicts(old: TableColumns, new: TableColumns) -> tuple[ColumnConflict, ...
         why = Incompatibility.KEY.of(was=old.key, now=new.key)
         found += [ColumnConflict("", direction, why) for direction in Direction]
     return tuple(sorted(found, key=lambda conflict: list(Direction).index(conflict.direction)))
+
+
+def allowing_modes(earlier: Sequence[tuple[TableColumns, bool]], new: TableColumns) -> tuple[Compatibility, ...]:
+    """Return the modes that allow new columns after those of earlier versions.
+
+    Each version comes with True if it serves or has readers; the others count only for transitive modes. Dropping a
+    nullable column counts as allowed forward, as in the registry, since a reader that names it is not known here.
+    """
+    found = {False: set[Direction](), True: set[Direction]()}
+    for old, counts in earlier:
+        broken = {conflict.direction for conflict in conflicts(old, new) if not conflict.for_its_readers_only}
+        found[True] |= broken
+        found[False] |= broken if counts else set()
+    return tuple(
+        mode
+        for mode in Compatibility
+        if not (mode.backward and Direction.BACKWARD in found[mode.transitive])
+        and not (mode.forward and Direction.FORWARD in found[mode.transitive])
+    )
 
 
 def _backward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:

@@ -266,6 +266,10 @@ def history(parser: CommandParser) -> None:
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
 
 
+def schema(parser: CommandParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="the table, deployed or declared")
+
+
 def logs(parser: CommandParser) -> None:
     add_choice(parser, "of", ("agent", "pool"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")

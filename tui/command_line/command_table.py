@@ -165,6 +165,8 @@ COMMAND_SPECS = (
     CommandSpec("history", LOOK, "Show a table's history: deploys, operator actions, failures.",
                 "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "history:history",
                 arguments.history),
+    CommandSpec("schema", LOOK, "Show a table's columns in each version, and what is compatible with what.",
+                "headgate schema fct_orders\nheadgate schema fct_orders --json", "schema:schema", arguments.schema),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
     CommandSpec("logs", LOOK, "Print the log of the agent or of the pool.", "headgate logs pool -n 100",

@@ -58,8 +58,8 @@ ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashc
 NAMES = ("tables", "columns", "products")
 KINDS = "--product --unused --single-reader --cross-product --json"
 TAKES_TABLES = (
-    "ls", "show", "peek", "lag", "report", "wait", "history", "events", "plan", "test", "delete", "rollback", "stop",
-    "start", "restart",
+    "ls", "show", "peek", "lag", "report", "wait", "history", "schema", "events", "plan", "test", "delete", "rollback",
+    "stop", "start", "restart",
 )  # fmt: skip
 
 
