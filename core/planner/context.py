@@ -22,7 +22,7 @@ from core.model.table_formats import table_format
 from core.observed.planner_input import ObservedDeployment
 from core.observed.table_statistics import TableStatistics
 from core.observed.versions import Binding
-from core.project.model import Environment, Project, Table, writers_by_topic
+from core.project.model import Compatibility, Environment, Project, Table, writers_by_topic
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
@@ -53,6 +53,11 @@ class DeclaredTables:
     def writers_by_topic(self) -> Mapping[tuple[str, str], tuple[TableName, ...]]:
         """The statements that write each topic, by broker and declared name."""
         return writers_by_topic(self.tables)
+
+    def compatibility(self, table: TableName) -> Compatibility:
+        """Return the compatibility mode of a table; NONE if it is not declared."""
+        declared = self.tables.get(table)
+        return self.project.compatibility(declared) if declared is not None else Compatibility.NONE
 
     def is_gone(self, table: TableName) -> bool:
         """True if no file declares a table, not even one with errors."""

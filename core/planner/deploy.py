@@ -229,7 +229,9 @@ def _deploy_steps(
             existing=used.get(node.table),
             pauses_readers=pauses,
             to_topic=ddl is not None and bool(node.texts.dml) and table_format(ddl.format).topics,
+            readers_first=context.declared.compatibility(node.table).readers_first,
         )
+    steps.restart_after_readers()
     if context.declared.environment.validate:
         steps.validate(nodes)
     swap = steps.swap(nodes, hold=hold)

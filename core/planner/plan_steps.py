@@ -36,6 +36,8 @@ class StepBuilder:
         """Tables whose statements write to a topic; a topic has no pointer, and its messages are not compared."""
         self._restarted: dict[TableName, int] = {}
         """For each table that keeps its version, the number of the step after which it reads its new inputs."""
+        self._after_readers: list[tuple[PlanNode, tuple[int, ...]]] = []
+        """Altered nodes that restart after their readers, in topological order, with the steps before the restart."""
 
     def add(
         self,
@@ -63,12 +65,13 @@ class StepBuilder:
         existing: OtherVersion | None = None,
         pauses_readers: bool = False,
         to_topic: bool = False,
+        readers_first: bool = False,
     ) -> None:
         """Add the steps of a node that precede the swap. Call this for the nodes in topological order.
 
         `existing` is the version to continue with: an orphan of a failed run, or a former version. With
         `pauses_readers`, queries that read the table are stopped while it is altered. With `to_topic`, the statement
-        writes to a topic.
+        writes to a topic. With `readers_first`, a node that is altered in place restarts in `restart_after_readers`.
         """
         if to_topic:
             self._to_topics.add(node.table)
@@ -92,13 +95,30 @@ class StepBuilder:
             case Action.RESTART if node.strategy == Strategy.SEAM:
                 self._seams.append((node, needs_pointer))
             case Action.RESTART:
-                self._restart(node, needs_pointer=needs_pointer, pauses_readers=pauses_readers)
+                self._restart(node, needs_pointer=needs_pointer, pauses=pauses_readers, readers_first=readers_first)
             case Action.RESUME:
                 self._resume(node, needs_pointer=needs_pointer)
             case Action.RECORD:
                 self._record(node)
             case _:
                 pass
+
+    def restart_after_readers(self) -> None:
+        """Add the restarts of nodes altered in place whose readers restart first, sinks first.
+
+        A reader that restarts between the change of the table and the restart of its statement has the new columns
+        before the first row that fills them. Readers that are rebuilt read all rows, whatever the order.
+        """
+        readers: dict[tuple[TableName, int], list[TableName]] = {}
+        for node in self._nodes.values() if self._after_readers else ():
+            for binding in node.bindings if node.action is Action.RESTART else ():
+                readers.setdefault((binding.parent, binding.version), []).append(node.table)
+        for node, before in reversed(self._after_readers):
+            first = [self._restarted[reader] for reader in readers.get((node.table, node.version), ())]
+            why = f"{node.reason.clause}; its readers have the new columns first" if first else node.reason.clause
+            restart = self._restarted[node.table] = self._add(StepKind.RESTART, node, (*before, *first), why=why)
+            if node.change is not ChangeKind.COLUMN_WIDENED:
+                self._point(node, restart)
 
     def validate(self, nodes: Sequence[PlanNode]) -> None:
         """Add a step for each rebuilt version that compares it with the serving version after catch-up.
@@ -289,18 +309,22 @@ class StepBuilder:
         above = (self._caught_up[key] for key in read if key in self._caught_up)
         self._caught_up[node.table, node.version] = self._add(StepKind.CATCH_UP, node, (*after, *above), why=why)
 
-    def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses_readers: bool) -> None:
+    def _restart(self, node: PlanNode, *, needs_pointer: bool, pauses: bool, readers_first: bool) -> None:
         before = self._needs(node)
         alters = node.change is not None and node.change.definition.alters_table
         widened = node.change is ChangeKind.COLUMN_WIDENED
         if alters:
             what = "the wider types; what reads it" if widened else "the added columns; what streams it"
-            why = f"{what} is stopped before, and goes on after" if pauses_readers else "the added columns"
+            why = f"{what} is stopped before, and goes on after" if pauses else "the added columns"
             alter = self._add(StepKind.ALTER, node, why=why)
-            if pauses_readers:
+            if pauses:
                 self._altered[node.table, node.version] = alter
             # A pointer casts to the types it was created with, and would reject values that need the wider type.
             before = (*before, alter, *((self._point(node, alter),) if widened else ()))
+            if readers_first and node.texts.dml:
+                self._make_ready(node, alter)
+                self._after_readers.append((node, before))
+                return
         if not node.texts.dml:
             self._make_ready(node, self._record(node, after=before))
             return

@@ -14,6 +14,7 @@ from core.project.model import Compatibility, Project
 from core.project.revision import RevisionTexts
 from core.project_reader.loader import read_project
 from tests.core.project_reader.test_loader import MANIFEST
+from tests.support.domain_builders import steps
 
 SRC = "CREATE TABLE src (id BIGINT, v INT, note STRING, must STRING NOT NULL) USING json LOCATION 'in'"
 OLD = "id BIGINT, v INT, note STRING, must STRING NOT NULL"
@@ -50,7 +51,15 @@ def texts(declared: Project, table: str) -> RevisionTexts:
     return revision_of(declared.tables[T(table)]).texts
 
 
-def planned(now: Project, before: Project | None = None, *, read: int = 1, serving: int = 1, **known: object) -> Plan:
+def planned(
+    now: Project,
+    before: Project | None = None,
+    *,
+    read: int = 1,
+    serving: int = 1,
+    children: str = "product",
+    **known: object,
+) -> Plan:
     """Plan `a`, of which version `serving` serves and version `read` is read by `b`."""
     before = before or project(yml="")
     observed = {
@@ -65,7 +74,7 @@ def planned(now: Project, before: Project | None = None, *, read: int = 1, servi
         ),
     }  # fmt: skip
     observed[T("a")] = replace(observed[T("a")], **known)  # type: ignore[arg-type]  # Fields by name.
-    return make_plan(now, "dev", observed, PlanRequest(tables=(T("a"),)))
+    return make_plan(now, "dev", observed, PlanRequest(tables=(T("a"),), children=children))
 
 
 def refused(plan: Plan) -> set[str]:
@@ -171,6 +180,36 @@ def test_a_mode_that_is_lowered_with_the_columns_is_named_in_a_warning() -> None
         "lowers its compatibility from full to none; full would have refused this plan, because a adds more string NOT "
         "NULL, which is missing in earlier rows"
     ]
+
+
+WITH_N = "id BIGINT, v INT, note STRING, must STRING NOT NULL, n INT"
+
+
+def in_place(mode: str, using: str, *, children: str = "all") -> list[str]:
+    """Plan a column that is added to `a` in place and passed on by b; return the steps."""
+    before, yml = project(using=using), f"compatibility: {mode}"
+    now = project(WITH_N, yml, using=using)
+    passes = project(WITH_N, yml, using=using, reader="INSERT INTO b SELECT id, n AS v FROM STREAM a").tables[T("b")]
+    now = replace(now, tables={**now.tables, T("b"): passes})
+    return steps(planned(now, before, children=children))
+
+
+def test_readers_restart_before_the_statement_that_fills_a_new_column_if_the_mode_is_backward() -> None:
+    for mode in ("backward", "backward_transitive"):
+        assert in_place(mode, "parquet") == ["alter a@1", "restart b@1 < 1", "restart a@1 < 1,2", "swap a < 3"]
+        assert in_place(mode, "delta") == ["alter a@1", "restart b@1 < 1", "restart a@1 < 1,2", "swap a < 3"]
+        assert in_place(mode, "parquet", children="none") == ["alter a@1", "restart a@1 < 1", "swap a < 2"]
+
+
+def test_no_other_mode_changes_the_order() -> None:
+    for mode in ("none", "forward", "full", "full_transitive"):
+        assert in_place(mode, "parquet") == ["alter a@1", "restart a@1 < 1", "swap a < 2", "restart b@1 < 2"]
+
+
+def test_a_rebuild_has_the_same_order_in_every_mode() -> None:
+    dropped = OLD.replace(", note STRING", "")
+    every = {mode: steps(planned(project(dropped, f"compatibility: {mode}"))) for mode in Compatibility}
+    assert every[Compatibility.NONE] and all(found == every[Compatibility.NONE] for found in every.values())
 
 
 def test_a_new_mode_alone_is_recorded_without_a_restart() -> None:

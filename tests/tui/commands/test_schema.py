@@ -45,7 +45,9 @@ def versions(folder: Path, ledger: Any, deployed: Any) -> Any:
     create_run(ledger, run_row(plan.hash, state="done", steps=(step,)), [T("a")])
     place = folder / "pipelines/sources/p/a"
     (place / "sql-scripts/ddl.a.sql").write_text(DECLARED)
-    (place / "sql-scripts/dml.a.sql").write_text("INSERT INTO a SELECT id, kind, 1 AS n, 'x' AS must FROM STREAM landed;")
+    (place / "sql-scripts/dml.a.sql").write_text(
+        "INSERT INTO a SELECT id, kind, 1 AS n, 'x' AS must FROM STREAM landed;"
+    )
     (place / "a.yml").write_text("compatibility: backward\nreaders: [report (bi)]\n")
     return ledger
 
