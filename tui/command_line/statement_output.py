@@ -119,8 +119,10 @@ def check_fail_on(
         for word in matching_conditions(conditions, line, errors.keys())
     ]
     for line, word in hits:
-        of_inputs = sorted({b.parent for b in line.bindings} & errors.keys()) if word.lower() == INPUT else ()
-        said = "".join(f"; its input {name}: {mask_secrets(errors[name])}" for name in of_inputs)
+        inputs: dict[str, list[TableName]] = {}
+        for name in sorted({b.parent for b in line.bindings} & errors.keys()) if word.lower() == INPUT else ():
+            inputs.setdefault(errors[name], []).append(name)
+        said = "".join(f"; input {', '.join(names)}: {mask_secrets(error)}" for error, names in inputs.items())
         context.output.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}{said}")
     return 1 if hits else 0
 

@@ -79,9 +79,7 @@ def test_a_running_statement_that_lacks_an_input_can_be_failed_on(
     shop.put_deployment(deployed("landed", **source, **fault))
     capsys.readouterr()
     assert exit_codes.run_command_line(words) == 1
-    assert (
-        "fail-on input: a is running, lag 0; its input landed: no broker of h:9092 answers" in capsys.readouterr().err
-    )
+    assert "fail-on input: a is running, lag 0; input landed: no broker of h:9092 answers" in capsys.readouterr().err
 
 
 def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
