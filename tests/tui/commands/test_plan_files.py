@@ -55,7 +55,7 @@ def test_a_refused_plan_is_not_saved_and_a_failed_write_is_reported(
     assert "no/b.json cannot be written" in capsys.readouterr().err
     (folder / "headgate.yml").write_text((folder / "headgate.yml").read_text() + "# url: sc://h/;token=abc\n")
     assert exit_codes.run_command_line(["plan", "b", "--offline", "--save", "b.json"]) == 3
-    assert "headgate.yml:9 contains what looks like a secret" in capsys.readouterr().err
+    assert "headgate.yml:10 contains what looks like a secret" in capsys.readouterr().err
     assert not (folder / "b.json").exists()
 
 
