@@ -281,8 +281,11 @@ def _history(case: GuardInput) -> Guard:
         return Guard.of("history", DENY, GuardFinding.HISTORY_SHORT.of(gone=gone))
     whole = [node for node in replayed if node.strategy in WHOLE_HISTORY]
     if not whole:
+        late = tuple(node.table for node in replayed if node.retention is not None and not _is_kept(node.retention))
+        if late:
+            return Guard.of("history", UNKNOWN, GuardFinding.HISTORY_SINCE_UNKNOWN.of(tables=late))
         return Guard.of("history", OK, GuardFinding.HISTORY_AVAILABLE.of())
-    unknown = sum(node.retention is None or node.retention.kind is not RetentionKind.OK for node in whole)
+    unknown = sum(node.retention is None or not _is_kept(node.retention) for node in whole)
     if unknown:
         return Guard.of("history", UNKNOWN, GuardFinding.HISTORY_UNKNOWN.of(rebuilds=unknown))
     return Guard.of("history", OK, GuardFinding.HISTORY_COMPLETE.of(rebuilds=len(whole)))
@@ -300,6 +303,10 @@ def _changes_read(case: GuardInput, node: PlanNode) -> tuple[TableName, ...]:
 
         return tuple(source for source in found if not begins_with_rows(tables[source].parsed_ddl))
     return found
+
+
+def _is_kept(retention: Retention) -> bool:
+    return retention.kind is RetentionKind.OK
 
 
 def _is_short(retention: Retention) -> bool:

@@ -471,6 +471,7 @@ class GuardFinding(FactKind):
     )
     HISTORY_SHORT_ACCEPTED = "{gone:;}; the request accepts what is left"
     HISTORY_AVAILABLE = "everything that is replayed is still available"
+    HISTORY_SINCE_UNKNOWN = "it is unknown whether all input after the start position of {tables:few} still exists"
     HISTORY_COMPLETE = "{rebuilds:rebuild} from the earliest row, and no input is missing"
     HISTORY_UNKNOWN = "{rebuilds:rebuild} from the earliest row; how far back that reaches is unknown"
     FILES_GONE = "{table}: {files:file} that it has read no longer {files:exists/exist}"

@@ -86,6 +86,8 @@ SHORT = Retention(RetentionKind.SHORT, 7, "2026-08-01 00:00")
         (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read no longer exist"),
         (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read no longer exist"),
         (KEPT, "2026-08-01T00:00:00Z", "partial", "ok", "everything that is replayed is still available"),
+        (UNCERTAIN, "2026-08-01T00:00:00Z", "partial", "unknown",
+         "it is unknown whether all input after the start position of c still exists"),
         (None, "", "carry_over", "ok", "everything that is replayed is still available"),
     ],
 )  # fmt: skip
