@@ -23,7 +23,8 @@ def texts(select: str, value: str, *, type: str = "string", yml: str = "trigger:
     head = (
         "project: shop\nid: 12345678-1234-5678-1234-567812345678\ndefault_env: dev\n"
         f"variables: {{v: {{type: {type}}}, shown: {{type: string, default: same}}}}\n"
-        f"environments: {{dev: {{variables: {{v: {value}}}}}, prod: {{variables: {{v: {value}, shown: other}}}}}}\n"
+        f"environments:\n  dev: {{variables: {{v: {value}}}}}\n"
+        f"  prod: {{data: data-prod, variables: {{v: {value}, shown: other}}}}\n"
     )
     paths = {name: f"pipelines/{place}/sql-scripts" for name, place in PLACES.items()}
     return {
