@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,13 +127,19 @@ def _details(reader: "LedgerReader", table: TableName, since: float, version: in
 
 
 def _promotion(reader: "LedgerReader", table: TableName, plan_hash: str) -> "PlanRequest | None":
+    request = _promotion_request(reader, plan_hash)
+    return request if request is not None and any(each.table == table for each in request.promotes) else None
+
+
+@lru_cache(maxsize=256)
+def _promotion_request(reader: "LedgerReader", plan_hash: str) -> "PlanRequest | None":
+    """Return the request of a plan that is a promotion; cached, because the inspector asks again at each change."""
     asked = reader.promotion_of(plan_hash)
     if asked is None:
         return None
     from core.plan.codec import request_from_json
 
-    request = request_from_json(asked)
-    return request if any(each.table == table for each in request.promotes) else None
+    return request_from_json(asked)
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
