@@ -1,7 +1,7 @@
 """Compatibility of a table's columns in two versions: can readers with the columns of one read rows of the other?
 
 Backward and forward are defined as in Confluent's Schema Registry. What Spark reads, refuses or reads wrongly was
-tested on 4.2.0 and Delta 4.4.0 for every pair of the types below; other types must be equal.
+tested on 4.2.0 and Delta 4.4.0 for every pair of the types below (`test_schema_readers.py`); other types must be equal.
 """
 
 import re
@@ -270,6 +270,10 @@ def _parquet(written: str, read: str) -> ReadResult:
         return (
             ReadResult.WRONG if read in _TIMES or (written, read) == ("timestamp_ntz", "bigint") else ReadResult.FAILS
         )
+    if (written == "binary" and _TEXT.fullmatch(read)) or (
+        read == "binary" and decimal is not None and sum(decimal) > 18
+    ):
+        return ReadResult.WRONG
     if decimal is not None and sum(decimal) > 9:
         stored = read == "bigint" and sum(decimal) <= 18
         return (ReadResult.READS if decimal[1] == 0 else ReadResult.WRONG) if stored else ReadResult.FAILS
@@ -287,8 +291,13 @@ def _text_of_folder(written: str, read: str) -> ReadResult:
     whole = written in _WHOLE
     if read == "string" and (whole or written == "date"):
         return ReadResult.READS
-    if whole and (read == "double" or (read in _WHOLE and is_wider(read, written))):
+    if whole and read == "double":
+        return ReadResult.WRONG if written == "bigint" else ReadResult.READS
+    if whole and read in _WHOLE and is_wider(read, written):
         return ReadResult.READS
+    if (written, read) in (("int", "smallint"), ("int", "tinyint"), ("smallint", "tinyint")):
+        # A batch refuses the value, and a stream cuts off its upper bits.
+        return ReadResult.WRONG
     decimal = _decimal(read)
     # Spark takes the digits of a whole number for those of an unscaled decimal: 7 is read as 0.07.
     return ReadResult.WRONG if whole and decimal is not None and decimal[1] > 0 else ReadResult.FAILS
@@ -304,6 +313,8 @@ def _cast(kind: str, into: str) -> ReadResult:
     if kind in ("date", *_TIMES) and into in ("date", *_TIMES):
         return ReadResult.READS if kind == "date" else ReadResult.WRONG
     text, was_text = _TEXT.fullmatch(into), _TEXT.fullmatch(kind)
+    if kind == "binary" and text:
+        return ReadResult.WRONG
     if was_text:
         same = text is not None and _fits(was_text[1], text[1])
         return ReadResult.READS if same or into == "binary" else ReadResult.WRONG if text else ReadResult.FAILS
