@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 MANIFEST_PATH = "headgate.yml"
 
+COLOURS = ("red", "amber", "green", "blue")
+"""Colours that an environment may declare for its name, which is shown beside every colour."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestHead:
@@ -18,3 +21,5 @@ class ManifestHead:
     """Whether each declared environment is protected, by name and in file order."""
     data_by_name: Mapping[str, str] = field(default_factory=dict)
     """The data folder of each declared environment, as declared or, if omitted, the default."""
+    colour_by_name: Mapping[str, str] = field(default_factory=dict)
+    """The declared colour of each environment, one of `COLOURS`; empty for the default."""

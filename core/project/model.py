@@ -252,6 +252,8 @@ class Environment:
     variables: tuple[Variable, ...] = ()
     """The variables with their values in this environment, sorted by name."""
     sources: Sources = OWN_SOURCES
+    colour: str = ""
+    """Colour of the environment's name, one of `COLOURS`; empty for amber if protected, and no ground otherwise."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, with the protection of the environment and of the tables `protected`."""

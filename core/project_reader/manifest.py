@@ -20,7 +20,7 @@ from core.policy.roles_and_rules import (
     Policy,
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
-from core.project.manifest_head import MANIFEST_PATH, ManifestHead
+from core.project.manifest_head import COLOURS, MANIFEST_PATH, ManifestHead
 from core.project.model import Compatibility, Environment, Pool, Settings
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.naming_section import read_naming, read_sources
@@ -32,7 +32,7 @@ from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "naming", "sources", "pool", "objective", "policy", "variables")
+_ENVIRONMENT_KEYS = ("data", "protected", "colour", "naming", "sources", "pool", "objective", "policy", "variables")
 _MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
@@ -124,6 +124,7 @@ def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
         default_env=_default_env_name(top),
         protected_by_name={name: section.flag("protected", False) for name, section in sections.items()},
         data_by_name={name: section.text("data", "data") for name, section in sections.items()},
+        colour_by_name={name: _colour(section) for name, section in sections.items()},
     )
 
 
@@ -196,6 +197,7 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
     return Environment(
         name=name,
         protected=section.flag("protected", False),
+        colour=_colour(section),
         data=section.text("data", "data"),
         naming=read_naming(section),
         pool=_pool(pool) if pool is not None else Pool(),
@@ -208,6 +210,14 @@ def _environment(name: str, section: YamlSection, variables: Mapping[str, Declar
         policy=read_policy_section(policy) if policy else Policy(),
         variables=read_values(variables, section, name) if variables or "variables" in section.nodes else (),
     )
+
+
+def _colour(section: YamlSection) -> str:
+    colour = section.text("colour", "")
+    if colour and colour not in COLOURS:
+        section.wrong("colour", f"one of {', '.join(COLOURS)}", "write colour: green, or leave it out")
+        return ""
+    return colour
 
 
 def _pool(section: YamlSection) -> Pool:

@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -51,7 +52,24 @@ class CommandContext:
 
     def announce(self) -> None:
         """Print the environment and the project folder on which the command is about to act."""
-        self.output.say(f"{self.place.title}  ({self.place.folder})")
+        self.output.say(f"  ({self.place.folder})", lead=self._painted_title())
+
+    def answer(self, value: Mapping[str, Any], *messages: str, lines: Iterable[str] = ()) -> None:
+        """Print the answer of a command that has acted; as JSON, it begins with project and environment."""
+        where = {"project": self.place.project, "environment": self.place.environment}
+        self.output.answer({**where, **value}, *messages, lines=lines)
+
+    def _painted_title(self) -> str:
+        """Return project and environment, in the environment's colour if stderr is a terminal that shows colours."""
+        place = self.place
+        if not sys.stderr.isatty() or self.environ.get("TERM", "") in ("", "dumb"):
+            return place.title
+        from tui.presentation.screen_content.screen_frame import environment_tone
+        from tui.presentation.styling.theme import choose_palette
+        from tui.terminal.cell_diff import painted
+
+        tone = environment_tone(protected=place.protected, colour=place.colour)
+        return painted(place.title, choose_palette(self.environ).tones[tone])
 
     def confirm(self, text: str, question: str) -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
@@ -65,7 +83,8 @@ class CommandContext:
             given = "yes"
         if given is None and self.output.interactive and not self.output.as_json:
             self.output.say(question)
-            given = ask(f"type {text!r} and press Enter to continue, or Enter alone to abort: ")
+            where = self._painted_title()
+            given = ask(f"{where}: type {text!r} and press Enter to continue, or Enter alone to abort: ")
             if not given:
                 raise ConfirmationNeeded("nothing was typed, nothing was done")
         if given is None or given.strip() != text:

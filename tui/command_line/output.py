@@ -35,15 +35,18 @@ class CommandOutput:
         self._waiting = ""
         self._said_at = 0.0
 
-    def say(self, text: str) -> None:
-        """Print a message on stderr, wrapped on a terminal. Control characters except tabs are escaped."""
+    def say(self, text: str, *, lead: str = "") -> None:
+        """Print a message on stderr, wrapped on a terminal. Control characters except tabs are escaped.
+
+        `lead` is printed before it as it is: a word that a terminal shows in colour.
+        """
         self.clear()
         lines = list(map(escape_control_characters, text.split("\n")))
         if sys.stderr.isatty():
             lines = list(chain.from_iterable(_wrapped(line, shutil.get_terminal_size().columns) for line in lines))
         # A full disk or a closed pipe behind stderr must not prevent an act.
         with suppress(OSError):
-            print("\n".join(lines), file=sys.stderr, flush=True)
+            print(lead + "\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
         """Print lines on stdout. Line breaks within a line are escaped.

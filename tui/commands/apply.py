@@ -75,7 +75,7 @@ def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
     confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.detach:
-        output.answer({"run": run_id, "plan": plan.hash}, lines=[run_id])
+        context.answer({"run": run_id, "plan": plan.hash}, lines=[run_id])
         return 0
     output.say(accepted_words(run_id))
     return follow_run(context, run_id)

@@ -34,7 +34,7 @@ def restore(context: CommandContext) -> int:
     """Replace the ledger with a backup. The old ledger is kept in the same folder."""
     from state.backup import restore as put_back
 
-    output, place, file = context.output, context.place, Path(context.cwd, context.args.file)
+    place, file = context.place, Path(context.cwd, context.args.file)
     context.announce()
     with agent_process.no_agent(place):
         context.confirm(
@@ -55,7 +55,7 @@ def restore(context: CommandContext) -> int:
     said = [f"restored {file}; the environment is now at epoch {done.epoch}"]
     said += [f"the replaced ledger is kept as {kept}"] if kept else []
     said += [f"older audit entries are missing; put copies at: {', '.join(missing)}"] if missing else []
-    output.answer({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing}, *said)
+    context.answer({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing}, *said)
     return 0
 
 
@@ -75,7 +75,7 @@ def adopt(context: CommandContext) -> int:
     found = client.call("adoption")
     doubt = str(found.get("doubt") or "")
     if not doubt:
-        output.answer({"doubt": "", "lines": [], "epoch": None}, "nothing is in doubt: there is nothing to adopt")
+        context.answer({"doubt": "", "lines": [], "epoch": None}, "nothing is in doubt: there is nothing to adopt")
         return 0
     output.say("\n".join((doubt, "An adoption records the existing data as this ledger's own, as a new epoch:")))
     output.say("\n".join(f"  {line}" for line in found.get("lines", ())))
@@ -85,7 +85,7 @@ def adopt(context: CommandContext) -> int:
     )
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
     left = answer.get("left") or []
-    output.answer(
+    context.answer(
         {"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch"), "left": left},
         *(f"not adopted yet, run headgate adopt again later: {line}" for line in left),
         lines=[f"adopted as epoch {answer.get('epoch')}"],

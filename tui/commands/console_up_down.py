@@ -65,6 +65,7 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
             project=place.project,
             environment=place.environment,
             protected=place.protected,
+            colour=place.colour,
             user=_user(operations),
             environ=context.environ,
             offer_down=offer_down,
@@ -135,7 +136,7 @@ def up(context: CommandContext) -> int:
         resumed = "those not running are resumed from their checkpoints (headgate wait waits for all)"
         said.append(f"wanted running: {counted(wanted, 'statement')}; {resumed}")
     known = {name: getattr(facts, name, None) for name in ("agent_pid", "pool", "pool_state")}
-    context.output.answer({"started": started, **known, "wanted_running": wanted}, *said)
+    context.answer({"started": started, **known, "wanted_running": wanted}, *said)
     return 0
 
 
@@ -184,5 +185,5 @@ def down(context: CommandContext) -> int:
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
     said += [f"{check.summary}; {check.remedy}" for check in kept]
-    output.answer({"ended": ended, "purged": purged, "slots_left": [check.facts.get("slot") for check in kept]}, *said)
+    context.answer({"ended": ended, "purged": purged, "slots_left": [check.facts.get("slot") for check in kept]}, *said)
     return 1 if args.purge and (kept or len(purged) < len(found)) else 0

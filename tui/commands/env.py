@@ -76,6 +76,7 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "environment": one.name,
         "default": default,
         "protected": one.protected,
+        "colour": declared.colour or None if declared is not None else None,
         "read_only": one.read_only,
         "started": one.started,
         "pool": {

@@ -83,7 +83,7 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
         said = "is already in force: nothing to record"
     elif answer.get("state") == IN_FORCE:
         said = "is in force; plans made before it are stale"
-    context.output.answer(answer, f"policy {answer.get('policy')} {said}")
+    context.answer(answer, f"policy {answer.get('policy')} {said}")
     return 0
 
 

@@ -56,7 +56,7 @@ def _swap(context: CommandContext) -> int:
     agent.swap(found.run, confirm=confirm)
     if context.args.detach:
         said = f"run {found.run} may swap now: headgate runs {found.run} --follow"
-        output.answer({"run": found.run, "act": "swap"}, said)
+        context.answer({"run": found.run, "act": "swap"}, said)
         return 0
     return follow_run(context, found.run, past_hold=True)
 
@@ -76,7 +76,7 @@ def _close(context: CommandContext) -> int:
         raise UsageError("a ticket is closed by its reader's name", remedy=f"headgate release show {run} lists tickets")
     context.operations.agent.close_ticket(run, reader)
     closed = f"run {run}: the ticket of {reader} is closed"
-    context.output.answer({"run": run, "reader": reader, "act": "close"}, closed)
+    context.answer({"run": run, "reader": reader, "act": "close"}, closed)
     return 0
 
 

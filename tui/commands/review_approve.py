@@ -62,7 +62,7 @@ def approve(context: CommandContext) -> int:
     confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
     approved, needs = context.operations.agent.approve(row.hash, confirm=confirm)
     body = {"hash": row.hash, "approved": approved, "approvals": needs}
-    output.answer(body, f"plan {row.hash[:12]}: approvals {approved} of {needs}")
+    context.answer(body, f"plan {row.hash[:12]}: approvals {approved} of {needs}")
     return 0
 
 

@@ -162,7 +162,7 @@ def _control(context: CommandContext, act: str) -> int:
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
     said = f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}"
-    context.output.answer({"run": row.id, "act": act}, said)
+    context.answer({"run": row.id, "act": act}, said)
     if act in ("resume", "retry") and context.args.follow:
         return follow_run(context, row.id, row)
     return 0
@@ -188,7 +188,7 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     if context.args.follow:
         return follow_run(context, run_id)
     body = {"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash}
-    output.answer(body, f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
+    context.answer(body, f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
     return 0
 
 
@@ -213,7 +213,7 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
     promotion = context.operations.reader.promotion_of(row.plan_hash)
     if context.output.as_json:
         source = {"promoted_from": promotion["promoted_from"]} if promotion is not None else {}
-        context.output.data({**run_as_json(row), **source})
+        context.answer({**run_as_json(row), **source})
     else:
         planned = planned_steps(context, row)
         summary = plain(run_summary(row, context.place.environment, time.time(), planned=planned)).strip()

@@ -42,7 +42,7 @@ def act(context: CommandContext) -> int:
     confirm = context.confirm(needed.text, question)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
     body = {"act": verb, "statements": [outcome.as_json() for outcome in outcomes]}
-    context.output.answer(body, lines=[_line(outcome) for outcome in outcomes])
+    context.answer(body, lines=[_line(outcome) for outcome in outcomes])
     for outcome in outcomes:
         if outcome.error is not None and outcome.error.remedy:
             context.output.say(f"{outcome.table}: {outcome.error.remedy}")

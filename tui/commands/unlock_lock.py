@@ -9,16 +9,16 @@ def unlock(context: CommandContext) -> int:
     title, agent = context.place.title, context.operations.agent
     found = agent.unlock(context.args.length, context.args.ticket)
     if found is None:
-        context.output.answer({"unlocked": False, "protected": False}, f"{title} {NOT_PROTECTED}")
+        context.answer({"unlocked": False, "protected": False}, f"{title} {NOT_PROTECTED}")
         return 0
     words = unlock_answer(title, found.actor, found.seconds, found.until, found.ticket)
     body = {"unlocked": True, "protected": True, "actor": found.actor, "ticket": found.ticket, "until": found.until}
-    context.output.answer(body, words)
+    context.answer(body, words)
     return 0
 
 
 def lock(context: CommandContext) -> int:
     """End this user's unlock of the environment."""
     ended = context.operations.agent.lock()
-    context.output.answer({"unlocked": False, "changed": ended}, lock_answer(context.place.title, ended=ended))
+    context.answer({"unlocked": False, "changed": ended}, lock_answer(context.place.title, ended=ended))
     return 0

@@ -24,6 +24,8 @@ class SelectedEnvironment:
     environment: str
     protected: bool
     where: EnvironmentPaths
+    colour: str = ""
+    """Declared colour of the environment's name; empty for the default."""
     data: str = ""
     """Absolute path of the folder with tables, checkpoints and landed files."""
     broken: str = ""
@@ -76,6 +78,7 @@ def select_environment(
         environment=name,
         protected=head.protected_by_name[name] or _is_recorded_protected(where),
         where=where,
+        colour=head.colour_by_name.get(name, ""),
         data=data,
         broken=broken,
     )

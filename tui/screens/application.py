@@ -65,7 +65,7 @@ STOP_ALL = 7001
 def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: LaterCommands) -> None:
     """Ask whether to keep everything running (Enter) or stop it (`stop`); esc returns to the console."""
     question = ConfirmationDialog(
-        title="LEAVE the console",
+        title="LEAVE the console of",
         body=(
             line("You lose only what this screen remembers: marks, filters, what was typed."),
             line("Statements and runs continue, sample data keeps arriving, and staged tables stay staged."),
@@ -79,6 +79,7 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: 
         verb="stop everything",
         safe="leave it running",
         escape="stay here",
+        place=screen.state.identity.title,
     )
     screen.question.ask(question, lambda _: leave(STOP_ALL), lambda: leave(0))
 

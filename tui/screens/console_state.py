@@ -203,7 +203,7 @@ class QuestionBox(FixedLines):
         if answered.outcome == "safe" and self._on_safe is not None:
             return self._on_safe
         if answered.outcome:
-            return partial(self.state.notify, f"{answered.question.title}: not done", Tone.DIM)
+            return partial(self.state.notify, f"{answered.question.heading}: not done", Tone.DIM)
         return None
 
     def paste(self) -> None:
@@ -219,6 +219,6 @@ class QuestionBox(FixedLines):
         # On a narrow screen, the box covers the full width, because remains of the screen beside it would look like
         # part of it.
         wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
-        lines = confirmation_dialogs.dialog_lines(self.dialog, wide, self.state.glyphs)
+        lines = confirmation_dialogs.dialog_lines(self.dialog, wide, self.state.glyphs, tone=self.state.identity.tone)
         self.styles.width, self.styles.height = wide, len(lines)
         self.show(lines)

@@ -20,6 +20,7 @@ def run_console(
     project: str,
     environment: str,
     protected: bool = False,
+    colour: str = "",
     user: str = "",
     environ: Mapping[str, str] = os.environ,
     read_only: str = "",
@@ -33,7 +34,7 @@ def run_console(
     everything, `offer_down` is called once the terminal is restored; if `offer_down` is None, that choice is not
     offered. `later` contains the commands to show to a user who leaves.
     """
-    identity = ConsoleIdentity(project, environment, protected, user)
+    identity = ConsoleIdentity(project, environment, protected, user, colour)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
     if refused:
         print(f"headgate: {refused}", file=sys.stderr)

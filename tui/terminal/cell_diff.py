@@ -44,6 +44,12 @@ def cell_style_of_paint(paint: Paint) -> CellStyle:
     )
 
 
+def painted(text: str, paint: Paint) -> str:
+    """Return a string with the SGR codes that paint it on a terminal, and those that end this paint."""
+    style = cell_style_of_paint(paint)
+    return f"\x1b[{';'.join((*style.attributes, style.fg, style.bg))}m{text}\x1b[m"
+
+
 def colour(index: int, base: int) -> str:
     """Return the SGR code of one of the 256 colours, in short form for the first 16.
 

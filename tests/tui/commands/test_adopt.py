@@ -46,7 +46,13 @@ def test_without_a_confirmation_the_findings_are_shown_and_nothing_is_adopted(
 
 def test_without_a_doubt_adopt_asks_nothing(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["adoption"] = {"doubt": "", "lines": []}
-    assert written(["adopt"], capsys) == {"doubt": "", "lines": [], "epoch": None}
+    assert written(["adopt"], capsys) == {
+        "project": "shop",
+        "environment": "dev",
+        "doubt": "",
+        "lines": [],
+        "epoch": None,
+    }
     assert exit_codes.run_command_line(["adopt"]) == 0
     assert "nothing is in doubt" in capsys.readouterr().err
     assert {request["op"] for request in agent.heard} == {"adoption"}

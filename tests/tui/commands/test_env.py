@@ -24,6 +24,7 @@ MORE = """\
     data: /lake/prod
     protected: true
     naming: {prefix: prod_, database: lake}
+    colour: red
     pool: {name: spark-eu, url: "sc://spark:15002/;token=s3cret"}
   stage:
     data: stage
@@ -68,6 +69,7 @@ def test_all_environments_are_listed_with_what_their_ledgers_say(
     assert [unlock["actor"] for unlock in one["unlocks"]] == ["ana"]
     assert one["naming"] == {"prefix": "prod_", "suffix": "", "catalog": "", "database": "lake"}
     assert (one["sources"], one["error"]) == ("own", None)
+    assert (one["colour"], found["dev"]["colour"]) == ("red", None)
     assert (found["stage"]["started"], found["stage"]["agent"]) == (False, None)
 
 
@@ -111,6 +113,19 @@ def test_a_ledger_that_does_not_answer_is_reported_after_the_deadline(
     released.set()
     assert stage.error is not None and stage.error.summary == "the ledger was not read within 1 s"
     assert there.error is None and there.statements == 2
+
+
+def test_a_colour_that_does_not_exist_is_a_problem_with_its_line(
+    places: Callable[[str], SelectedEnvironment], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert places("prod").colour == "red"
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text().replace("colour: red", "colour: pink"))
+    found = written(["env"], capsys)
+    assert [one["protected"] for one in found["environments"]] == [True, True, True]
+    assert exit_codes.run_command_line(["plan", "--all", "--offline"]) == 2
+    said = capsys.readouterr().err
+    assert "environments.prod.colour must be one of red, amber, green, blue" in said and "headgate.yml:11" in said
 
 
 def test_without_a_readable_headgate_yml_the_last_one_names_the_environments(

@@ -159,7 +159,8 @@ def test_approve_is_confirmed_with_the_start_of_the_hash(
     assert agent.heard == []
     for word in (plan_hash[:6], "b.json"):
         found = written(["approve", word, "--confirm", plan_hash[:4]], capsys)
-        assert found == {"hash": plan_hash, "approved": 1, "approvals": 2}
+        where = {"project": "shop", "environment": "dev"}
+        assert found == {**where, "hash": plan_hash, "approved": 1, "approvals": 2}
     assert [(heard["args"], heard["confirm"]) for heard in agent.heard] == [({"hash": plan_hash}, plan_hash[:4])] * 2
 
 

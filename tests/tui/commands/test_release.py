@@ -156,7 +156,8 @@ def test_a_ticket_is_closed_through_the_agent(held: str, agent: Any, capsys: pyt
     assert "the ticket of BI is closed" in said(["release", "close", held, "BI"], capsys)[1]
     (request,) = agent.heard
     assert (request["op"], request["args"]) == ("close_ticket", {"id": held, "reader": "BI"})
-    assert written(["release", "close", held, "BI"], capsys) == {"run": held, "reader": "BI", "act": "close"}
+    answer = {"project": "shop", "environment": "dev", "run": held, "reader": "BI", "act": "close"}
+    assert written(["release", "close", held, "BI"], capsys) == answer
 
 
 def test_a_retirement_of_a_run_is_a_plan_of_its_tables(

@@ -1,5 +1,7 @@
 """unlock and lock: what is sent, and answers that begin with project and environment."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ def test_lock_says_whether_there_was_an_unlock(agent: Any, capsys: pytest.Captur
         agent.script["lock"] = {"unlocked": False, "changed": changed}
         assert exit_codes.run_command_line(["lock"]) == 0
         assert capsys.readouterr().err == words
+    assert list(written(["lock"], capsys).items())[:2] == [("project", "shop"), ("environment", "dev")]
 
 
 def test_a_refusal_is_exit_code_3_with_the_command_that_unlocks(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,3 +49,17 @@ def test_a_refusal_is_exit_code_3_with_the_command_that_unlocks(agent: Any, caps
     agent.script["restart"] = Refused(words, remedy="headgate unlock 30m TICKET --env prod")
     assert exit_codes.run_command_line(["restart", "a", "--yes"]) == 3
     assert capsys.readouterr().err.endswith(f"headgate: {words}\n  headgate unlock 30m TICKET --env prod\n")
+
+
+@pytest.mark.parametrize(("no_colour", "start"), [("", "\x1b[1;38;5;231;48;5;130m"), ("1", "\x1b[1;7;39;49m")])
+def test_on_a_terminal_the_environment_is_painted_before_an_act_and_always_in_words(
+    no_colour: str, start: str, folder: Path, agent: Any, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text().replace("    data: data\n", "    data: data\n    colour: amber\n", 1))
+    for name, value in (("TERM", "xterm-256color"), ("NO_COLOR", no_colour), ("COLORTERM", ""), ("HEADGATE_THEME", "")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    exit_codes.run_command_line(["restart", "a", "--yes"])
+    assert capsys.readouterr().err.startswith(f"{start}shop dev\x1b[m  (")

@@ -7,12 +7,14 @@ import pytest
 from core.model.errors import HeadgateError
 from core.model.states import State
 from core.plan.model import Guard
+from core.project.manifest_head import COLOURS
 from state.row_types import PlanRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.presentation.interaction.confirmation_dialogs import (
     ActionSummary,
+    ConfirmationDialog,
     OpenDialog,
     dialog_for_statements,
     dialog_lines,
@@ -22,8 +24,8 @@ from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
 from tui.presentation.screen_content.plan_review import heading, sections_below_rows
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, banner_line, message_lines
-from tui.presentation.styling.styled_text import Line, Tone, line, line_width, plain, wrap_line, wrap_lines
-from tui.presentation.styling.theme import UNICODE
+from tui.presentation.styling.styled_text import Line, Span, Tone, line, line_width, plain, wrap_line, wrap_lines
+from tui.presentation.styling.theme import DARK, MONO, SIXTEEN, UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.services.help_topics import help_topic, help_topics
 
@@ -219,3 +221,17 @@ def test_the_cursor_of_a_long_line_is_visible_and_so_is_the_hidden_rest() -> Non
         assert "the_end▌" in console.text().splitlines()[22]
 
     in_console(scenario)
+
+
+@pytest.mark.parametrize("colour", ["", *COLOURS])
+@pytest.mark.parametrize("width", [30, 40, 78])
+def test_the_environment_of_a_dialog_has_its_own_colour_and_its_words_in_every_palette(colour: str, width: int) -> None:
+    identity = ConsoleIdentity("pizzeria", "prod", True, "ana", colour)
+    question = ConfirmationDialog("STOP till in", (), "till", "stop", "keep running", place=identity.title)
+    first, *_ = dialog_lines(OpenDialog(question, 0.0), width, UNICODE, tone=identity.tone)
+    assert line_width(first) == width
+    if width > 40:
+        assert "STOP till in pizzeria PROD protected " in plain(first)
+        assert Span("pizzeria PROD protected", identity.tone) in first
+    assert {palette.paint(identity.tone).reverse for palette in (SIXTEEN, MONO)} == {True}
+    assert DARK.paint(identity.tone).bg is not None

@@ -50,6 +50,13 @@ class ConfirmationDialog:
     """Effect if the action is not confirmed, such as `keep running`."""
     escape: str = ""
     """Effect of the key esc; empty if it equals the effect of Enter alone."""
+    place: str = ""
+    """Project and environment, such as `pizzeria PROD protected`; shown after the title, in its own colour."""
+
+    @property
+    def heading(self) -> str:
+        """Title and place."""
+        return f"{self.title} {self.place}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +108,21 @@ def answer_paste(state: OpenDialog) -> OpenDialog:
     return replace(state, note="pasted text is not accepted: type it")
 
 
-def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Render the dialog as a box `width` cells wide."""
+def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs, *, tone: Tone = Tone.TITLE) -> tuple[Line, ...]:
+    """Render the dialog as a box `width` cells wide; `tone` is that of the environment's name."""
     top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
     inner = width - 4
     question = state.question
-    title = f" {shorten(question.title, inner - 2, glyphs.ellipsis)} "
+    title, place = f" {question.title} ", question.place
+    if width_of(title + place) >= inner:
+        title, place = f" {shorten(question.heading, inner - 2, glyphs.ellipsis)} ", ""
     rows: list[Line] = [
         line(
             (top_left + flat, Tone.DIM),
             (title, Tone.TITLE),
-            (flat * (width - 3 - width_of(title)) + top_right, Tone.DIM),
+            (place, tone),
+            (" " if place else "", Tone.TITLE),
+            (flat * (width - 3 - width_of(title + place) - bool(place)) + top_right, Tone.DIM),
         ),
     ]
     body = [row for content in question.body for row in wrap_line(content, inner)]
@@ -177,10 +188,10 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
     effect, safe = _EFFECTS[facts.verb]
     one = len(facts.targets) == 1
     what = facts.targets[0] if one else counted(len(facts.targets), "statement")
-    title = f"{facts.verb.upper()} {what} in {facts.environment}"
+    title = f"{facts.verb.upper()} {what} in"
     body: list[Line] = []
-    if width_of(title) > TITLE_WIDTH:
-        title = f"{facts.verb.upper()} in {facts.environment}"
+    if width_of(f"{title} {facts.environment}") > TITLE_WIDTH:
+        title = f"{facts.verb.upper()} in"
         body.append(line((what, Tone.ACCENT)))
     if not one:
         body.append(_names(facts.targets, facts.hidden))
@@ -195,7 +206,7 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
     body += [line((words, Tone.CHANGING)) for words in facts.besides]
     body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
-    return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe)
+    return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe, place=facts.environment)
 
 
 def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
@@ -207,8 +218,8 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
 def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
     """Return the dialog that confirms staging many tables at once. It lists the names of all tables."""
     body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
-    title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
-    return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
+    title = f"STAGE {verb} of {counted(len(tables), 'table')} in"
+    return ConfirmationDialog(title, body, "yes", "stage", "stage nothing", place=environment)
 
 
 def dialog_for_plan(
@@ -220,7 +231,9 @@ def dialog_for_plan(
     """
     lost = [line(("LOST", Tone.BAD)), *_losses(losses, "  ")] if losses else [line(("nothing is lost", Tone.GOOD))]
     body = (line(summary), *lost, line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(f"EXECUTE plan {hash4} in {environment}", body, expected, "execute", "change nothing")
+    return ConfirmationDialog(
+        f"EXECUTE plan {hash4} in", body, expected, "execute", "change nothing", place=environment
+    )
 
 
 def _losses(losses: Sequence[str], lead: str) -> list[Line]:
@@ -235,7 +248,9 @@ def dialog_for_approval(
     """Return the dialog that confirms the approval of another user's plan."""
     by = line(f"by {author}, who can then execute it")
     body = (line(summary), by, *_losses(losses, "LOSES "), line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(f"APPROVE plan {hash4} in {environment}", body, expected, "approve", "change nothing")
+    return ConfirmationDialog(
+        f"APPROVE plan {hash4} in", body, expected, "approve", "change nothing", place=environment
+    )
 
 
 def dialog_for_run(
@@ -250,4 +265,4 @@ def dialog_for_run(
 ) -> ConfirmationDialog:
     """Return the dialog that confirms an action on a run: pause, resume, cancel, retry, swap, or skip a step."""
     body = (line(effect), line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, safe)
+    return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in", body, expected, verb, safe, place=environment)

@@ -46,11 +46,18 @@ class ConsoleIdentity:
     environment: str
     protected: bool
     user: str
+    colour: str = ""
+    """Declared colour of the environment's name; empty for the default."""
 
     @property
     def words(self) -> str:
         """The environment's name as displayed: `PROD protected`, `dev`."""
         return environment_words(self.environment, protected=self.protected)
+
+    @property
+    def tone(self) -> Tone:
+        """The tone of the environment's name."""
+        return environment_tone(protected=self.protected, colour=self.colour)
 
     @property
     def title(self) -> str:
@@ -82,7 +89,7 @@ def banner_line(
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
     project = shorten(identity.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
-    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(identity))]
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, identity.tone)]
     room = width - line_width(tuple(start))
     kept: list[tuple[int, str, Tone]] = []
     opened = [(0, -1, access.words, Tone.DIM if access.locked else Tone.CHANGING)] if access.words else []
@@ -134,9 +141,9 @@ def _releases_part(snapshot: LedgerSnapshot) -> tuple[int, int, str, Tone]:
     return 1 if held else 3, 3, f"run {first.run[:10]} {first.state}{until}{more}", Tone.CHANGING
 
 
-def environment_tone(identity: ConsoleIdentity) -> Tone:
-    """Return the tone of the environment's name."""
-    return Tone.PROTECTED if identity.protected else Tone.OPEN
+def environment_tone(*, protected: bool, colour: str) -> Tone:
+    """Return the tone of an environment's name: its declared colour or, without one, that of its protection."""
+    return Tone(colour) if colour else Tone.PROTECTED if protected else Tone.OPEN
 
 
 def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:

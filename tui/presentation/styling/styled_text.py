@@ -30,6 +30,11 @@ class Tone(StrEnum):
     PROTECTED = "protected"
     OPEN = "open"
     """An environment that is not protected."""
+    RED = "red"
+    """An environment that declares this colour, as `AMBER`, `GREEN` and `BLUE` are."""
+    AMBER = "amber"
+    GREEN = "green"
+    BLUE = "blue"
     FIELD = "field"
 
 

@@ -210,6 +210,13 @@ class Palette:
 
 _BOLD, _FAINT = Paint(bold=True), Paint(dim=True)
 
+
+def _on_ground(ground: int, of_sixteen: int) -> tuple[Paint, Paint, Paint, Paint]:
+    """Return the paints of an environment's name on a coloured ground; without colours, it is reversed."""
+    wide, few = Paint(231, ground, bold=True), Paint(of_sixteen, bold=True, reverse=True)
+    return wide, wide, few, Paint(bold=True, reverse=True)
+
+
 # People who cannot tell red from green can distinguish blue, yellow and orange-red, so a good state is blue, not green.
 _LOOKS: Mapping[Tone, tuple[Paint, Paint, Paint, Paint]] = {
     Tone.PLAIN: (Paint(), Paint(), Paint(), Paint()),
@@ -230,6 +237,10 @@ _LOOKS: Mapping[Tone, tuple[Paint, Paint, Paint, Paint]] = {
         Paint(1, bold=True, reverse=True),
         Paint(bold=True, reverse=True),
     ),
+    Tone.RED: _on_ground(160, 1),
+    Tone.AMBER: _on_ground(130, 3),
+    Tone.GREEN: _on_ground(28, 2),
+    Tone.BLUE: _on_ground(25, 4),
     Tone.OPEN: (Paint(117, bold=True), Paint(25, bold=True), _BOLD, _BOLD),
     Tone.FIELD: (Paint(231, underline=True), Paint(16, underline=True), Paint(underline=True), Paint(underline=True)),
 }
