@@ -80,6 +80,7 @@ def test_its_lines_are_a_table_of_versions_and_the_reasons(versions: Any, capsys
     rows = [line.split() for line in said.splitlines()]
     assert ["next", "in", "the", "files", "-", "+must", "string", "NOT", "NULL"] in rows
     assert ["v1", "b@v1"] in rows and ["v2", "report", "(bi)"] in rows
+    assert "v2       v1      forward   drops old int NOT NULL" in said
     assert "next     v1, v2  backward  adds must string NOT NULL, which is missing in earlier rows" in said
 
 

@@ -109,13 +109,13 @@ def schema_lines(found: SchemaHistory, now: float) -> tuple[str, ...]:
 
 
 def _conflict_rows(found: SchemaHistory) -> list[tuple[str, str, str, str]]:
-    rows: dict[tuple[str, str, str], list[str]] = {}
+    rows: dict[tuple[str, str, str], dict[str, None]] = {}
     for at, schema in enumerate(found.schemas):
         for before in found.earlier(at):
             for conflict in conflicts(before.columns, schema.columns):
                 condition = "; allowed if no reader names it" if conflict.for_its_readers_only else ""
                 key = schema.label, str(conflict.direction), f"{conflict.why}{condition}"
-                rows.setdefault(key, []).append(before.label)
+                rows.setdefault(key, {})[before.label] = None
     return [(label, ", ".join(before), direction, words) for (label, direction, words), before in rows.items()]
 
 
