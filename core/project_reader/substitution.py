@@ -190,7 +190,7 @@ def _replacement(
         touches = bool(_BEFORE_LITERAL.search(before) or _AFTER_LITERAL.match(after))
     if touches:
         remedy = "put spaces around it, or put the whole into quotes"
-        return (f"{shown} touches what stands beside it, and is a {variable.type} of its own", remedy), ""
+        return (f"{shown} touches what stands beside it, and would become {variable.literal} there", remedy), ""
     word = variable.type.upper()
     if variable.type in _TYPED and text[max(0, start - _NEAR) : start].rstrip().upper().endswith(word):
         return (f"{word} stands before {shown}, which becomes {variable.literal}", f"remove {word}"), ""

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -38,6 +39,12 @@ class CommandContext:
             instead = f"its last readable version applies, and {found.environment} counts as protected"
             self.output.say(f"{found.broken}: until it is corrected, {instead}")
         return found
+
+    @property
+    def given_options(self) -> str:
+        """`--project` and `--env` as given, each with a leading space, for commands that the output suggests."""
+        given = (("project", getattr(self.args, "project", None)), ("env", getattr(self.args, "env", None)))
+        return "".join(f" --{name} {shlex.quote(value)}" for name, value in given if isinstance(value, str))
 
     @cached_property
     def operations(self) -> EnvironmentService:

@@ -238,7 +238,7 @@ def _print(context: CommandContext, warnings: Sequence[Problem], found: Plan, su
     elif submitted:
         if submitted.unanswered:
             context.output.say(f"not confirmed by Spark: {submitted.unanswered}")
-        context.output.say(how_to_apply(found, approved=submitted.approved))
+        context.output.say(how_to_apply(context, found, approved=submitted.approved))
 
 
 def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
