@@ -127,7 +127,9 @@ def _substitute_scalar(
         return found.names
     names = frozenset(REFERENCE.findall(text))
     for name in sorted(names - variables.keys()):
-        section.problems.append(Problem(*_unknown(name, variables), Where(section.path, line), name))
+        # Only a literal block has the lines of the file.
+        below = text.count("\n", 0, text.index(f"${{{name}}}")) + 1 if node.style == "|" else 0
+        section.problems.append(Problem(*_unknown(name, variables), Where(section.path, line + below), name))
     if not names <= variables.keys():
         return names
     node.value = REFERENCE.sub(lambda reference: variables[reference[1]].value, text)

@@ -59,7 +59,7 @@ class CommandContext:
 
     def announce(self) -> None:
         """Print the environment and the project folder on which the command is about to act."""
-        self.output.say(f"  ({self.place.folder})", lead=self._painted_title())
+        self.output.say(f"({self.place.folder})", lead=f"{self._painted_title()}  ")
 
     def answer(self, value: Mapping[str, Any], *messages: str, lines: Iterable[str] = ()) -> None:
         """Print the answer of a command that has acted; as JSON, it begins with project and environment."""

@@ -330,6 +330,8 @@ def test_a_setting_in_brackets_needs_quotes_and_defaults_take_no_variables() -> 
     assert 'write "${…}" in quotes' in problems(texts(yml="tags: [${region}]\n"))[0]
     assert "defaults.owner uses a variable" in problems(texts(head=HEAD + 'defaults: {owner: "${region}"}\n'))[0]
     assert problems(texts(yml="owner: ${regoin}\n"))[0].startswith(f"{YML}:1: regoin is not a declared variable")
+    below = problems(texts(yml="description: |\n  one\n  two ${regoin}\n"))[0]
+    assert below.startswith(f"{YML}:3: regoin is not a declared variable")
 
 
 def test_a_cached_yml_gives_the_same_revision() -> None:
