@@ -58,9 +58,9 @@ class EnvironmentState:
 
     @property
     def pool_address(self) -> str:
-        """The address of the pool without secrets; `local` for a server that the agent starts."""
+        """The address of the pool without parameters, which can be secrets; `local` for a server of the agent's."""
         pool = self.declared.pool if self.declared is not None else None
-        return "?" if pool is None else mask_secrets(pool.url) if pool.url else "local"
+        return "?" if pool is None else mask_secrets(pool.url.partition("/;")[0]) if pool.url else "local"
 
 
 def read_environments(

@@ -25,7 +25,7 @@ MORE = """\
     protected: true
     naming: {prefix: prod_, database: lake}
     colour: red
-    pool: {name: spark-eu, url: "sc://spark:15002/;token=s3cret"}
+    pool: {name: spark-eu, url: "sc://spark:15002/;authorization=Bearer%20s3cret"}
   stage:
     data: stage
 """
@@ -64,7 +64,7 @@ def test_all_environments_are_listed_with_what_their_ledgers_say(
     assert set(found) == {"prod", "stage", "dev"} and found["dev"]["default"]
     one = found["prod"]
     assert (one["protected"], one["agent"], one["statements"], one["running"], one["faults"]) == (True, "live", 2, 1, 1)
-    assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002/;token=*****", "state": "up"}
+    assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002", "state": "up"}
     assert one["frozen"].endswith("UTC (Mon - Sun)") and one["data"] == "/lake/prod"
     assert [unlock["actor"] for unlock in one["unlocks"]] == ["ana"]
     assert one["naming"] == {"prefix": "prod_", "suffix": "", "catalog": "", "database": "lake"}
