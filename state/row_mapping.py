@@ -18,6 +18,10 @@ Value = str | int | float | bytes | None
 """A value that SQLite can store."""
 
 
+class BrokenRow(Exception):
+    """Raised if a row has content that no Headgate writes; the message names the row."""
+
+
 def sqlite_value(value: object) -> Value:
     """Convert the value of a field to an SQLite value. Undecodable bytes of file names are escaped."""
     match value:
@@ -42,15 +46,23 @@ def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, V
 
 
 def row_from_values(kind: type[Row], columns: Sequence[str], values: Sequence[Any]) -> Row:
-    """Build an object of the dataclass `kind` from column names and values. Columns that are not fields are ignored."""
+    """Build an object of the dataclass `kind` from column names and values. Columns that are not fields are ignored.
+
+    Raises BrokenRow if a compound value cannot be decoded.
+    """
     decoders = _decoders(kind)
-    return kind(
-        **{
+    try:
+        fields_by_name = {
             name: decode(value) if (decode := decoders[name]) and value is not None else value
             for name, value in zip(columns, values, strict=True)
             if name in decoders
         }
-    )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        record = dict(zip(columns, values, strict=True))
+        where = " of ".join(f"{name} {record[name]}" for name in ("version", "table") if name in record)
+        where = where or f"{columns[0]} {values[0]}"
+        raise BrokenRow(f"the {kind.__name__} of {where} cannot be decoded") from error
+    return kind(**fields_by_name)
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:

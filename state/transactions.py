@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from core.model.errors import LedgerUnavailable
 from core.model.states import ALIVE, State
-from state.row_mapping import Row, Value, row_from_values
+from state.row_mapping import BrokenRow, Row, Value, row_from_values
 
 RESTORE_REMEDY = (
     "headgate restore puts a backup in its place; or move it away to start with an empty ledger, which has no record "
@@ -142,7 +142,10 @@ class LedgerReads(ABC):
             cursor = connection.execute(sql, parameters)
             columns = tuple(column[0] for column in cursor.description)
             found = cursor.fetchall()
-        return tuple(row_from_values(kind, columns, values) for values in found)
+        try:
+            return tuple([row_from_values(kind, columns, values) for values in found])
+        except BrokenRow as error:
+            raise LedgerUnavailable(f"the ledger {self.path} is damaged: {error}", remedy=RESTORE_REMEDY) from error
 
     def _row(self, kind: type[Row], sql: str, parameters: tuple[Value, ...] = ()) -> Row | None:
         return next(iter(self._rows(kind, sql, parameters)), None)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.model.states import MAY_WORK, UNUSABLE_INPUT, Fault, State
 from core.model.table_formats import format_of_others, table_format
@@ -254,8 +255,12 @@ class StatementLine(NamedTuple):
 
     @property
     def bindings(self) -> tuple[Binding, ...]:
-        """The input versions that this version reads, decoded at each access."""
-        return tuple([Binding(*item) for item in json.loads(self.bound)])
+        """The input versions that this version reads, decoded at each access. Raises LedgerUnavailable if broken."""
+        try:
+            return tuple([Binding(*item) for item in json.loads(self.bound)])
+        except (ValueError, TypeError) as error:
+            what = f"the ledger has inputs of {self.table}@v{self.version} that cannot be read"
+            raise LedgerUnavailable(what, remedy="headgate restore puts a backup in its place") from error
 
     @property
     def copied_at(self) -> float | None:
@@ -337,9 +342,17 @@ def serving_version(versions: Iterable[V]) -> V | None:
 
 
 def bindings_of(lines: Iterable[StatementLine]) -> list[tuple[Binding, ...]]:
-    """Decode the bindings of many lines, in their order; faster than reading the `bindings` of every line."""
-    decoded = json.loads(f"[{','.join([line.bound for line in lines])}]")
-    return [tuple([Binding(*item) for item in items]) for items in decoded]
+    """Decode the bindings of many lines, in their order; faster than reading the `bindings` of every line.
+
+    Raises LedgerUnavailable if those of a line are broken.
+    """
+    given = tuple(lines)
+    try:
+        decoded = json.loads(f"[{','.join([line.bound for line in given])}]")
+        return [tuple([Binding(*item) for item in items]) for items in decoded]
+    except (ValueError, TypeError):
+        # One by one, so that the error names the line.
+        return [line.bindings for line in given]
 
 
 def serving_versions(versions: Iterable[V]) -> dict[TableName, V]:

@@ -1,12 +1,15 @@
 """The registry: the serving version, deleted versions, and what a console receives after a change."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.observed.versions import Deployment, Measurement
 from state.ledger import Ledger, LedgerReader
@@ -24,6 +27,29 @@ def test_exactly_one_version_of_a_table_serves(ledger: Ledger, deployment: Made)
     ledger.put_deployment(deployment("fct_orders", 2, active=False))
     ledger.activate({ORDERS: 2, FACTS_TABLE: 2})
     assert [(d.table, d.version) for d in ledger.deployments() if d.active] == [("fct_orders", 2), ("orders", 2)]
+
+
+@pytest.mark.parametrize(
+    "where, column, content",
+    [
+        ("revision", "texts", "{no json"),
+        ("revision", "texts", "5"),
+        ("deployment", "bindings", "5"),
+        ("deployment", "pool", "[]"),
+    ],
+)
+def test_a_row_with_broken_content_is_reported_as_damage(
+    where: str, column: str, content: str, ledger: Ledger, deployment: Made, path: Path
+) -> None:
+    ledger.put_deployment(deployment("orders", 1))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE {where} SET {column} = ?", (content,))
+    with LedgerReader(path) as reader:
+        with pytest.raises(LedgerUnavailable, match="damaged: the Deployment of version 1 of table orders cannot be"):
+            reader.deployments()
+        if column == "bindings":
+            with pytest.raises(LedgerUnavailable, match="inputs of orders@v1 that cannot be read"):
+                _ = reader.statements()[0].bindings
 
 
 def test_each_version_knows_when_it_began_to_serve_and_what_it_replaced(ledger: Ledger, deployment: Made) -> None:

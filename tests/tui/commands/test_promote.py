@@ -1,7 +1,9 @@
 """promote and diff between two environments: two real ledgers, and a real agent of the target without a pool."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -334,6 +336,21 @@ def test_a_ledger_that_is_missing_or_of_another_project_is_one_sentence(
     assert "two different environments" in refused(["diff", "--env", "dev", "--env", "dev"], 2, capsys)
     assert "zz is deployed in neither" in refused(["diff", "--env", "dev", "--env", "stage", "zz"], 2, capsys)
     assert "diff compares two files or two environments" in refused(["diff", "one.sql"], 2, capsys)
+
+
+@pytest.mark.parametrize("table, column, content", [("revision", "texts", "{no json"), ("deployment", "bindings", "5")])
+def test_a_damaged_row_is_one_sentence(
+    two: Two, table: str, column: str, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(two.dev.path)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", (content,))
+    for words in (["diff", "--env", "dev", "--env", "stage"], ["promote", "b", *TO_STAGE], ["schema", "b"]):
+        said = refused(words, 4, capsys)
+        assert "ledger" in said and "damaged" in said and "Error" not in said
+    if column == "bindings":
+        assert exit_codes.run_command_line(["env"]) == 1
+        said = capsys.readouterr().out
+        assert "dev: the ledger has inputs of a@v1 that cannot be read" in said and "stage  " in said
 
 
 def test_a_promoted_revision_takes_the_values_of_the_target(two: Two, capsys: pytest.CaptureFixture[str]) -> None:
