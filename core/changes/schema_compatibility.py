@@ -5,7 +5,7 @@ tested on 4.2.0 and Delta 4.4.0 for every pair of the types below (`test_schema_
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -64,6 +64,15 @@ class ColumnConflict:
         """True if the edit affects only readers that name the column; the registry allows it."""
         return self.why.kind is Incompatibility.DROPPED
 
+    @property
+    def top_column(self) -> str:
+        """Name of the column that is or contains `column`, in lower case."""
+        return self.column.partition(".")[0].lower()
+
+    def concerns(self, named: Collection[str]) -> bool:
+        """True unless the edit only affects readers that name the column, and it is not among those that they name."""
+        return not self.for_its_readers_only or self.top_column in named
+
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
@@ -99,15 +108,17 @@ def conflicts(old: TableColumns, new: TableColumns) -> tuple[ColumnConflict, ...
     return tuple(sorted(found, key=lambda conflict: list(Direction).index(conflict.direction)))
 
 
-def allowing_modes(earlier: Sequence[tuple[TableColumns, bool]], new: TableColumns) -> tuple[Compatibility, ...]:
+def allowing_modes(
+    earlier: Sequence[tuple[TableColumns, bool, Collection[str]]], new: TableColumns
+) -> tuple[Compatibility, ...]:
     """Return the modes that allow new columns after those of earlier versions.
 
-    Each version comes with True if it serves or has readers; the others count only for transitive modes. Dropping a
-    nullable column counts as allowed forward, as in the registry, since a reader that names it is not known here.
+    Each version comes with True if it serves or has readers, since the others count only for transitive modes, and with
+    the columns that its readers name, in lower case.
     """
     found = {False: set[Direction](), True: set[Direction]()}
-    for old, counts in earlier:
-        broken = {conflict.direction for conflict in conflicts(old, new) if not conflict.for_its_readers_only}
+    for old, counts, named in earlier:
+        broken = {conflict.direction for conflict in conflicts(old, new) if conflict.concerns(named)}
         found[True] |= broken
         found[False] |= broken if counts else set()
     return tuple(

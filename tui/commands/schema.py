@@ -16,7 +16,7 @@ def schema(context: CommandContext) -> int:
     project = operations.projects.read_sound_tables().project
     reader = operations.reader if has_ledger(context.place) else None
     found = schema_history(reader, project, table, operations.projects.parse_cache)
-    context.output.answer(schema_as_json(found), lines=schema_lines(found, time.time()))
+    context.output.answer(schema_as_json(found), lines=schema_lines(found, time.time()), hang=10)
     if words := left_out_words(project):
         context.output.say(words)
     return 0

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
-from core.changes.schema_compatibility import columns_in, columns_of
+from core.changes.schema_compatibility import columns_in, columns_of, conflicts
+from core.lineage.column_usage import reads_column
 from core.model.actions import Action, StepKind
 from core.model.errors import LedgerUnavailable, UsageError
 from core.model.names import TableName
-from core.observed.versions import Deployment, serving_version
+from core.observed.versions import Deployment, StatementLine, serving_version
 from core.plan.model import PlanNode
 from core.project.model import Project, Table
 from core.project_reader.parse_cache import ParseCache
@@ -50,13 +52,20 @@ def schema_history(
         )
     if reader is None or not versions:
         return SchemaHistory(table, mode=mode, missing=f"{table} has no history: it was never deployed here")
-    schemas = [schema for one in versions for schema in _schemas_of(reader, one, versions, declared, parse_cache)]
+    schemas, unreadable = list[TableSchema](), list[int]()
+    for one in versions:
+        found, complete = _schemas_of(reader, one, versions, declared, parse_cache)
+        schemas += found
+        unreadable += [] if complete else [one.version]
     serving = serving_version(versions)
     if declared is not None and serving is not None:
         now, then = columns_in(declared.parsed_ddl), parse_cache.ddl(serving.texts.ddl, "")[1]
         if then is None or columns_in(then) != now:
             schemas.append(TableSchema(0, columns_of(revision_of(declared))))
-    return SchemaHistory(table, tuple(schemas), mode)
+    schemas = [
+        replace(each, named=_named(reader, table, each, schemas[at:], parse_cache)) for at, each in enumerate(schemas)
+    ]
+    return SchemaHistory(table, tuple(schemas), mode, unreadable=tuple(unreadable))
 
 
 def _schemas_of(
@@ -65,8 +74,8 @@ def _schemas_of(
     versions: Sequence[Deployment],
     declared: Table | None,
     parse_cache: ParseCache,
-) -> Iterator[TableSchema]:
-    """Yield the schemas of a version, oldest first; a DDL that cannot be parsed has none."""
+) -> tuple[list[TableSchema], bool]:
+    """Return the schemas of a version, oldest first, and whether every DDL can be parsed; any other has no schema."""
     altered = list(_alterations(reader, one))
     texts = [(altered[0][1].old.ddl, one.created_at)] if altered else []
     texts += [(node.texts.ddl, at) for at, node in altered]
@@ -77,11 +86,11 @@ def _schemas_of(
     for ddl, at in parsed:
         if not kept or columns_in(kept[-1][0]) != columns_in(ddl):
             kept.append((ddl, at))
-    for ddl, at in kept[:-1]:
-        yield TableSchema(one.version, columns_in(ddl), at, ALTERED)
+    found = [TableSchema(one.version, columns_in(ddl), at, ALTERED) for ddl, at in kept[:-1]]
     for ddl, at in kept[-1:]:
         readers = _readers(reader, one, declared)
-        yield TableSchema(one.version, columns_in(ddl), at, _state(one, versions), readers)
+        found.append(TableSchema(one.version, columns_in(ddl), at, _state(one, versions), readers))
+    return found, len(parsed) == len(texts)
 
 
 def _ddl(text: str, parse_cache: ParseCache) -> TableDdl | None:
@@ -116,11 +125,7 @@ def _state(one: Deployment, versions: Sequence[Deployment]) -> str:
 
 
 def _readers(reader: LedgerReader, one: Deployment, declared: Table | None) -> tuple[str, ...]:
-    bound = [
-        f"{line.table}@v{line.version}"
-        for line in reader.statements()
-        if any(b.parent == one.table and b.version == one.version for b in line.bindings)
-    ]
+    bound = [f"{line.table}@v{line.version}" for line in _bound(reader, one.table, one.version)]
     outside = declared.settings.outside_readers if declared is not None and one.active else ()
     exposed = [f"{name} ({owner})" if owner else name for name, owner in outside]
     tickets = [
@@ -129,3 +134,37 @@ def _readers(reader: LedgerReader, one: Deployment, declared: Table | None) -> t
         if not ticket.is_statement and ticket.old == f"{one.table}__v{one.version}"
     ]
     return tuple(sorted({*bound, *exposed, *tickets}))
+
+
+def _bound(reader: LedgerReader, table: TableName, version: int) -> list[StatementLine]:
+    return [
+        line for line in reader.statements() if any(b.parent == table and b.version == version for b in line.bindings)
+    ]
+
+
+def _named(
+    reader: LedgerReader, table: TableName, schema: TableSchema, later: Sequence[TableSchema], parse_cache: ParseCache
+) -> frozenset[str]:
+    """Return the columns that later schemas drop and that a reader of a schema may name.
+
+    The SQL of a reader that is no statement is unknown, so it may name any.
+    """
+    found = (conflict for each in later for conflict in conflicts(schema.columns, each.columns))
+    dropped = frozenset(conflict.top_column for conflict in found if conflict.for_its_readers_only)
+    if not dropped or not schema.readers:
+        return frozenset()
+    bound = _bound(reader, table, schema.version)
+    if len(schema.readers) > len(bound):
+        return dropped
+    statements = [reader.deployment(line.table, line.version) for line in bound]
+    return frozenset(
+        c for c in dropped for each in statements if each is None or _reads(reader, each, table, c, parse_cache)
+    )
+
+
+def _reads(reader: LedgerReader, one: Deployment, table: TableName, column: str, parse_cache: ParseCache) -> bool:
+    parents = (reader.deployment(binding.parent, binding.version) for binding in one.bindings)
+    ddls = {each.table: _ddl(each.texts.ddl, parse_cache) for each in parents if each is not None}
+    columns = {name: ddl.columns for name, ddl in ddls.items() if ddl is not None}
+    parsed = [each for each in parse_cache.statements(one.texts.dml, "")[0] if each.writes == one.table]
+    return not parsed or any(reads_column(each, table, column, columns) for each in parsed)

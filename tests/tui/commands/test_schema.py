@@ -85,6 +85,41 @@ def test_its_lines_are_a_table_of_versions_and_the_reasons(versions: Any, capsys
 
 
 @pytest.mark.parametrize(
+    ("selected", "yml", "allowed"),
+    [("id, kind", "", False), ("id", "", True), ("*", "", False), ("id", "readers: [report (bi)]\n", False)],
+)
+def test_a_dropped_column_is_allowed_forward_only_if_no_known_reader_names_it(
+    selected: str, yml: str, allowed: bool, folder: Path, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("a", texts=ddl(V2), revision="r1"))
+    texts = RevisionTexts(
+        "CREATE TABLE b (id BIGINT, kind STRING) USING parquet", f"INSERT INTO b SELECT {selected} FROM STREAM a"
+    )
+    ledger.put_deployment(deployed("b", reads="a", bindings=(Binding(T("a"), 1, True),), texts=texts, revision="rb"))
+    place = folder / "pipelines/sources/p/a"
+    (place / "sql-scripts/ddl.a.sql").write_text("CREATE TABLE a (id BIGINT) USING parquet;")
+    (place / "sql-scripts/dml.a.sql").write_text("INSERT INTO a SELECT id FROM STREAM landed;")
+    (place / "a.yml").write_text(f"compatibility: forward\n{yml}")
+    declared = written(["schema", "a"], capsys)["schemas"][-1]
+    assert [(each["column"], each["allowed"]) for each in declared["conflicts"]] == [("kind", allowed)]
+    assert ("forward" in declared["allowed_by"]) is allowed
+    assert exit_codes.run_command_line(["schema", "a"]) == 0
+    said = capsys.readouterr().out
+    assert ("; allowed, as no known reader names it" in said) is allowed and "NOT" in said
+
+
+def test_a_version_whose_ddl_cannot_be_parsed_is_named(
+    folder: Path, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("a", texts=RevisionTexts("CREATE TABLE a ("), revision="r1"))
+    found = written(["schema", "a"], capsys)
+    assert (found["unreadable"], [each["version"] for each in found["schemas"]]) == ([1], [None])
+    assert exit_codes.run_command_line(["schema", "a"]) == 0
+    said = capsys.readouterr().out
+    assert "the DDL of v1 cannot be parsed: its columns are unknown" in said and "no known reader" not in said
+
+
+@pytest.mark.parametrize(
     ("table", "words"),
     [
         ("landed", "landed is external: others change its columns, and only its DDL is known"),

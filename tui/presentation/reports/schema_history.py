@@ -27,6 +27,8 @@ class TableSchema:
     """One of the states above; empty for declared columns."""
     readers: tuple[str, ...] = ()
     """The statements that are bound to the version, as `table@v1`, and the exposures that read it; sorted."""
+    named: frozenset[str] = frozenset()
+    """The columns, in lower case, that a later schema drops and that readers may name; exposures may name any."""
 
     @property
     def label(self) -> str:
@@ -44,6 +46,8 @@ class SchemaHistory:
     """The compatibility mode; None if no readable file declares the table."""
     missing: str = ""
     """Why there is no history, as a sentence; empty if there is one."""
+    unreadable: tuple[int, ...] = ()
+    """The versions with a DDL that cannot be parsed, so that schemas are missing; sorted."""
 
     def earlier(self, at: int) -> tuple[TableSchema, ...]:
         """Return the schemas with which the one at an index is compared, oldest first.
@@ -60,9 +64,9 @@ class SchemaHistory:
         """Return the modes that allow the schema at an index after those before it."""
         schema, before = self.schemas[at], self.earlier(at)
         if schema.version:
-            compared = [(each.columns, each is before[-1]) for each in before]
+            compared = [(each.columns, each is before[-1], each.named) for each in before]
         else:
-            compared = [(each.columns, each.state == SERVES or bool(each.readers)) for each in before]
+            compared = [(each.columns, each.state == SERVES or bool(each.readers), each.named) for each in before]
         return allowing_modes(compared, schema.columns)
 
 
@@ -99,12 +103,18 @@ def schema_lines(found: SchemaHistory, now: float) -> tuple[str, ...]:
     lines = [f"{found.table}  compatibility: {found.mode or 'unknown'}", ""]
     lines += format_table(("VERSION", "SINCE", "STATE", "COLUMNS"), versions)
     readers = [(schema.label, ", ".join(schema.readers)) for schema in found.schemas if schema.readers]
-    lines += ["", *format_table(("VERSION", "READ BY"), readers)] if readers else ["", "no known reader"]
+    if readers:
+        lines += ["", *format_table(("VERSION", "READ BY"), readers)]
+    elif not found.unreadable:
+        lines += ["", "no known reader"]
     if len(found.schemas) > 1:
         allowed = [(schema.label, ", ".join(found.allowing(at))) for at, schema in enumerate(found.schemas) if at]
         lines += ["", *format_table(("VERSION", "ALLOWED BY"), allowed)]
         if rows := _conflict_rows(found):
             lines += ["", *format_table(("VERSION", "AFTER", "NOT", "BECAUSE IT"), rows)]
+    if found.unreadable:
+        versions_named = ", ".join(f"v{version}" for version in found.unreadable)
+        lines += ["", f"the DDL of {versions_named} cannot be parsed: its columns are unknown, and nothing is compared"]
     return tuple(lines)
 
 
@@ -113,8 +123,8 @@ def _conflict_rows(found: SchemaHistory) -> list[tuple[str, str, str, str]]:
     for at, schema in enumerate(found.schemas):
         for before in found.earlier(at):
             for conflict in conflicts(before.columns, schema.columns):
-                condition = "; allowed if no reader names it" if conflict.for_its_readers_only else ""
-                key = schema.label, str(conflict.direction), f"{conflict.why}{condition}"
+                allowed = "" if conflict.concerns(before.named) else "; allowed, as no known reader names it"
+                key = schema.label, str(conflict.direction), f"{conflict.why}{allowed}"
                 rows.setdefault(key, {})[before.label] = None
     return [(label, ", ".join(before), direction, words) for (label, direction, words), before in rows.items()]
 
@@ -124,7 +134,8 @@ def schema_as_json(found: SchemaHistory) -> dict[str, Any]:
 
     `{"format", "table", "mode", "missing", "schemas": [{"version", "since", "state", "columns": [{"name", "type",
     "nullable"}], "partitioning": [name], "readers": [name], "edits": [text], "allowed_by": [mode], "conflicts":
-    [{"after": version, "column", "direction", "kind", "sentence"}]}]}`. The version of declared columns is null.
+    [{"after": version, "column", "direction", "kind", "sentence", "allowed"}]}], "unreadable": [version]}`. The version
+    of declared columns is null. A conflict is allowed if it only affects readers that name a column, and none does.
     """
     return {
         "format": "headgate.schema/1",
@@ -132,6 +143,7 @@ def schema_as_json(found: SchemaHistory) -> dict[str, Any]:
         "mode": found.mode,
         "missing": found.missing or None,
         "schemas": [_schema_as_json(found, at) for at in range(len(found.schemas))],
+        "unreadable": list(found.unreadable),
     }
 
 
@@ -153,6 +165,7 @@ def _schema_as_json(found: SchemaHistory, at: int) -> dict[str, Any]:
                 "direction": conflict.direction,
                 "kind": conflict.why.kind.code,
                 "sentence": str(conflict.why),
+                "allowed": not conflict.concerns(before.named),
             }
             for before in found.earlier(at)
             for conflict in conflicts(before.columns, schema.columns)
