@@ -8,7 +8,7 @@ from dataclasses import replace
 from core.model.errors import HeadgateError, Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.observed.versions import heartbeat_age_s, is_stale, serving_versions
-from core.plan.model import PlanNode
+from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import written_hash
 from core.text.wording import counted, did_you_mean
@@ -43,8 +43,13 @@ def environment_diff(context: CommandContext) -> int:
             if _unobserved(reader):
                 output.say(f"no agent observes {name}: its states and lags are those last recorded")
     chosen = _chosen(context, first, second)
-    nodes, unknown = _promoted(context, names[0])
-    tables = tuple(TableInTwo(table, first.get(table), second.get(table), nodes.get(table)) for table in sorted(chosen))
+    plan, unknown = _promotion(context, names[0])
+    nodes = {node.table: node for node in plan.nodes} if plan is not None else {}
+    refusals = {refusal.table: refusal.summary for refusal in plan.refusals} if plan is not None else {}
+    tables = tuple(
+        TableInTwo(table, first.get(table), second.get(table), nodes.get(table), refusals.get(table))
+        for table in sorted(chosen)
+    )
     differing = [table for table in tables if table.differs]
     if output.as_json:
         shown = tables if args.all else differing
@@ -57,6 +62,9 @@ def environment_diff(context: CommandContext) -> int:
         )
         if unknown is not None and differing:
             output.say(f"what a promotion would do is unknown: {unknown.summary}")
+        elif refused := [table for table in differing if table.refusal is not None]:
+            which = ",".join(table.table for table in refused)
+            output.say(f"headgate promote --all is refused for what is marked; to leave it out: --exclude {which}")
     return DIFFERS if differing else 0
 
 
@@ -93,14 +101,13 @@ def _chosen(
     return (t for t, product in known.items() if not (named or products) or t in named or product in products)
 
 
-def _promoted(context: CommandContext, source: str) -> tuple[dict[TableName, PlanNode], HeadgateError | None]:
-    """Plan the promotion of everything; return its nodes by table, and why there are none if it cannot be planned."""
+def _promotion(context: CommandContext, source: str) -> tuple[Plan | None, HeadgateError | None]:
+    """Plan the promotion of everything; return the plan or why it cannot be planned."""
     operations = context.operations
     try:
         asked = PlanRequest(everything=True, with_parents=True, children="all", promoted_from=source)
         found = operations.promotion((), asked)
         known = replace(operations.planner_input(), source=found.source)
-        plan = operations.compute_over(found.declared.project, known, found.request)
+        return operations.compute_over(found.declared.project, known, found.request), None
     except (Refused, UsageError) as error:
-        return {}, error
-    return {node.table: node for node in plan.nodes}, None
+        return None, error

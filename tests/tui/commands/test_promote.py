@@ -322,6 +322,21 @@ def test_two_environments_are_compared_table_by_table(two: Two, capsys: pytest.C
     assert "stays: a promotion deletes nothing" in capsys.readouterr().out
 
 
+def test_a_difference_that_no_promotion_can_remove_is_refused_in_the_comparison(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = next(d for d in two.dev.deployments() if d.external)
+    moved = replace(here.texts, ddl=here.texts.ddl.replace("'in'", "'moved'"))
+    two.dev.put_deployment(replace(here, texts=moved, revision=revision_hash(moved)))
+    assert exit_codes.run_command_line(["promote", "landed", *TO_STAGE]) == 3
+    capsys.readouterr()
+    (landed,) = written(["diff", "--env", "dev", "--env", "stage"], capsys, 10)["tables"]
+    refused_because = "landed is external and changed: location: in → moved"
+    assert landed["promotion"] == {"action": None, "strategy": None, "row": None, "refused": refused_because}
+    assert exit_codes.run_command_line(["diff", "--env", "dev", "--env", "stage"]) == 10
+    assert "--exclude landed" in capsys.readouterr().err
+
+
 def test_a_ledger_that_is_missing_or_of_another_project_is_one_sentence(
     two: Two, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

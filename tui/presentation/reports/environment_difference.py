@@ -10,6 +10,7 @@ from core.model.states import Fault
 from core.observed.versions import StatementLine
 from core.plan.descriptions import action_words, change_words
 from core.plan.model import PlanNode
+from core.text.sentence import Sentence
 from core.text.wording import long_duration
 from tui.presentation.styling.table_layout import format_table
 
@@ -34,6 +35,8 @@ class TableInTwo:
     second: TableThere | None
     promotion: PlanNode | None
     """What a promotion from the first to the second environment would do; None if unknown, or if it does nothing."""
+    refusal: Sentence | None = None
+    """Why the promotion is refused; None if it is not."""
 
     @property
     def differs(self) -> bool:
@@ -78,6 +81,8 @@ def _place(side: TableThere | None) -> str:
 def _promotion(one: TableInTwo) -> str:
     if one.first is None:
         return "stays: a promotion deletes nothing"
+    if one.refusal is not None:
+        return f"refused: {one.refusal}"
     node = one.promotion
     if node is None or node.action is Action.KEEP:
         return "-" if node is None or not one.differs else "keep"
@@ -104,15 +109,21 @@ _SHOWN = ("version", "product", "external", "lag_rows", "behind_s")
 
 def _as_json(environments: Sequence[str], one: TableInTwo) -> dict[str, Any]:
     places = zip(environments, (one.first, one.second), strict=True)
-    node = one.promotion
     return {
         "table": one.table,
         "differs": one.differs,
         "in": {name: _side_as_json(side) if side is not None else None for name, side in places},
-        "promotion": None
-        if node is None
-        else {"action": str(node.action), "strategy": node.strategy or None, "row": node.row or None},
+        "promotion": _promotion_as_json(one),
     }
+
+
+def _promotion_as_json(one: TableInTwo) -> dict[str, Any] | None:
+    node = one.promotion
+    if one.refusal is not None:
+        return {"action": None, "strategy": None, "row": None, "refused": str(one.refusal)}
+    if node is None:
+        return None
+    return {"action": str(node.action), "strategy": node.strategy or None, "row": node.row or None, "refused": None}
 
 
 def _side_as_json(side: TableThere) -> dict[str, Any]:
