@@ -7,7 +7,7 @@ from functools import partial
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
-from core.project.model import BrokenTable, Project, Script, Settings, Table
+from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.name_collisions import collision_problems
@@ -133,7 +133,8 @@ def read_sound_tables(
     check_outside_settings(tables, yml, problems)
     check_topics_written(tables, yml, problems)
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
-    problems += collision_problems(manifest.environments, manifest.lines, tables)
+    read_in = partial(_read_in, draft, manifest, tables)
+    problems += collision_problems(manifest.environments, manifest.lines, tables, read_in)
     if draft.sql:
         problems = [_as_written(problem, draft.sql) for problem in problems]
         draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]
@@ -239,6 +240,28 @@ def read_tables(
     A table with an invalid DDL is omitted. A table with an invalid statement is returned without the statement.
     """
     return _read_tables(_draft(texts, variables, parse_cache, []), defaults)
+
+
+def _read_in(
+    draft: _ProjectDraft,
+    manifest: Manifest,
+    tables: Mapping[TableName, Table],
+    environment: Environment,
+    changing: Iterable[Table],
+) -> Mapping[TableName, Table]:
+    """Return the tables, with the values of `environment` in the folders of `changing`.
+
+    A folder in which the values are the same is not read again, and a table that cannot be read there is omitted.
+    """
+    values = {variable.name: variable.value for variable in environment.variables}
+    folders = {table.folder for table in changing if any(values.get(name) != value for name, value in table.variables)}
+    if not folders:
+        return tables
+    found = [folder for folder in draft.all_folders if folder.path in folders]
+    paths = {path for each in found for files in (each.ddl, each.dml, each.yml) for path in files.values()}
+    texts = {path: draft.written[path] for path in paths}
+    read = read_tables(texts, manifest.defaults, draft.parse_cache, manifest.variables_of(environment.name))
+    return {name: table for name, table in tables.items() if table.folder not in folders} | read
 
 
 def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:

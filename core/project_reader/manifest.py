@@ -22,6 +22,7 @@ from core.policy.roles_and_rules import (
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
 from core.project.manifest_head import COLOURS, MANIFEST_PATH, ManifestHead
 from core.project.model import Compatibility, Environment, Pool, Settings
+from core.project.naming import OWN, SHARED
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.naming_section import read_naming, read_sources
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
@@ -162,6 +163,9 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         if not _NAME.match(name):
             section.wrong(name, "named with letters, digits, _ and -", "give the environment another name")
             continue
+        if name in (OWN, SHARED):
+            expected = f"named otherwise than {OWN} and {SHARED}, which have a meaning after sources:"
+            section.wrong(name, expected, "give the environment another name")
         node = section.nodes[name]
         inner = section.section(name)
         if inner is None and node.tag.endswith(":null"):

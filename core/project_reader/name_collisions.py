@@ -1,8 +1,7 @@
 """Checks of names and folders that two environments of a project would share without declaring it.
 
 Only what the files declare is compared; the agent checks what exists on a server. Replication slots are not compared,
-because their names contain the id of the ledger. The tables are those of one environment; a topic or group that may
-differ in another, because a variable does, is not compared.
+because their names contain the id of the ledger. Topics, groups and locations have the values of each environment.
 """
 
 import posixpath
@@ -21,24 +20,29 @@ from core.project_reader.settings_checks import streamed_topics
 KeyLines = Mapping[str, Mapping[str, int]]
 """The line of each key of an environment in headgate.yml, by environment; the key "" is the environment itself."""
 
+ReadIn = Callable[[Environment, Iterable[Table]], Mapping[TableName, Table]]
+"""Returns all tables of the project; the given ones have the values of variables in an environment."""
+
 NAMED = 3
 """Maximum number of names that one Problem lists."""
 
 _SERVER = re.compile(r"sc://(?:[^@/;]*@)?(?P<host>\[[^\]]*\]|[^:/;]*)(?::(?P<port>[0-9]+))?")
 _DEFAULT_PORT = "15002"
+_PROJECT = "/\0" * 64
+"""Stands for the project folder, whose place only the agent knows."""
 _OTHER_NAMING = "give one of them another prefix, suffix or database below naming"
 
 
 def collision_problems(
-    environments: Sequence[Environment], lines: KeyLines, tables: Mapping[TableName, Table]
+    environments: Sequence[Environment], lines: KeyLines, tables: Mapping[TableName, Table], read_in: ReadIn
 ) -> Iterator[Problem]:
     """Yield a Problem for each pair of environments and each kind of thing that both would write or create.
 
-    `environments` are sorted by name. Only pairs on one server are compared by the names of their tables, so a project
-    with one environment costs nothing.
+    `environments` are sorted by name. `tables` have the values of one of them. Only pairs on one server are compared by
+    the names of their tables, so a project with one environment costs nothing.
     """
     for environment in environments:
-        yield from _own_collisions(environment, lines, tables)
+        yield from _own_collisions(environment, lines, tables, read_in)
     if len(environments) < 2:
         return
     for one, other in combinations(environments, 2):
@@ -51,16 +55,19 @@ def collision_problems(
             created = [(each, _created(each, tables)) for each in sharing]
             for pair in combinations(created, 2):
                 yield from _catalog_collisions(*pair, server, lines, tables)
-    yield from _collisions_on_brokers(environments, lines, tables)
+    yield from _collisions_on_brokers(environments, lines, tables, read_in)
 
 
-def _own_collisions(environment: Environment, lines: KeyLines, tables: Mapping[TableName, Table]) -> Iterator[Problem]:
+def _own_collisions(
+    environment: Environment, lines: KeyLines, tables: Mapping[TableName, Table], read_in: ReadIn
+) -> Iterator[Problem]:
     name, naming, sources = environment.name, environment.naming, environment.sources
     if naming.suffix and (wrong := [naming.of(table) for table in tables if split_physical(naming.of(table))]):
         words = f"the suffix of {name} makes names of versions from names of tables: {_first(wrong)}"
         yield _problem(words, "choose another suffix", lines, name, "naming")
-    shared = tables.values() if sources.of == SHARED else ()
-    if relative := [each.name for each in shared if each.external and _is_relative(each)]:
+    external = [each for each in tables.values() if each.external] if sources.of == SHARED else []
+    seen = read_in(environment, external) if external else {}
+    if relative := [each.name for each in external if each.name in seen and _is_relative(seen[each.name])]:
         words = f"{name} would not share external tables that have a relative LOCATION: {_first(relative)}"
         remedy = "write absolute LOCATIONs, or the name of an environment after sources:"
         yield _problem(words, remedy, lines, name, "sources")
@@ -72,22 +79,26 @@ def _own_collisions(environment: Environment, lines: KeyLines, tables: Mapping[T
 
 
 def _folder_collisions(one: Environment, other: Environment, lines: KeyLines) -> Iterator[Problem]:
-    left, right = posixpath.normpath(one.data), posixpath.normpath(other.data)
+    left, right = _folder(one), _folder(other)
     remedy = f"write another folder as data: of {other.name}"
     if left == right:
-        yield _problem(f"{one.name} and {other.name} have one data folder, {left}", remedy, lines, other.name, "data")
+        yield _problem(
+            f"{one.name} and {other.name} have one data folder, {posixpath.normpath(one.data)}",
+            remedy,
+            lines,
+            other.name,
+            "data",
+        )
         return
     for outer, inner in ((one, other), (other, one)):
-        if _is_inside(posixpath.normpath(inner.data), posixpath.normpath(outer.data)):
+        if _folder(inner).startswith(f"{_folder(outer).rstrip('/')}/"):
             words = f"the data folder {inner.data} of {inner.name} is inside {outer.data}, that of {outer.name}"
             yield _problem(words, remedy, lines, other.name, "data")
 
 
-def _is_inside(inner: str, outer: str) -> bool:
-    # A relative folder lies in the project, whose place only the agent knows.
-    return inner.startswith("/" if outer == "/" else f"{outer}/") or (
-        outer == "." and not inner.startswith(("/", ".."))
-    )
+def _folder(environment: Environment) -> str:
+    """Return the data folder as an absolute path, which is the same for equal folders unless links lead to them."""
+    return f"/{posixpath.normpath(posixpath.join(_PROJECT, environment.data)).lstrip('/')}"
 
 
 def _catalog_collisions(
@@ -132,51 +143,59 @@ def _borrowed(
                 yield naming.of(name), name
 
 
-_Place = tuple[str, str, tuple[str, ...]]
-"""Brokers, name, and the values of the variables that may determine both."""
+_Place = tuple[str, str]
+"""A broker, and the name of a topic or group on its cluster."""
 
 
 def _collisions_on_brokers(
-    environments: Iterable[Environment], lines: KeyLines, tables: Mapping[TableName, Table]
+    environments: Iterable[Environment], lines: KeyLines, tables: Mapping[TableName, Table], read_in: ReadIn
 ) -> Iterator[Problem]:
-    written = [table for table in tables.values() if table.written_topic()]
-    grouped = [table for table in tables.values() if table.settings.mirror_offsets]
+    over_topics = [table for table in tables.values() if _may_be_over_topics(table)]
+    if not over_topics:
+        return
+    written = [table for table in over_topics if not table.external]
+    grouped = [table for table in tables.values() if _may_commit_offsets(table)]
+    declared = [table for table in (over_topics if grouped else written) if "${" in table.ddl.as_written]
+    changing = [*declared, *grouped]
 
-    def topics_of(environment: Environment) -> Iterator[_Place]:
-        from core.sql.kafka_topics import topic_place
+    def topics_of(environment: Environment, seen: Mapping[TableName, Table]) -> Iterator[_Place]:
+        from core.sql.kafka_topics import topics_by_server
 
-        for table in written:
-            servers = topic_place(table.parsed_ddl.location).servers
-            yield servers, table.written_topic(environment.naming), _values(environment, table)
+        for table in (seen[each.name] for each in written if each.name in seen):
+            if topic := table.written_topic(environment.naming):
+                yield from ((server, topic) for server, _ in topics_by_server(table.parsed_ddl.location))
 
-    def groups_of(environment: Environment) -> Iterator[_Place]:
-        for table in grouped:
-            reads = table.parsed.reads if table.parsed is not None else ()
-            values = _values(environment, table, *(tables[read.table] for read in reads if read.table in tables))
-            for servers, _ in streamed_topics(table, tables):
-                yield servers, environment.naming.of(table.settings.mirror_offsets), values
+    def groups_of(environment: Environment, seen: Mapping[TableName, Table]) -> Iterator[_Place]:
+        for table in (seen[each.name] for each in grouped if each.name in seen):
+            if group := table.settings.mirror_offsets:
+                yield from ((server, environment.naming.of(group)) for server, _ in streamed_topics(table, seen))
 
-    kinds: tuple[tuple[str, Callable[[Environment], Iterator[_Place]]], ...] = (
+    kinds: tuple[tuple[str, Callable[[Environment, Mapping[TableName, Table]], Iterator[_Place]]], ...] = (
         ("write the same topics", topics_of),
         ("commit offsets to the same consumer groups", groups_of),
     )
+    read = [(environment, read_in(environment, changing)) for environment in environments]
     for does, places_of in kinds:
         first: dict[_Place, str] = {}
-        for environment in environments:
-            met: dict[str, list[str]] = {}
-            for place in dict.fromkeys(places_of(environment)):
+        for environment, seen in read:
+            met: dict[str, set[str]] = {}
+            for place in places_of(environment, seen):
                 if (other := first.setdefault(place, environment.name)) != environment.name:
-                    met.setdefault(other, []).append(place[1])
+                    met.setdefault(other, set()).add(place[1])
             for other, names in met.items():
                 words = f"{other} and {environment.name} would {does}: {_first(sorted(names))}"
                 remedy = "give one of them another prefix or suffix below naming"
                 yield _problem(words, remedy, lines, environment.name, "naming")
 
 
-def _values(environment: Environment, *tables: Table) -> tuple[str, ...]:
-    """Return the values in an environment of the variables that some tables use."""
-    used = {name for table in tables for name, _ in table.variables}
-    return tuple(variable.value for variable in environment.variables if variable.name in used) if used else ()
+def _may_be_over_topics(table: Table) -> bool:
+    """True if a table may have topics in an environment; the options of such a DDL name Kafka."""
+    written = table.ddl.as_written if table.variables else ""
+    return table_format(table.parsed_ddl.format).topics or "kafka" in written.lower()
+
+
+def _may_commit_offsets(table: Table) -> bool:
+    return bool(table.settings.mirror_offsets or (table.variables and "mirror_offsets" in table.settings_text))
 
 
 def _is_relative(table: Table) -> bool:

@@ -416,18 +416,21 @@ def check_outside_settings(
 
     `yml` contains the path of each table's yml file, which several tables of a folder may share.
     """
-    keys = ("payload", "mirror_offsets", "connector", "silence")
+    keys = ("payload", "mirror_offsets", "connector", "silence", "compatibility")
     lines = {
         table.name: section.lines
         for table in tables.values()
         if any(key in table.settings_text for key in keys)
         if (section := read_yaml(table.settings_text, "", [])) is not None
     }
+    units: dict[str, list[Table]] = {}
+    for table in tables.values() if lines else ():
+        units.setdefault(yml.get(table.name, ""), []).append(table)
     topics = {name: streamed_topics(tables[name], tables) for name in lines if tables[name].settings.mirror_offsets}
     first: dict[tuple[str, str, str], TableName] = {}
     for name, at in lines.items():
         path = yml.get(name, "")
-        unit = [each for each in tables.values() if yml.get(each.name) == path]
+        unit = units[path]
         if "payload" in at and all(_has_files(each) for each in unit):
             summary = f"payload: {name} has neither messages nor rows of a database that could be hidden"
             problems.append(Problem(summary, "leave out payload", Where(path, at["payload"]), name))
@@ -435,6 +438,9 @@ def check_outside_settings(
             if key in at and not any(each.external and _over_topics(each) for each in unit):
                 summary = f"{key}: {name} is no external table over topics"
                 problems.append(Problem(summary, f"leave out {key}", Where(path, at[key]), name))
+        if "compatibility" in at and all(each.external for each in unit):
+            summary = f"compatibility: {name} is external, and Headgate does not edit its columns"
+            problems.append(Problem(summary, "leave out compatibility", Where(path, at["compatibility"]), name))
         if name not in topics:
             continue
         group, where = tables[name].settings.mirror_offsets, Where(path, at.get("mirror_offsets", 1))
@@ -442,8 +448,8 @@ def check_outside_settings(
             problems.append(
                 Problem(f"mirror_offsets: {name} streams no topic", "leave out mirror_offsets", where, name)
             )
-        for servers, topic in topics[name]:
-            other = first.setdefault((group, servers, topic), name)
+        for server, topic in topics[name]:
+            other = first.setdefault((group, server, topic), name)
             if other != name:
                 summary = f"mirror_offsets: {name} and {other} commit offsets of topic {topic} to one group, {group}"
                 problems.append(Problem(summary, "give each statement a group of its own", where, name))
@@ -458,10 +464,10 @@ def _over_topics(table: Table) -> bool:
 
 
 def streamed_topics(table: Table, tables: Mapping[TableName, Table]) -> list[tuple[str, str]]:
-    """Return each topic that a statement streams, once, with the brokers of its cluster."""
-    from core.sql.kafka_topics import topic_place
+    """Return each topic that a statement streams as (broker, topic), once for each broker, sorted."""
+    from core.sql.kafka_topics import topics_by_server
 
     reads = table.parsed.reads if table.parsed is not None else ()
     parents = [tables[read.table].parsed_ddl for read in reads if read.streaming and read.table in tables]
-    places = [topic_place(ddl.location) for ddl in parents if table_format(ddl.format).topics and ddl.location]
-    return list(dict.fromkeys((place.servers, topic) for place in places for topic in place.topics))
+    locations = [ddl.location for ddl in parents if table_format(ddl.format).topics and ddl.location]
+    return sorted({each for location in locations for each in topics_by_server(location)})

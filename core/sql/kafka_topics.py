@@ -212,12 +212,12 @@ def topic_place(location: str) -> TopicPlace:
 
 
 def topics_by_server(location: str) -> frozenset[tuple[str, str]]:
-    """Return each topic at a location, once for each of the listed brokers.
+    """Return each topic at a location, once for each of the listed brokers, whose hosts are in lower case.
 
     Two locations with a common pair are the same topic, even if each lists other brokers of the cluster as well.
     """
     place = topic_place(location)
-    return frozenset((server, topic) for server in place.servers.split(",") for topic in place.topics)
+    return frozenset((server.lower(), topic) for server in place.servers.split(",") for topic in place.topics)
 
 
 def create_command(place: TopicPlace, topic: str) -> str:

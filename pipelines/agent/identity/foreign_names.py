@@ -6,6 +6,8 @@ The other environment may be one of another project, another checkout or another
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from core.model.actions import Action
@@ -27,6 +29,9 @@ _MADE = re.compile(r"CREATE TABLE IF NOT EXISTS (\S+) \(")
 """Matches the name in a compiled DDL."""
 
 _CREATES_NO_NAME = frozenset({Action.KEEP, Action.STOP, Action.DELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM})
+
+MOST_SEARCHED = 2_000
+"""Maximum number of folders below a new data folder that are searched for another environment's mark."""
 
 _DEPTH = 4
 """Number of folders from a table up to its data folder, including the subfolder of some formats."""
@@ -77,7 +82,8 @@ def refuse_edited_naming(declared: Environment | None, layout: EnvironmentLayout
 def refuse_nested_data(data: str) -> None:
     """Raise InvalidProject if a new data folder is inside the data folder of another environment, or around one.
 
-    A folder that is in use already is not checked, because its agent could then no longer stop its statements.
+    A folder that is in use already is not checked, because its agent could then no longer stop its statements. Of the
+    folders below, the first `MOST_SEARCHED` are searched, the upper ones first.
     """
     try:
         if read_mark(data) is not None:
@@ -88,9 +94,21 @@ def refuse_nested_data(data: str) -> None:
     for outer in map(str, Path(data).parents):
         if (mark := _mark_in(outer)) is not None:
             raise _invalid(Foreign.NESTED.of(data=data, outer=outer, owner=_owner(mark)))
-    for inner in sorted(str(found.parent) for found in Path(data).glob(f"*/{MARK_FILE}")):
+    for inner in islice(_folders_below(data), MOST_SEARCHED):
         if (mark := _mark_in(inner)) is not None:
             raise _invalid(Foreign.AROUND.of(data=data, inner=inner, owner=_owner(mark)))
+
+
+def _folders_below(top: str) -> Iterator[str]:
+    """Yield the folders below a folder, the upper ones first, each level sorted; links are not followed."""
+    level = [top]
+    while level:
+        below: list[str] = []
+        for folder in level:
+            with suppress(OSError), os.scandir(folder) as entries:
+                below += sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        yield from below
+        level = below
 
 
 def refuse_names_of_others(agent: AgentContext, plan: Plan) -> None:

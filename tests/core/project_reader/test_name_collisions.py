@@ -10,10 +10,17 @@ HEAD = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\n
 ONE = "pool: {url: 'sc://one'}"
 
 
-def problems(*environments: str, more: dict[str, str] | None = None) -> list[str]:
+def problems(
+    *environments: str, more: dict[str, str] | None = None, variables: str = "", read: str | None = None
+) -> list[str]:
     head = HEAD + "".join(f"  {each}\n" for each in environments) + "connectors: {kafka: {}}\n"
+    head += f"variables:\n{variables}" if variables else ""
     files = small_project.texts() | {"headgate.yml": head} | (more or {})
-    return [f"{each.where}: {each.summary}" for each in read_project(files)[1] if each.where.path == "headgate.yml"]  # type: ignore[union-attr]  # All have a place.
+    return [
+        f"{each.where}: {each.summary}"
+        for each in read_project(files, environment=read)[1]
+        if each.where.path == "headgate.yml"
+    ]  # type: ignore[union-attr]  # All have a place.
 
 
 def environment(name: str, rest: str, pool: str = ONE) -> str:
@@ -61,7 +68,14 @@ def test_servers_of_their_own_have_names_of_their_own() -> None:
         ("data", "./data/", "dev and stage have one data folder, data"),
         ("/srv", "/srv/stage", "the data folder /srv/stage of stage is inside /srv, that of dev"),
         ("a/b", "a", "the data folder a/b of dev is inside a, that of stage"),
+        ("..", "data", "the data folder data of stage is inside .., that of dev"),
+        ("../x", "../..", "the data folder ../x of dev is inside ../.., that of stage"),
+        ("/", "data", "the data folder data of stage is inside /, that of dev"),
+        ("//srv", "/srv/x", "the data folder /srv/x of stage is inside //srv, that of dev"),
+        ("../x", "../x/../x", "dev and stage have one data folder, ../x"),
         ("/srv/a", "/srv/ab", ""),
+        ("../x", "data", ""),
+        ("x", "/abs/x", ""),
     ],
 )
 def test_equal_and_nested_data_folders_are_refused(dev: str, stage: str, expected: str) -> None:
@@ -84,6 +98,84 @@ def test_a_topic_and_a_consumer_group_belong_to_one_environment() -> None:
         "headgate.yml:6: dev and stage would write the same topics: out",
     ]
     assert problems("dev: {data: /dev}", "stage: {data: /stage, naming: {suffix: _s}}", more=more) == []
+
+
+BROKERS = "CREATE TABLE {0} (id BIGINT, kind STRING) USING kafka OPTIONS ('kafka.bootstrap.servers'='{1}', {2});"
+
+
+def on_topics(written: str, servers: str = "h:9092", **more: str) -> dict[str, str]:
+    """Return files in which `a` reads topic `in` and writes `written`; `more` replaces the yml and DML of `a`."""
+    folder = "pipelines/facts/p/a"
+    return {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": BROKERS.format("landed", servers, "subscribe='in'"),
+        f"{folder}/sql-scripts/ddl.a.sql": BROKERS.format("a", servers, f"topic='{written}'"),
+        f"{folder}/sql-scripts/dml.a.sql": f"INSERT INTO a SELECT id, kind FROM STREAM landed{more.get('where', '')};",
+        f"{folder}/a.yml": f"key: [id]\n{more.get('yml', '')}",
+    }
+
+
+TWO = ("dev: {{data: /dev, variables: {{{0}}}}}", "stage: {{data: /stage, variables: {{{1}}}}}")
+TOPIC = "headgate.yml:6: dev and stage would write the same topics: "
+GROUP = "headgate.yml:6: dev and stage would commit offsets to the same consumer groups: "
+
+
+@pytest.mark.parametrize(
+    ("files", "values", "expected"),
+    [
+        (on_topics("out", where=" WHERE id > ${n}"), ("n: 1", "n: 2"), [f"{TOPIC}out"]),
+        (on_topics("${t}", where=" WHERE id > ${n}"), ("t: out, n: 1", "t: out, n: 2"), [f"{TOPIC}out"]),
+        (on_topics("${t}_t"), ("t: dev", "t: stage"), []),
+        (on_topics("out", "${s}"), ("s: 'h:9092'", "s: 'H:9092'"), [f"{TOPIC}out"]),
+        (on_topics("out", "${s}"), ("s: 'k:1,h:2'", "s: 'h:2,l:3'"), [f"{TOPIC}out"]),
+        (on_topics("out", "${s}"), ("s: 'k:1,h:2'", "s: 'h:3,l:1'"), []),
+        (
+            on_topics("${t}", yml="mirror_offsets: g\n", where=" WHERE id > ${n}"),
+            ("t: x, n: 1", "t: y, n: 2"), [f"{GROUP}g"],
+        ),
+        (on_topics("${t}", yml="mirror_offsets: ${g}\n"), ("t: x, g: one", "t: y, g: two"), []),
+        (on_topics("${t}", yml="mirror_offsets: g${g}\n"), ("t: x, g: g", "t: y, g: g"), [f"{GROUP}gg"]),
+        (
+            on_topics("${t}", "${s}", yml="mirror_offsets: g\n"),
+            ("t: x, s: 'k:1,h:2'", "t: y, s: 'H:2,l:3'"), [f"{GROUP}g"],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("read", ["dev", "stage"])
+def test_topics_and_groups_have_the_values_of_each_environment(
+    files: dict[str, str], values: tuple[str, str], expected: list[str], read: str
+) -> None:
+    types = {"n": "int"}
+    names = {name for name in "ntsg" if f"${{{name}}}" in "".join(files.values())}
+    declared = "".join(f"  {name}: {{type: {types.get(name, 'string')}}}\n" for name in sorted(names))
+    environments = [each.format(*values) for each in TWO]
+    assert problems(*environments, more=files, variables=declared, read=read) == expected
+
+
+def test_topics_by_names_of_one_environment_and_values_of_another_meet() -> None:
+    environments = [
+        "dev: {data: /dev, naming: {prefix: a_}, variables: {t: b}}",
+        "stage: {data: /stage, variables: {t: a_b}}",
+    ]
+    assert problems(*environments, more=on_topics("${t}"), variables="  t: {}\n") == [f"{TOPIC}a_b"]
+
+
+def test_a_shared_location_is_relative_only_with_the_values_of_its_environment() -> None:
+    ddl = {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": "CREATE TABLE landed (id BIGINT, kind STRING) "
+        "USING json LOCATION '${root}landed';"
+    }
+    stage = "stage: {data: /stage, sources: shared, naming: {suffix: _s}, variables: {root: %s}}"
+    for at, expected in (("/srv/", []), ("srv/", ["landed"])):
+        found = problems(stage % at, "dev: {variables: {root: ''}}", more=ddl, variables="  root: {}\n")
+        words = "headgate.yml:5: stage would not share external tables that have a relative LOCATION: "
+        assert found == [f"{words}{each}" for each in expected]
+
+
+@pytest.mark.parametrize("name", ["own", "shared"])
+def test_no_environment_has_the_name_of_a_value_of_sources(name: str) -> None:
+    words = f"headgate.yml:6: environments.{name} must be named otherwise than own and shared"
+    (found,) = problems("dev: {data: /dev}", f"{name}: {{data: /stage}}")
+    assert found.startswith(words)
 
 
 def test_sources_are_shared_only_as_declared() -> None:

@@ -70,6 +70,10 @@ def test_a_table_may_show_what_the_project_hides_by_default() -> None:
         ({B: "owner: me\nmirror_offsets: g\n"}, {}, (B, 2, "mirror_offsets: b streams no topic")),
         ({LANDED: "mirror_offsets: g\n"}, {}, (LANDED, 1, "mirror_offsets: landed streams no topic")),
         (
+            {LANDED: "owner: me\ncompatibility: full\n"}, {},
+            (LANDED, 2, "compatibility: landed is external, and Headgate does not edit its columns"),
+        ),
+        (
             {A: "mirror_offsets: g\n", B: "mirror_offsets: g\n"}, {"b": "SELECT id, kind FROM STREAM landed"},
             (B, 1, "mirror_offsets: b and a commit offsets of topic t to one group, g"),
         ),

@@ -88,3 +88,11 @@ def test_a_new_data_folder_is_neither_inside_nor_around_another_one(tmp_path: Pa
     with pytest.raises(InvalidProject, match=f"{tmp_path} contains {outer}, which belongs to"):
         refuse_nested_data(str(tmp_path))
     refuse_nested_data(outer)
+
+
+def test_a_data_folder_of_another_environment_is_found_at_any_depth(tmp_path: Path) -> None:
+    deep = str(tmp_path / "a/b/c/d")
+    write_mark(deep, MARK)
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    with pytest.raises(InvalidProject, match=f"{tmp_path} contains {deep}, which belongs to ledger 9f2c"):
+        refuse_nested_data(str(tmp_path))
