@@ -19,7 +19,11 @@ KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
 _GROUP = re.compile(r"[^\s\x00-\x1f\x7f]{1,249}\Z")
-_CONNECTOR = re.compile(r"https?://[^\s/@?#]{1,255}(?:/[^\s/@?#]{1,250})*/connectors/[^\s/@?#]{1,250}\Z")
+_IN_URL = r"[A-Za-z0-9._~%+-]{1,250}"
+_CONNECTOR = re.compile(
+    rf"https?://(?:[A-Za-z0-9._-]{{1,255}}|\[[0-9A-Fa-f:.]{{2,45}}\])(?::[0-9]{{1,5}})?"
+    rf"(?:/{_IN_URL})*/connectors/{_IN_URL}\Z"
+)
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
 _CHECK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,79}\Z")

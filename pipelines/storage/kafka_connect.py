@@ -6,6 +6,9 @@ ever while its database is down, and Kafka Connect reports it as RUNNING meanwhi
 
 import http.client
 import json
+import socket
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,13 +16,16 @@ from urllib.parse import urlsplit
 from core.model.names import TableName, trigger_s
 from core.model.states import TableFaultKind
 from core.ports.storage import TableFault
+from core.text.escaping import escape_control_characters
 from core.text.secret_masking import mask_secrets
+from core.text.wording import clipped
 from pipelines.storage.kafka_clients import ANSWER_S
 
 _LARGEST = 1_000_000
 """Maximum size of an answer, in bytes."""
 _LONGEST = 300
 """Maximum length of a task's error in a fault, in characters."""
+_LONGEST_STATE = 40
 
 
 def fault_of_connector(url: str) -> TableFault | None:
@@ -33,14 +39,14 @@ def fault_of_connector(url: str) -> TableFault | None:
     about = f"connector {name} at {place.netloc}"
     try:
         status, found = _status_of(url)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, OverflowError, http.client.HTTPException) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return _fault(f"Kafka Connect, which runs {about}, does not answer: {why}", "start it again")
     if status == 404:
         return _fault(f"there is no {about}", "create it, or correct connector in the yml of the table")
     try:
         states = [("", found["connector"]), *((f"task {task['id']} of ", task) for task in found["tasks"])]
-        wrong = [(what, str(each["state"]), str(each.get("trace") or "")) for what, each in states]
+        wrong = [(what, _shown(each["state"], _LONGEST_STATE), str(each.get("trace") or "")) for what, each in states]
     except (LookupError, TypeError, AttributeError):
         return _fault(f"{about} has no status (HTTP {status})", "correct connector in the yml of the table")
     if len(wrong) == 1:
@@ -51,8 +57,8 @@ def fault_of_connector(url: str) -> TableFault | None:
         words = f"{what}{about} is {state}"
         restart = f"POST {url}/restart?includeTasks=true"
         if state == "FAILED":
-            first = mask_secrets(trace.strip().partition("\n")[0])
-            cause = f": {first[:_LONGEST]}" if first else ""
+            first = _shown(trace.strip().partition("\n")[0], _LONGEST)
+            cause = f": {first}" if first else ""
             return _fault(f"{words}{cause}", f"correct the cause, then {restart}")
         if state in ("PAUSED", "STOPPED"):
             return _fault(words, f"resume it: PUT {url}/resume")
@@ -73,20 +79,48 @@ def silence_fault(table: TableName, since: float, now: float, allowed: str) -> T
 
 
 def _status_of(url: str) -> tuple[int, Any]:
-    """Return the HTTP status and the decoded answer; None for an answer that is not JSON."""
+    """Return the HTTP status and the decoded answer; None for an answer that is not JSON.
+
+    Raises OSError or HTTPException if there is no complete answer within twice ANSWER_S.
+    """
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(place.netloc, timeout=ANSWER_S)
+    late = threading.Event()
     try:
-        connection.request("GET", f"{place.path}/status", headers={"Accept": "application/json"})
-        answer = connection.getresponse()
-        status, body = answer.status, answer.read(_LARGEST)
+        connection.connect()
+        timer = threading.Timer(ANSWER_S, _end, (connection.sock, late))
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.request("GET", f"{place.path}/status", headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            status, body = answer.status, answer.read(_LARGEST)
+        except (OSError, ValueError, http.client.HTTPException):
+            if late.is_set():
+                raise TimeoutError("timed out") from None
+            raise
+        finally:
+            timer.cancel()
     finally:
         connection.close()
+    if late.is_set():
+        raise TimeoutError("timed out")
     try:
         return status, json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return status, None
+
+
+def _end(connected: socket.socket, late: threading.Event) -> None:
+    """End an exchange whose bytes arrive one by one, which the timeout of a single read never does."""
+    late.set()
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _shown(text: object, most: int) -> str:
+    return clipped(mask_secrets(escape_control_characters(str(text))), most)
 
 
 def _fault(why: str, remedy: str) -> TableFault:

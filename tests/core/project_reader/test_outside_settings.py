@@ -60,6 +60,13 @@ def test_a_table_may_show_what_the_project_hides_by_default() -> None:
             {LANDED: "connector: h:8083/c\n"}, {},
             (LANDED, 1, "connector must be the URL of a connector in Kafka Connect"),
         ),
+        *(
+            (
+                {LANDED: f'connector: "{url}"\n'}, {},
+                (LANDED, 1, "connector must be the URL of a connector in Kafka Connect"),
+            )
+            for url in ("http://h/connectors/für", "http://[::1/connectors/x", "http://h/connectors/\\e[31mx")
+        ),
         (
             {A: "connector: http://h:8083/connectors/c\n"}, {},
             (A, 1, "connector: a is no external table over topics"),
