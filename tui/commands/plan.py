@@ -151,8 +151,8 @@ def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
     if output.as_json:
         output.data(_as_json(found, submitted))
     else:
-        # The project of a promotion consists of deployed texts, not of files.
-        problems = () if promotion else declared.problems
+        # A promotion and an undo plan deployed texts, not files.
+        problems = () if promotion or _undoes(args) else declared.problems
         warnings = [problem for problem in problems if problem.severity is Severity.WARNING]
         _print(context, warnings, found, submitted)
         if submitted and (until := _frozen(known)):

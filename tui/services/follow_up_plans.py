@@ -58,21 +58,27 @@ def find_undo(
         raise Refused(f"{', '.join(gone)} is no longer declared", remedy="restore its files, then undo the plan")
     asked = plan.request if children is None else replace(plan.request, children=parse_children(children))
     request = undo_request(asked, (node.table for node in nodes), plan.hash, rebuild=rebuild)
-    return PlannedUndo(request, replace(declared, texts=texts_before(declared, nodes)))
+    return PlannedUndo(request, replace(declared, texts=texts_before(declared, nodes, plan.environment)))
 
 
-def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
-    """Return the project's files by path, with the files of the tables in `nodes` as deployed before the plan."""
+def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode], environment: str) -> dict[str, str]:
+    """Return the project's files by path, with the files of the tables in `nodes` as deployed before the plan.
+
+    They have variables again if these have the same values as then, and otherwise the values themselves.
+    """
     texts = dict(declared.texts)
+    values = {each.name: each.value for each in declared.project.environments[environment].variables}
     for node in nodes:
         table = declared.project.tables[node.table]
-        texts[table.ddl.path] = node.old.ddl
-        if node.old.dml:
-            texts[table.dml.path if table.dml else f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = node.old.dml
+        same = all(values.get(name) == value for name, value in node.old.variables)
+        before = node.old.as_written if same else node.old
+        texts[table.ddl.path] = before.ddl
+        if before.dml:
+            texts[table.dml.path if table.dml else f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = before.dml
         elif table.dml:
             texts.pop(table.dml.path, None)
         if node.old.yml != settings_as_text(table.settings):
-            yml = deployed_yml_as_file(node.old.yml, declared.project.defaults)
+            yml = deployed_yml_as_file(before.yml, declared.project.defaults)
             texts[f"{table.folder}/{table.name}.yml"] = yml
     return texts
 

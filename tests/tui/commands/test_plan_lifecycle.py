@@ -395,6 +395,27 @@ def test_a_plan_that_was_undone_or_changed_no_text_is_reported(
     assert exit_codes.run_command_line(["plan", "undo", "nothing"]) == 2
 
 
+def test_an_undo_restores_variables_or_if_they_have_changed_their_values(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text() + "variables: {least: {type: int, default: 3}}\n")
+    limited = "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > ${least};"
+    executed(serving, folder, capsys, limited)
+    plan = executed(serving, folder, capsys)
+    assert exit_codes.run_command_line(["plan", "undo", plan["hash"]]) == 0
+    assert "no file uses" not in capsys.readouterr().err
+    texts = _texts_of_b(written(["plan", "undo", plan["hash"]], capsys))
+    assert texts["written"]["dml"] == limited and texts["dml"] == limited.replace("${least}", "3")
+    head.write_text(head.read_text().replace("default: 3", "default: 4"))
+    texts = _texts_of_b(written(["plan", "undo", plan["hash"]], capsys))
+    assert texts["dml"] == limited.replace("${least}", "3") and "written" not in texts
+
+
+def _texts_of_b(plan: Any) -> Any:
+    return next(node["texts"] for node in plan["nodes"] if node["table"] == "b")
+
+
 def test_settings_are_restored_with_the_text(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pipelines/facts/p/b/b.yml").write_text("trigger: 7 seconds\n")
     plan = executed(serving, folder, capsys)
