@@ -188,10 +188,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
     def begin_epoch(self, *, above: int) -> int:
         """Start a new ledger epoch, higher than both the current one and `above`, and return it.
 
-        The environment must then be adopted.
+        All unlocks end, because one that an operator has ended since must not return. The environment must then be
+        adopted.
         """
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
+            connection.execute("DELETE FROM unlock")
         return self.facts().epoch
 
     def adopt(self, *, epoch: int, mark: int) -> None:

@@ -216,11 +216,12 @@ def column_reading(
     if nested is not None:
         found = {column_reading(*pair, format, direction) for pair in nested}
         return next((each for each in (ReadResult.FAILS, ReadResult.WRONG) if each in found), ReadResult.READS)
-    if table_format(format).transaction_log:
+    properties = table_format(format)
+    if properties.transaction_log:
         if direction is Direction.FORWARD:
             return _cast(written, read)
         return ReadResult.READS if not partitions and _is_wider(read, written) else ReadResult.FAILS
-    if format != "parquet":
+    if not properties.conversions_known:
         return ReadResult.FAILS
     return _text_of_folder(written, read) if partitions else _parquet(written, read)
 

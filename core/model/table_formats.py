@@ -84,6 +84,8 @@ class TableFormat:
 
     Statement tests and Spark's analysis use it for tables whose format does not store rows in plain files.
     """
+    conversions_known: bool = False
+    """Whether it was measured what a reader gets from files with another type of a column (Spark 4.2.0)."""
     topics: bool = False
     """Whether the rows are messages in a broker's topics instead of files; such a table can only be streamed."""
     database: bool = False
@@ -133,7 +135,9 @@ def _hours(interval: str) -> float | None:
 
 
 _FORMATS = (
-    TableFormat("parquet", True, written=True, row_counting=RowCounting.FOOTERS, keeps_read_files=True),
+    TableFormat(
+        "parquet", True, written=True, row_counting=RowCounting.FOOTERS, keeps_read_files=True, conversions_known=True
+    ),
     TableFormat("json", True, row_counting=RowCounting.LINES),
     TableFormat("csv", True, row_counting=RowCounting.LINES),
     TableFormat("orc", True),

@@ -37,7 +37,7 @@ class VariableType(StrEnum):
 
 
 _EXPECTED: Mapping[VariableType, tuple[str, str]] = {
-    VariableType.STRING: ("a string on one line", "eu"),
+    VariableType.STRING: ("a string on one line, of printable characters", "eu"),
     VariableType.INT: ("a whole number", "7"),
     VariableType.DECIMAL: ("a number without an exponent", "0.25"),
     VariableType.BOOLEAN: ("true or false", "true"),
@@ -87,9 +87,13 @@ def is_valid(type: VariableType, value: str) -> bool:
     return bool(has_form) and (type not in (VariableType.DATE, VariableType.TIMESTAMP) or _is_time(value))
 
 
-_MONTHS = r"(?:0|[1-9][0-9]{0,8}) (?:month|year)s?"
-_TIME = r"(?:0|[1-9][0-9]{0,8}) (?:microsecond|millisecond|second|minute|hour|day|week)s?"
-_DAY, _MINUTE, _ZONE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}", "(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+_MONTHS = r"(?:0|[1-9][0-9]{0,6}) (?:month|year)s?"
+_TIME = r"(?:0|[1-9][0-9]{0,6}) (?:microsecond|millisecond|second|minute|hour|day|week)s?"
+_DAY, _MINUTE, _ZONE = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    r"[0-9]{2}:[0-9]{2}",
+    "(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]|[+-]18:00)?",
+)
 # Spark 4.2.0 accepts neither a zone without seconds, nor months beside days.
 _FORMS: Mapping[VariableType, str] = {
     VariableType.STRING: ".*",

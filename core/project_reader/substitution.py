@@ -127,7 +127,9 @@ def _substitute_scalar(
         return found.names
     names = frozenset(REFERENCE.findall(text))
     for name in sorted(names - variables.keys()):
-        section.problems.append(Problem(*_unknown(name, variables), Where(section.path, line), name))
+        # Only a literal block has the lines of the file.
+        below = text.count("\n", 0, text.index(f"${{{name}}}")) + 1 if node.style == "|" else 0
+        section.problems.append(Problem(*_unknown(name, variables), Where(section.path, line + below), name))
     if not names <= variables.keys():
         return names
     node.value = REFERENCE.sub(lambda reference: variables[reference[1]].value, text)
@@ -190,7 +192,7 @@ def _replacement(
         touches = bool(_BEFORE_LITERAL.search(before) or _AFTER_LITERAL.match(after))
     if touches:
         remedy = "put spaces around it, or put the whole into quotes"
-        return (f"{shown} touches what stands beside it, and is a {variable.type} of its own", remedy), ""
+        return (f"{shown} touches what stands beside it, and would become {variable.literal} there", remedy), ""
     word = variable.type.upper()
     if variable.type in _TYPED and text[max(0, start - _NEAR) : start].rstrip().upper().endswith(word):
         return (f"{word} stands before {shown}, which becomes {variable.literal}", f"remove {word}"), ""

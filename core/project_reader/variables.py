@@ -2,18 +2,24 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import yaml
 
 from core.model.problems import Problem, Where
-from core.project.variables import REFERENCE, Variable, VariableType, is_valid
+from core.project.variables import LONGEST_VALUE, REFERENCE, Variable, VariableType, is_valid
 from core.project_reader.yaml_reader import YamlSection
-from core.text.secret_masking import mask_literals
+from core.text.secret_masking import mask_secrets
 from core.text.wording import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
-_SECRET_NAME = re.compile(r"passw(?:or)?d|passphrase|pwd|secret|token|credential|(?:api|access|account)_?key", re.I)
+_SECRET_NAME = re.compile(
+    r"passw(?:or)?d|passphrase|(?:^|_)pass(?:_|\Z)|pwd|secret|token|credential|(?:api|access|account)_?key", re.I
+)
+_QUANTITIES = (VariableType.INT, VariableType.DECIMAL, VariableType.BOOLEAN, VariableType.INTERVAL)
+"""Types whose values are no secrets, whatever their names, such as `token_lifetime`."""
+_DEEPEST = 20
+"""Largest number of variables that can refer to each other in a chain."""
 _SECRET_REFERENCE = re.compile(r"\$\{(?:env|file):[^{}]+\}\Z")
 _LITERAL_SECRET = "would be a secret in a file"
 
@@ -53,13 +59,14 @@ def read_declared_variables(top: YamlSection) -> dict[str, DeclaredVariable]:
             section.wrong(name, "a mapping with a type", f"write {name}: {{type: string}}")
             continue
         below.only(("type", "default"))
-        type = below.text("type", VariableType.STRING)
-        if type not in [*VariableType]:
-            near = did_you_mean(type, VariableType) or f"types: {', '.join(VariableType)}"
+        given, types = below.text("type", VariableType.STRING), {str(each): each for each in VariableType}
+        if given not in types:
+            near = did_you_mean(given.lower(), types) or f"types: {', '.join(types)}"
             below.wrong("type", "the type of a variable", near)
-            type = VariableType.STRING
         default = _given(below, "default")
-        found[name] = DeclaredVariable(name, VariableType(type), section.at(name), default)
+        if default is not None and given not in types:
+            default = replace(default, is_text=True)
+        found[name] = DeclaredVariable(name, types.get(given, VariableType.STRING), section.at(name), default)
         if default is not None and "${" not in default.text:
             _check(found[name], default, default.text, section.problems)
     return found
@@ -116,6 +123,11 @@ class _Resolution:
             where = self._given[path[0]].where
             self._problems.append(Problem(summary, "give one of them a value of its own", where, path[0]))
             return None
+        if len(above) > _DEEPEST:
+            summary = f"more than {_DEEPEST} variables refer to each other in a chain, from {above[0]} to {name}"
+            where = self._given[above[0]].where
+            self._problems.append(Problem(summary, "write some of the values out", where, above[0]))
+            return None
         if name not in self._values:
             self._values[name] = self._read(name, above)
         return self._values[name]
@@ -130,6 +142,10 @@ class _Resolution:
                 )
             parts[other] = self._value(other, (*above, name)) if other in self._given else None
         if None in parts.values():
+            return None
+        length = sum(len(parts[other] or "") for other in REFERENCE.findall(given.text))
+        if length > LONGEST_VALUE:
+            self._problems.append(_too_long(name, given))
             return None
         return REFERENCE.sub(lambda found: parts[found[1]] or "", given.text)
 
@@ -148,20 +164,33 @@ def _given(section: YamlSection, key: str) -> GivenValue | None:
 def _check(variable: DeclaredVariable, given: GivenValue, value: str, problems: list[Problem]) -> bool:
     """Report a value that does not have the variable's type, or that is a secret; return whether it is valid."""
     name, type = variable.name, variable.type
+    named = type not in _QUANTITIES and _SECRET_NAME.search(name)
+    if not _SECRET_REFERENCE.match(value):
+        if named or mask_secrets(value) != value:
+            remedy = 'write a reference instead: "${env:NAME}" or "${file:/path}"'
+            problems.append(Problem(f"the value of {name} {_LITERAL_SECRET}", remedy, given.where, name))
+            return False
+        if "${" in value:
+            summary = f"the value of {name} contains ${{, which begins the name of a variable"
+            problems.append(Problem(summary, "write names with letters, digits and _ alone", given.where, name))
+            return False
     if type is VariableType.STRING and not given.is_text:
         remedy = f'put it in quotes: "{given.text}"'
         problems.append(Problem(f"variable {name} must be a string", remedy, given.where, name))
+        return False
+    if len(value) > LONGEST_VALUE:
+        problems.append(_too_long(name, given))
         return False
     if not is_valid(type, _normal(type, value)):
         remedy = f"write a value such as {type.example}, or declare {name} with another type"
         problems.append(Problem(f"variable {name} must be {type.expected}", remedy, given.where, name))
         return False
-    named = type is VariableType.STRING and _SECRET_NAME.search(name) and not _SECRET_REFERENCE.match(value)
-    if named or mask_literals(value) != value:
-        remedy = 'write a reference instead: "${env:NAME}" or "${file:/path}"'
-        problems.append(Problem(f"the value of {name} {_LITERAL_SECRET}", remedy, given.where, name))
-        return False
     return True
+
+
+def _too_long(name: str, given: GivenValue) -> Problem:
+    summary = f"the value of {name} is longer than {LONGEST_VALUE:,} characters"
+    return Problem(summary, "write a shorter value", given.where, name)
 
 
 def _normal(type: VariableType, value: str) -> str:

@@ -3,14 +3,14 @@
 import re
 
 _PASSWORD = r"(?:password|passwd|passphrase|pwd|(?:api|account|access)[._-]?key)[\w.-]*"
-_CALLED = rf"(?:{_PASSWORD}|(?:secret|token|credential)[\w.-]*)"
+_CALLED = rf"(?:{_PASSWORD}|(?:secret|token|credential|authorization)[\w.-]*)"
 _LONE_USER = re.compile(
     r"""(?:(?<=\bhttp://)|(?<=\bhttps://))(?!\$\{)[^\s/?#:@"'\\]+(?=(?::(?:x-oauth-basic)?)?@)""", re.I
 )
 """Matches the user in a web address without a password, which is a token; a user of a database is no secret."""
 _SECRET = re.compile(
     rf"""(?P<before>(?:{_CALLED}(?:["'`]?\s*=>?|["'`]\s*:)|{_PASSWORD}\s*:)\s*\\?["']?"""
-    r"""|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\d+\))[^\s"'\\,;&)@]+)"""
+    r"""|://[^\s/:@"']*:|\bBearer(?:\s|%20|\+)+)(?P<value>(?!\d+\))[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )
@@ -21,7 +21,7 @@ _LITERAL = re.compile(
 )
 """Matches a quoted value of a key whose name suggests a secret, as in SQL options, but not `${…}`."""
 _OF_ITSELF = re.compile(
-    rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer\s+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
+    rf"""(?P<before>{_PASSWORD}\s*:\s*|://[^\s/:@"']*:|\bBearer(?:\s|%20|\+)+)(?P<value>(?!\$\{{)[^\s"'\\,;&)@]+)"""
     r"""|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[oprsu]_[0-9A-Za-z_]{20,})""",
     re.I,
 )

@@ -16,6 +16,7 @@ import pytest
 from core.model.errors import LedgerUnavailable, Refused
 from core.model.names import TableName
 from core.observed.versions import Deployment
+from core.policy.unlocking import Unlock
 from state import backup as backups
 from state.backup import Restored, back_up, restore
 from state.ledger import Ledger, LedgerReader, create_or_open
@@ -126,6 +127,18 @@ def test_a_restore_installs_the_backup_and_keeps_the_replaced_ledger(
         assert restored.facts().epoch == done.epoch == 2
         assert (restored.audits()[0].action, restored.audits()[0].actor) == ("restore", "ana")
         assert restored.events()[0].summary == "restored from monday.db, epoch 2"
+
+
+def test_a_restore_revives_no_unlock_that_was_ended(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, tmp_path: Path
+) -> None:
+    ledger.put_unlock(Unlock(1, "ana", "OPS-1", NOW, NOW + 1800, "boot", 0.0, 1800.0))
+    back_up(path, tmp_path / "monday.db")
+    assert ledger.end_unlock(1)
+    ledger.close()
+    put_back(tmp_path / "monday.db", path, facts)
+    with LedgerReader(path) as restored:
+        assert restored.unlocks() == ()
 
 
 def test_entries_in_the_log_of_a_killed_agent_stay_with_the_old_ledger(

@@ -140,12 +140,13 @@ def started(pid: int) -> str:
         except OSError:
             return ""
         # proc(5): after the name come state (field 3) and, as field 22, the start in clock ticks since boot.
-        return "" if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
+        return "" if fields[0] in "ZX" else f"{boot_id()}:{fields[19]}"
     said = _ps(pid, "stat=,lstart=").strip()
     return "" if not said or said.startswith("Z") else said.partition(" ")[2].strip()
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """Return the id of the machine's current boot; empty if the system does not provide one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -39,6 +40,12 @@ class CommandContext:
             self.output.say(f"{found.broken}: until it is corrected, {instead}")
         return found
 
+    @property
+    def given_options(self) -> str:
+        """`--project` and `--env` as given, each with a leading space, for commands that the output suggests."""
+        given = (("project", getattr(self.args, "project", None)), ("env", getattr(self.args, "env", None)))
+        return "".join(f" --{name} {shlex.quote(value)}" for name, value in given if isinstance(value, str))
+
     @cached_property
     def operations(self) -> EnvironmentService:
         """The operations on the selected environment."""
@@ -52,7 +59,7 @@ class CommandContext:
 
     def announce(self) -> None:
         """Print the environment and the project folder on which the command is about to act."""
-        self.output.say(f"  ({self.place.folder})", lead=self._painted_title())
+        self.output.say(f"({self.place.folder})", lead=f"{self._painted_title()}  ")
 
     def answer(self, value: Mapping[str, Any], *messages: str, lines: Iterable[str] = ()) -> None:
         """Print the answer of a command that has acted; as JSON, it begins with project and environment."""

@@ -56,7 +56,7 @@ def plan_undo(parser: CommandParser) -> None:
 def promote(parser: CommandParser) -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     parser.add_argument("--from", dest="source", metavar="E", required=True, help="environment in which they run")
-    parser.add_argument("--to", dest="env", metavar="E", default=argparse.SUPPRESS, help="the same as --env")
+    parser.add_argument("--to", dest="target", action=_Target, metavar="E", help="the same as --env")
     parser.add_argument(
         "--product", action="append", default=[], metavar="P", help="every table of a product; may be repeated"
     )
@@ -78,6 +78,19 @@ def promote(parser: CommandParser) -> None:
     )
     parser.set_defaults(observed=None)
     _handed_over(parser)
+
+
+class _Target(argparse.Action):
+    """Stores the environment of `--to` as `target`, and as `env`, which selects it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.target = namespace.env = values
 
 
 def plan_rollback(parser: CommandParser) -> None:

@@ -6,12 +6,13 @@ from dataclasses import asdict
 
 from core.model.errors import InvalidProject
 from core.model.names import TableName, environment_words
+from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
 from tui.project_folder.environment_selection import find_folder
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
-from tui.services.environments import EnvironmentState, read_environments
+from tui.services.environments import NONE, EnvironmentState, read_environments
 
 HEAD = ("ENV", "AGENT", "AGE", "POOL", "RUNNING", "FAULTS", "CHANGED", "NAMES")
 
@@ -49,18 +50,21 @@ def _words(one: EnvironmentState) -> str:
 
 def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
     naming = one.declared.naming.pointer(TableName("*")) if one.declared is not None else "?"
-    pool = f"{one.declared.pool.name if one.declared is not None else '?'} {one.pool_state or ''}".strip()
+    pool = one.declared.pool.name if one.declared is not None else "?"
     if one.error is not None or not one.started:
         return (_words(one), "?" if one.error else "never", "", pool, "", "", "", naming)
     changed = short_duration(max(0.0, now - one.changed_at)) if one.changed_at is not None else ""
     age = short_duration(one.age_s) if one.age_s is not None else ""
-    running = f"{one.running} of {one.statements}"
-    return (_words(one), one.agent or "?", age, pool, running, str(one.faults), changed, naming)
+    running, faults, state = (one.running, one.faults, one.pool_state) if one.observed else ("?", "?", "?")
+    counts = f"{running} of {one.statements}", str(faults)
+    return (_words(one), one.agent or "?", age, f"{pool} {state}", *counts, changed, naming)
 
 
 def _below(one: EnvironmentState) -> Iterator[str]:
     if one.error is not None:
         yield one.error.sentence
+    elif one.started and not one.observed:
+        yield _last_known(one)
     if one.frozen:
         yield one.frozen
     if one.read_only:
@@ -70,8 +74,18 @@ def _below(one: EnvironmentState) -> Iterator[str]:
     yield f"pool {one.pool_address}, data {one.data or '?'}"
 
 
+def _last_known(one: EnvironmentState) -> str:
+    if one.age_s is None:
+        return "no agent has run here yet"
+    why = "no agent is running" if one.agent == NONE else "the agent does not write"
+    words = f"pool {one.pool_state}, {one.running} of {one.statements} running, {counted(one.faults or 0, 'fault')}"
+    return f"{why}; {short_duration(one.age_s)} ago: {words}"
+
+
 def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
     declared = one.declared
+    counts = {"pool_state": one.pool_state, "running": one.running, "faults": one.faults}
+    now = counts if one.observed else dict.fromkeys(counts)
     return {
         "environment": one.name,
         "default": default,
@@ -82,13 +96,14 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "pool": {
             "name": declared.pool.name if declared is not None else None,
             "address": one.pool_address,
-            "state": one.pool_state,
+            "state": now["pool_state"],
         },
         "agent": one.agent,
         "age_s": one.age_s,
         "statements": one.statements,
-        "running": one.running,
-        "faults": one.faults,
+        "running": now["running"],
+        "faults": now["faults"],
+        "last_known": counts if one.agent is not None and not one.observed else None,
         "frozen": one.frozen,
         "changed_at": one.changed_at,
         "unlocks": [{"actor": each.actor, "until": each.until, "ticket": each.ticket} for each in one.unlocks],

@@ -76,6 +76,11 @@ def promote(context: CommandContext) -> int:
     args, place = context.args, context.place
     if getattr(args, "env", None) is None:
         raise UsageError("--to is missing", remedy="name the environment to promote into: --to E")
+    others = {*getattr(args, "environments", ())} - {args.target}
+    if args.target is not None and others:
+        raise UsageError(
+            f"--to names {args.target}, and --env {', '.join(sorted(others))}", remedy="give only --to, or only --env"
+        )
     if args.source == place.environment:
         raise UsageError(
             f"{args.source} cannot be promoted into itself", remedy="name two environments: --from E --to F"
@@ -97,8 +102,8 @@ def promote(context: CommandContext) -> int:
     with rare_garbage_collection():
         found = context.operations.promotion(args.tables, asked)
         if found.same:
-            already = counted(len(found.same), "table")
-            context.output.say(f"{already} already run the same revision in {place.environment} as in {args.source}")
+            already = f"{counted(len(found.same), 'table')} already {'runs' if len(found.same) == 1 else 'run'}"
+            context.output.say(f"{already} the same revision in {place.environment} as in {args.source}")
         return _plan(context, found)
 
 
@@ -238,7 +243,7 @@ def _print(context: CommandContext, warnings: Sequence[Problem], found: Plan, su
     elif submitted:
         if submitted.unanswered:
             context.output.say(f"not confirmed by Spark: {submitted.unanswered}")
-        context.output.say(how_to_apply(found, approved=submitted.approved))
+        context.output.say(how_to_apply(context, found, approved=submitted.approved))
 
 
 def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":

@@ -42,7 +42,7 @@ def review(context: CommandContext) -> int:
         return 0
     output.print([*plan_lines(found.plan, standing), *reasons_of(found.plan)])
     if found.row is None or not standing.closed:
-        output.say(how_to_apply(found.plan, context.args.plan if found.saved else "", approved=found.approved))
+        output.say(how_to_apply(context, found.plan, context.args.plan if found.saved else "", approved=found.approved))
     return 0
 
 
@@ -152,13 +152,11 @@ def reasons_of(found: Plan) -> list[str]:
     return [*lines, "", "steps", *(f"  {step_line(step)}" for step in found.steps)]
 
 
-def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
+def how_to_apply(context: CommandContext, found: Plan, path: str = "", *, approved: int = 0) -> str:
     """Return the command that executes a plan. If approvals are missing, the command to approve it comes first."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text
-    named = shlex.quote(path) if path else found.hash[:12]
-    # A promotion is rarely planned for the default environment.
-    named += f" --env {found.environment}" if found.request.promoted_from else ""
+    named = (shlex.quote(path) if path else found.hash[:12]) + context.given_options
     before = f"first, as another login: headgate approve {named}\n" if approved < found.approvals else ""
     return f"{before}to execute it: headgate apply {named}" + (f" --confirm '{text}'" if text else "")

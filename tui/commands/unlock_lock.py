@@ -1,13 +1,19 @@
 """The commands `unlock` and `lock`: for a limited time, this user may change a protected environment."""
 
+from core.model.errors import AgentUnreachable
 from tui.command_line.context import CommandContext
 from tui.presentation.screen_content.screen_frame import NOT_PROTECTED, lock_answer, unlock_answer
 
 
 def unlock(context: CommandContext) -> int:
     """Unlock the environment for this user. An environment that is not protected stays as it is, which is no error."""
-    title, agent = context.place.title, context.operations.agent
-    found = agent.unlock(context.args.length, context.args.ticket)
+    title, length, ticket = context.place.title, context.args.length, context.args.ticket
+    try:
+        found = context.operations.agent.unlock(length, ticket)
+    except AgentUnreachable:
+        if context.place.protected:
+            raise
+        found = None
     if found is None:
         context.answer({"unlocked": False, "protected": False}, f"{title} {NOT_PROTECTED}")
         return 0
@@ -19,6 +25,12 @@ def unlock(context: CommandContext) -> int:
 
 def lock(context: CommandContext) -> int:
     """End this user's unlock of the environment."""
-    ended = context.operations.agent.lock()
+    try:
+        ended = context.operations.agent.lock()
+    except AgentUnreachable:
+        if context.place.protected:
+            raise
+        context.answer({"unlocked": False, "changed": False}, f"{context.place.title} {NOT_PROTECTED}")
+        return 0
     context.answer({"unlocked": False, "changed": ended}, lock_answer(context.place.title, ended=ended))
     return 0

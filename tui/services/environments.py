@@ -16,6 +16,7 @@ from core.project.model import Environment
 from core.project_reader.manifest import read_manifest
 from core.text.secret_masking import mask_secrets
 from state.ledger_snapshot import LedgerSnapshot
+from tui.agent_client.os_processes import boot_id
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger, select_environment
 from tui.services.environment_service import EnvironmentService
@@ -23,10 +24,16 @@ from tui.services.environment_service import EnvironmentService
 DEADLINE_S = 3.0
 """Seconds after which an environment whose ledger has not been read is reported as such."""
 
+LIVE, STALE, NONE = "live", "stale", "none"
+"""States of an agent; a stale one has written nothing for too long."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """An environment as declared, and what its ledger says of it; None stands for unknown."""
+    """An environment as declared, and what its ledger says of it; None stands for unknown.
+
+    Unless `observed`, the state of the pool, `running` and `faults` are those last recorded, which may be wrong by now.
+    """
 
     name: str
     protected: bool
@@ -38,7 +45,7 @@ class EnvironmentState:
     """True if the environment has a ledger on this machine."""
     pool_state: str | None = None
     agent: str | None = None
-    """`live`, `stale` (it no longer writes) or `none`."""
+    """LIVE, STALE or NONE."""
     age_s: float | None = None
     """Seconds since the agent's last heartbeat."""
     statements: int | None = None
@@ -52,15 +59,20 @@ class EnvironmentState:
     read_only: bool = False
     """True if the policy makes the environment read-only for everybody."""
     unlocks: tuple[Unlock, ...] = ()
-    """Unlocks that have not ended by the wall clock."""
+    """Unlocks of the machine's current boot that have not ended by the wall clock."""
     error: HeadgateError | None = None
     """Why the ledger could not be read; None if it was, or if there is none."""
 
     @property
+    def observed(self) -> bool:
+        """True if an agent keeps the ledger up to date."""
+        return self.agent == LIVE
+
+    @property
     def pool_address(self) -> str:
-        """The address of the pool without secrets; `local` for a server that the agent starts."""
+        """The address of the pool without parameters, which can be secrets; `local` for a server of the agent's."""
         pool = self.declared.pool if self.declared is not None else None
-        return "?" if pool is None else mask_secrets(pool.url) if pool.url else "local"
+        return "?" if pool is None else mask_secrets(pool.url.partition("/;")[0]) if pool.url else "local"
 
 
 def read_environments(
@@ -127,7 +139,7 @@ class _Reading:
             acts = reader.table_acts().values()
         finally:
             operations.close()
-        now = time.time()
+        now, boot = time.time(), boot_id()
         ours = [line for line in snapshot.serving if not line.external]
         return replace(
             base,
@@ -141,10 +153,10 @@ class _Reading:
             frozen=frozen_until(policy.freeze, now) if policy is not None else None,
             changed_at=max((act.at for act in acts), default=None),
             read_only=snapshot.read_only,
-            unlocks=tuple(one for one in snapshot.unlocks if one.until > now),
+            unlocks=tuple(one for one in snapshot.unlocks if one.until > now and one.boot == boot),
         )
 
 
 def _agent(snapshot: LedgerSnapshot, now: float) -> str:
     fresh = freshness(snapshot, now)
-    return "none" if fresh.no_agent else "stale" if fresh.stale else "live"
+    return NONE if fresh.no_agent else STALE if fresh.stale else LIVE

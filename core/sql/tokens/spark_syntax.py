@@ -74,8 +74,8 @@ _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 def check_text(source: SqlText) -> None:
     """Raise SqlDiagnostic for templates, and for SQL that Spark changes before it tokenizes it.
 
-    Spark replaces `${…}` with the value of a setting, and continues a comment that ends with a backslash on the next
-    line.
+    Outside of Headgate's sessions, Spark replaces `${…}` with the value of a setting. It continues a comment that ends
+    with a backslash on the next line.
     """
     text = source.text
     if "${" not in text and "\\\n" not in text and "{#" not in text:
@@ -88,8 +88,9 @@ def check_text(source: SqlText) -> None:
     comments = [span for span in spans if span[2] or text.startswith("/*", span[0])]
     for found in _VARIABLE.finditer(text):
         if not any(start <= found.start() < end for start, end, _ in comments):
-            summary = f"Spark replaces {found[0]} with the value of a setting, or with nothing"
-            raise SqlDiagnostic(summary, "write the value", found.start(), subject=found[0])
+            summary = f"{found[0]} is not the name of a variable"
+            remedy = "write the value, or ${name} with a name of letters, digits and _"
+            raise SqlDiagnostic(summary, remedy, found.start(), subject=found[0])
     template = text.find("{#")
     if template >= 0 and not any(start <= template < end for start, end, _ in spans):
         raise SqlDiagnostic("{# … #} is not a Spark comment", "write /* … */", template, condition=_SYNTAX)

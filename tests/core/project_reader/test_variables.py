@@ -163,8 +163,8 @@ def test_a_value_is_a_literal_outside_of_quotes_and_text_inside(sql: str, expect
 @pytest.mark.parametrize(
     ("sql", "summary"),
     [
-        ("a${d}", "${d} touches what stands beside it, and is a decimal of its own"),
-        ("${s}'x'", "${s} touches what stands beside it, and is a string of its own"),
+        ("a${d}", "${d} touches what stands beside it, and would become 0.5 there"),
+        ("${s}'x'", "${s} touches what stands beside it"),
         ("r${s}", "${s} touches"),
         ("${d}${d}", "${d} touches"),
         ("${name}'x'", "${name} touches"),
@@ -257,6 +257,35 @@ environments:
     ]
 
 
+def test_values_that_grow_without_end_or_hide_a_secret_are_reported() -> None:
+    chain = "".join(f'  c{n:03}: {{default: "${{c{n + 1:03}}}"}}\n' for n in range(500)) + "  c500: {default: x}\n"
+    doubled = "".join(f'  d{n:02}: {{default: "${{d{n + 1:02}}}${{d{n + 1:02}}}"}}\n' for n in range(18))
+    others = """  d18: {default: x}
+  db_pass: {type: identifier, default: hunter2}
+  password: {default: 12345678}
+  e: {default: "password="}
+  f: {default: "${e}hunter2"}
+  g: {default: "$"}
+  h: {default: "${g}{a-b}"}
+  n: {type: INT, default: 5}
+  token_lifetime: {type: interval, default: 1 hour}
+"""
+    head = HEAD.replace("  region:", f"{chain}{doubled}{others}  region:")
+    found = [each.split(": ", 1)[1] for each in problems(texts(head=head))]
+    for expected in (
+        "more than 20 variables refer to each other in a chain, from c000 to c021 [write some of the values out]",
+        "the value of d06 is longer than 4,000 characters [write a shorter value]",
+        "the value of db_pass would be a secret in a file",
+        "the value of password would be a secret in a file",
+        "the value of f would be a secret in a file",
+        "the value of h contains ${, which begins the name of a variable",
+        "variables.n.type must be the type of a variable [did you mean int?]",
+    ):
+        assert any(each.startswith(expected) for each in found), expected
+    errors = [each for each in found if not each.startswith("no file uses")]
+    assert not any(word in each for each in errors for word in ("12345678", "variable n ", "token_lifetime"))
+
+
 def test_a_reference_to_a_secret_stays_a_reference() -> None:
     head = HEAD.replace("  region:", '  pw: {type: string, default: "${env:PW}"}\n  region:')
     ddl = (
@@ -301,6 +330,8 @@ def test_a_setting_in_brackets_needs_quotes_and_defaults_take_no_variables() -> 
     assert 'write "${…}" in quotes' in problems(texts(yml="tags: [${region}]\n"))[0]
     assert "defaults.owner uses a variable" in problems(texts(head=HEAD + 'defaults: {owner: "${region}"}\n'))[0]
     assert problems(texts(yml="owner: ${regoin}\n"))[0].startswith(f"{YML}:1: regoin is not a declared variable")
+    below = problems(texts(yml="description: |\n  one\n  two ${regoin}\n"))[0]
+    assert below.startswith(f"{YML}:3: regoin is not a declared variable")
 
 
 def test_a_cached_yml_gives_the_same_revision() -> None:

@@ -188,7 +188,7 @@ def test_state_is_found_from_below(select: str, kinds: list[str], keys: tuple[st
         ("SELECT k FROM STREAM a JOIN IDENTIFIER('b') b ON a.i = b.i", "IDENTIFIER(…) hides a name"),
         ("SELECT k FROM STREAM a JOIN f(1) b ON a.i = b.i", "f is not a built-in table function"),
         ("SELECT :x AS x FROM STREAM a", "the parameter used here has no value"),
-        ("SELECT ${x} AS x FROM STREAM a", "Spark replaces ${x} with the value of a setting"),
+        ("SELECT ${x} AS x FROM STREAM a", "${x} is not the name of a variable"),
         ("SELECT k FROM STREAM a IDENTIFIED BY 'x'", "a source name is an identifier, not a string"),
         ("SELECT k FROM STREAM a IDENTIFIED BY x UNION ALL SELECT k FROM STREAM b IDENTIFIED BY x", "two sources are"),
         ("SELECT k FROM STREAM a WATERMARK date(ts) DELAY OF INTERVAL 1 DAY", "the watermark's expression has no name"),

@@ -16,6 +16,7 @@ from core.text.secret_masking import mask_literals, mask_secrets
         ("'fs.s3a.secret.key' = 'abc'", "'fs.s3a.secret.key' = '*****'"),
         ('{"api_key": "abc"}', '{"api_key": "*****"}'),
         ("Authorization: Bearer abc.def", "Authorization: Bearer *****"),
+        ("sc://h:1/;authorization=Bearer%20abc;x=1", "sc://h:1/;authorization=*****;x=1"),
         ("jdbc:x://ann:hunter2@db:5432/shop", "jdbc:x://ann:*****@db:5432/shop"),
         ("cannot clone https://abc@h/p", "cannot clone https://*****@h/p"),
         ("https://abc:@h and https://abc:x-oauth-basic@h", "https://*****:@h and https://*****:*****@h"),

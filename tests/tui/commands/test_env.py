@@ -1,8 +1,10 @@
 """env: every environment of a project in one list, whatever state the ledgers of the others are in."""
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from core.observed.versions import Deployment
 from core.policy.roles_and_rules import Policy
 from core.policy.unlocking import Unlock
 from state.ledger import create_or_open
+from tui.agent_client.os_processes import boot_id
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 from tui.services import environments
@@ -25,7 +28,7 @@ MORE = """\
     protected: true
     naming: {prefix: prod_, database: lake}
     colour: red
-    pool: {name: spark-eu, url: "sc://spark:15002/;token=s3cret"}
+    pool: {name: spark-eu, url: "sc://spark:15002/;authorization=Bearer%20s3cret"}
   stage:
     data: stage
 """
@@ -52,8 +55,9 @@ def prod(places: Callable[[str], SelectedEnvironment], deployed: Callable[..., D
         ledger.put_deployment(deployed("b", state="failed", error="x", error_class="X"))
         ledger.put_policy(policy_row(Policy(freeze=("Mon - Sun",), protected=True)))
         now = time.time()
-        ledger.put_unlock(Unlock(1, "ana", "OPS-1", now, now + 1800, "", 0.0, 1800.0))
-        ledger.put_unlock(Unlock(2, "bob", "OPS-2", now - 1900, now - 100, "", 0.0, 1800.0))
+        ledger.put_unlock(Unlock(1, "ana", "OPS-1", now, now + 1800, boot_id(), 0.0, 1800.0))
+        ledger.put_unlock(Unlock(2, "bob", "OPS-2", now - 1900, now - 100, boot_id(), 0.0, 1800.0))
+        ledger.put_unlock(Unlock(3, "lee", "OPS-3", now, now + 1800, "an earlier boot", 0.0, 1800.0))
     return place
 
 
@@ -64,7 +68,8 @@ def test_all_environments_are_listed_with_what_their_ledgers_say(
     assert set(found) == {"prod", "stage", "dev"} and found["dev"]["default"]
     one = found["prod"]
     assert (one["protected"], one["agent"], one["statements"], one["running"], one["faults"]) == (True, "live", 2, 1, 1)
-    assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002/;token=*****", "state": "up"}
+    assert one["last_known"] is None
+    assert one["pool"] == {"name": "spark-eu", "address": "sc://spark:15002", "state": "up"}
     assert one["frozen"].endswith("UTC (Mon - Sun)") and one["data"] == "/lake/prod"
     assert [unlock["actor"] for unlock in one["unlocks"]] == ["ana"]
     assert one["naming"] == {"prefix": "prod_", "suffix": "", "catalog": "", "database": "lake"}
@@ -82,6 +87,35 @@ def test_the_list_names_state_freeze_and_unlock(prod: SelectedEnvironment, capsy
     assert any(line.startswith("PROD protected: frozen until ") for line in lines)
     assert any(line.startswith("PROD protected: unlocked for ana until ") for line in lines)
     assert "s3cret" not in said
+
+
+@pytest.mark.parametrize(
+    ("pid", "seen_s", "agent", "words"),
+    [
+        (None, 7200.0, "none", "no agent is running; 2h ago: pool up, 1 of 2 running, 1 fault"),
+        (2**22 + 1, 7200.0, "none", "no agent is running; 2h ago: pool up, 1 of 2 running, 1 fault"),
+        (None, None, "none", "no agent has run here yet"),
+    ],
+)
+def test_what_no_agent_observes_is_unknown_and_its_last_state_has_an_age(
+    prod: SelectedEnvironment,
+    pid: int | None,
+    seen_s: float | None,
+    agent: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen_at = time.time() - seen_s if seen_s is not None else None
+    with closing(sqlite3.connect(prod.where.ledger)) as ledger, ledger:
+        ledger.execute("UPDATE facts SET agent_pid = ?, agent_seen_at = ?", (pid, seen_at))
+    (one,) = written(["env", "--env", "prod"], capsys)["environments"]
+    assert (one["agent"], one["pool"]["state"], one["statements"], one["running"], one["faults"]) == (
+        agent, None, 2, None, None,
+    )  # fmt: skip
+    assert one["last_known"] == {"pool_state": "up", "running": 1, "faults": 1}
+    assert exit_codes.run_command_line(["env", "--env", "prod"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "spark-eu ? ? of 2 ?" in lines[1] and f"PROD protected: {words}" in lines
 
 
 def test_a_broken_ledger_hides_no_other(

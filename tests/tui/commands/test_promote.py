@@ -179,6 +179,8 @@ def test_equal_tables_are_left_out_and_counted(two: Two, capsys: pytest.CaptureF
     assert exit_codes.run_command_line(["promote", "--product", "p", *TO_STAGE]) == 0
     said = capsys.readouterr()
     assert "3 tables already run the same revision in stage as in dev" in said.err and "nothing to do" in said.err
+    assert exit_codes.run_command_line(["promote", "a", "b", "--product", "p", *TO_STAGE]) == 0
+    assert "1 table already runs the same revision in stage as in dev" in capsys.readouterr().err
 
 
 def test_a_new_table_is_promoted_unless_it_is_excluded(two: Two, capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,6 +287,8 @@ def test_forged_texts_are_refused_by_the_agent(
     [
         (["b", "--from", "dev", "--to", "dev"], 2, "dev cannot be promoted into itself"),
         (["b", "--from", "dev"], 2, "--to is missing"),
+        (["b", "--env", "stage", *TO_STAGE[:2], "--to", "dev"], 2, "--to names dev, and --env stage"),
+        (["b", *TO_STAGE, "--env", "dev"], 2, "--to names stage, and --env dev"),
         (["--from", "dev", "--to", "stage"], 2, "the request is empty"),
         (["bb", *TO_STAGE], 2, "bb is not deployed in dev"),
         (["--product", "q", *TO_STAGE], 2, "dev runs no table of a product 'q'"),

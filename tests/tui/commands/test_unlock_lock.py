@@ -36,6 +36,16 @@ def test_an_open_environment_is_no_error(agent: Any, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "shop dev is not protected: nothing to unlock\n"
 
 
+@pytest.mark.parametrize("words", [["unlock", "30m", "OPS-1"], ["lock"]])
+def test_an_open_environment_needs_no_agent_but_a_protected_one_does(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(words) == 0
+    assert capsys.readouterr().err == "shop dev is not protected: nothing to unlock\n"
+    assert exit_codes.run_command_line([*words, "--env", "prod"]) == 4
+    assert "no agent is running for shop PROD protected" in capsys.readouterr().err
+
+
 def test_lock_says_whether_there_was_an_unlock(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for changed, words in ((True, "shop dev is locked\n"), (False, "shop dev is locked: you had not unlocked it\n")):
         agent.script["lock"] = {"unlocked": False, "changed": changed}
