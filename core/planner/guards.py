@@ -230,8 +230,10 @@ def _is_in_place(node: PlanNode) -> bool:
 def _promotion(case: GuardInput) -> Iterator[Guard]:
     """Deny a promotion if the policy denies a condition in which promoted tables are in their source.
 
-    A condition that needs an approval is a reason of the guard `approval`.
+    A condition that needs an approval is a reason of the guard `approval`. A plan without steps is not judged.
     """
+    if not case.steps:
+        return
     source, found = case.request.promoted_from, tuple(source_conditions(case.request, case.source))
     by_decision: dict[str, list[Finding]] = {}
     for condition, finding in found:
@@ -438,7 +440,7 @@ def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:
         yield GuardFinding.SWAPS.of()
     if protected := {*deleted, *rebuilt, *back, *retired, *vacuumed}.intersection(policy.protected_tables):
         yield GuardFinding.PROTECTED.of(tables=tuple(sorted(protected)))
-    for condition, finding in source_conditions(case.request, case.source):
+    for condition, finding in source_conditions(case.request, case.source) if case.steps else ():
         if policy.of_promotion(condition) == ASK:
             yield finding
     keeping = tuple(node.table for node in case.nodes if node.lowered and node.strategy == Strategy.KEYED)

@@ -164,6 +164,8 @@ def _sealed(
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
     steps = () if refusals else tuple(draft.steps)
     warnings = {*scope.warnings, *draft.warnings, *not_executable_warnings(draft.nodes)}
+    if not draft.steps:
+        warnings = {warning for warning in warnings if warning.kind != PlanWarningKind.PROMOTED.code}
     behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
     plan = Plan(
         hash="",

@@ -442,7 +442,7 @@ class GuardFinding(FactKind):
     TOPICS_UNKNOWN = "{unknown:;}"
     TOPICS_UNSEEN = "whether topic {topics:and} of {table} exists is unknown: no agent has looked"
     TOPICS_UNREAD = "whether topic {topics:and} of {table} exists is unknown: {why}"
-    SOURCE_SOUND = "what is promoted runs in {source} and keeps its objectives"
+    SOURCE_SOUND = "what is promoted has no known fault in {source}"
     SOURCE_ACCEPTED = "{found:;}: the policy accepts that"
     SOURCE_FAILED = (
         "{tables:few} {tables:has/have} failed in {source}",

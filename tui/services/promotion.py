@@ -17,7 +17,7 @@ from core.project.revision import written_hash
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.revision_reader import revision_of
 from core.project_reader.table_yml import deployed_yml_as_file
-from core.text.wording import did_you_mean
+from core.text.wording import counted, did_you_mean
 from state.ledger import LedgerReader
 from state.promotion_source import observe_source, open_source
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
@@ -94,7 +94,24 @@ def plan_promotion(
         more = f", and {len(refusals) - 1} more" if len(refusals) > 1 else ""
         raise Refused(f"{refusals[0].summary}{more}", remedy=str(refusals[0].remedy))
     project = _project({**here, **{t: there[t] for t in chosen}}, declared, parse_cache, place.environment)
+    _refuse_unfit(project, chosen, place.environment, asked.promoted_from)
     return Promotion(request, project, tables, tuple(sorted(wide - differs)))
+
+
+def _refuse_unfit(declared: ProjectDeclaration, chosen: Iterable[TableName], target: str, source: str) -> None:
+    """Raise Refused for the first promoted table whose texts are not valid with the present headgate.yml.
+
+    The errors have no place in a file, because the texts are those of the ledger.
+    """
+    unfit = [(t, declared.project.broken[t].problems) for t in chosen if t in declared.project.broken]
+    if unfit:
+        table, problems = unfit[0]
+        why = problems[0].summary if problems else "its texts are invalid"
+        more = f", and {counted(len(unfit) - 1, 'more table')}" if len(unfit) > 1 else ""
+        raise Refused(
+            f"{table} as it runs in {source} is not valid in {target}: {why}{more}",
+            remedy=f"declare in headgate.yml what it needs, or leave it out: --exclude {table}",
+        )
 
 
 def _refuse_unknown(asked: PlanRequest, there: Deployed) -> None:

@@ -180,7 +180,9 @@ def test_equal_tables_are_left_out_and_counted(two: Two, capsys: pytest.CaptureF
     said = capsys.readouterr()
     assert "3 tables already run the same revision in stage as in dev" in said.err and "nothing to do" in said.err
     assert exit_codes.run_command_line(["promote", "a", "b", "--product", "p", *TO_STAGE]) == 0
-    assert "1 table already runs the same revision in stage as in dev" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "approv" not in said.out and "the next deploy of files" not in said.out and "nothing to do" in said.err
+    assert "1 table already runs the same revision in stage as in dev" in said.err
 
 
 def test_a_new_table_is_promoted_unless_it_is_excluded(two: Two, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,6 +260,24 @@ def test_a_source_that_proved_less_needs_an_approval(
     plan = written(["promote", "b", *TO_STAGE], capsys)
     (guard,) = [g for g in plan["guards"] if g["name"] == "approval"]
     assert plan["approvals"] == 1 and words in guard["summary"]
+
+
+def test_a_text_that_headgate_yml_no_longer_allows_is_refused_without_a_place_in_a_file(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (two.folder / "headgate.yml").write_text(f"{HEAD}variables: {{least: {{type: int, default: 1}}}}\n")
+    two.run_in(two.dev, "b", "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > ${least};")
+    (two.folder / "headgate.yml").write_text(HEAD)
+    said = refused(["promote", "b", *TO_STAGE], 3, capsys)
+    assert "b as it runs in dev is not valid in stage: least is not a declared variable" in said
+    assert "--exclude b" in said and ".sql" not in said
+
+
+def test_nothing_to_promote_needs_no_approval(two: Two, capsys: pytest.CaptureFixture[str]) -> None:
+    two.run_in(two.dev, "b", (two.folder / B).read_text(), state="stopped")
+    plan = written(["promote", "b", *TO_STAGE], capsys)
+    assert (plan["approvals"], plan["warnings"], plan["steps"]) == (0, [], [])
+    assert not [guard for guard in plan["guards"] if guard["name"] in ("approval", "source")]
 
 
 def test_forged_texts_are_refused_by_the_agent(
