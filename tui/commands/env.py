@@ -12,7 +12,7 @@ from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
 from tui.project_folder.environment_selection import find_folder
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
-from tui.services.environments import NONE, EnvironmentState, read_environments
+from tui.services.environments import NONE, EnvironmentState, read_environments, undeclared_with_agent
 
 HEAD = ("ENV", "AGENT", "AGE", "POOL", "RUNNING", "FAULTS", "CHANGED", "NAMES")
 
@@ -31,9 +31,18 @@ def env(context: CommandContext) -> int:
         output.say(f"{error.summary}: until it is corrected, every environment counts as protected")
     names = tuple(head.protected_by_name) if only is None else (context.place.environment,)
     found = read_environments(context.environ, folder, names)
+    declared = tuple(head.protected_by_name)
+    undeclared = undeclared_with_agent(context.environ, folder, declared) if declared and only is None else ()
     if output.as_json:
         listed = [_as_json(one, default=one.name == head.default_env) for one in found]
-        output.data({"format": "headgate.env/1", "project": head.project, "environments": listed})
+        output.data(
+            {
+                "format": "headgate.env/1",
+                "project": head.project,
+                "environments": listed,
+                "undeclared": list(undeclared),
+            }
+        )
     else:
         now = time.time()
         output.print(format_table(HEAD, [_row(one, now) for one in found], right=("AGE", "FAULTS", "CHANGED")))
@@ -41,6 +50,11 @@ def env(context: CommandContext) -> int:
             for words in _below(one):
                 output.print([f"{_words(one)}: {words}"])
         output.say(f"{head.project}: {folder}")
+    for name in undeclared:
+        output.say(
+            f"{name} has an agent, but headgate.yml no longer declares it: declare it again to see it, or to end it "
+            f"with headgate down --env {name}"
+        )
     return int(any(one.error is not None for one in found))
 
 

@@ -16,7 +16,7 @@ from core.project.model import Environment
 from core.project_reader.manifest import read_manifest
 from core.text.secret_masking import mask_secrets
 from state.ledger_snapshot import LedgerSnapshot
-from tui.agent_client.os_processes import boot_id
+from tui.agent_client.os_processes import boot_id, lock_holder
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger, select_environment
 from tui.services.environment_service import EnvironmentService
@@ -87,6 +87,15 @@ def read_environments(
     for reading in readings:
         reading.done.wait(max(0.0, ends_at - time.monotonic()))
     return tuple(reading.found_after(deadline_s) for reading in readings)
+
+
+def undeclared_with_agent(environ: Mapping[str, str], folder: str, declared: Sequence[str]) -> tuple[str, ...]:
+    """Return the environments of a project that have an agent, although headgate.yml does not declare them; sorted."""
+    place = select_environment(environ, folder, project=folder, environment=declared[0])
+    homes = Path(place.where.home).parent
+    locks = sorted(homes.glob("*/agent.lock")) if homes.is_dir() else []
+    names = ((lock.parent.name, lock) for lock in locks)
+    return tuple(name for name, lock in names if name not in declared and lock_holder(str(lock)) is not None)
 
 
 def _declared(folder: str) -> dict[str, Environment]:

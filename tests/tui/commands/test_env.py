@@ -1,5 +1,6 @@
 """env: every environment of a project in one list, whatever state the ledgers of the others are in."""
 
+import fcntl
 import sqlite3
 import threading
 import time
@@ -116,6 +117,21 @@ def test_what_no_agent_observes_is_unknown_and_its_last_state_has_an_age(
     assert exit_codes.run_command_line(["env", "--env", "prod"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "spark-eu ? ? of 2 ?" in lines[1] and f"PROD protected: {words}" in lines
+
+
+def test_an_agent_of_an_environment_that_is_no_longer_declared_is_named(
+    prod: SelectedEnvironment, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(prod.where.home).parent / "dev").mkdir(exist_ok=True)
+    (Path(prod.where.home).parent / "dev/agent.lock").touch()
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text().replace(MORE, ""))
+    with open(prod.where.lock, "w") as lock:
+        assert written(["env"], capsys)["undeclared"] == []
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert written(["env"], capsys)["undeclared"] == ["prod"]
+        assert exit_codes.run_command_line(["env"]) == 0
+        assert "prod has an agent, but headgate.yml no longer declares it" in capsys.readouterr().err
 
 
 def test_a_broken_ledger_hides_no_other(
