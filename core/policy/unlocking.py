@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from core.model.errors import UsageError
+from core.text.secret_masking import mask_secrets
 
 SHORTEST_S, LONGEST_S = 60.0, 8 * 3600.0
 """Bounds of the length of an unlock, in seconds."""
@@ -56,8 +57,11 @@ def checked_length(seconds: float, shown: str) -> float:
 
 
 def checked_ticket(text: str) -> str:
-    """Return a ticket without surrounding spaces. Raises UsageError if it is empty, too long or unprintable."""
-    ticket = " ".join(text.split(" ")).strip()
+    """Return a ticket without surrounding spaces, and with secrets masked, because audit log and lists show it.
+
+    Raises UsageError if it is empty, too long or unprintable.
+    """
+    ticket = mask_secrets(text.strip())
     if not ticket or len(ticket) > TICKET_LIMIT or not ticket.isprintable():
         raise UsageError(
             f"an unlock needs a ticket: one line of at most {TICKET_LIMIT} characters that says why",

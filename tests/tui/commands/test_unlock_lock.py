@@ -24,6 +24,13 @@ def test_an_unlock_sends_length_and_ticket(agent: Any, capsys: pytest.CaptureFix
     assert written(["unlock", "2h", "OPS-1"], capsys)["until"] == 1800.0
 
 
+def test_a_secret_in_a_ticket_is_neither_sent_nor_shown(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["unlock"] = ANSWER
+    assert exit_codes.run_command_line(["unlock", "30m", "OPS-1 password=hunter2"]) == 0
+    assert agent.heard[0]["args"]["ticket"] == "OPS-1 password=*****"
+    assert "hunter2" not in f"{agent.heard}{capsys.readouterr()}"
+
+
 @pytest.mark.parametrize("words", [["30", "a"], ["9h", "a"], ["59s", "a"], ["1d", "a"], ["30m", ""], ["30m"]])
 def test_a_wrong_length_or_ticket_is_not_sent(words: list[str], agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["unlock", *words]) == 2
