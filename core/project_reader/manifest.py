@@ -148,7 +148,8 @@ def _identity(top: YamlSection) -> str:
 def _environments(top: YamlSection, variables: Mapping[str, DeclaredVariable]) -> tuple[Environment, ...]:
     sections = _environment_sections(top)
     found = {name: _environment(name, section, variables) for name, section in sorted(sections.items())}
-    return tuple(replace(each, sources=read_sources(sections[name], name, found)) for name, each in found.items())
+    sources = read_sources(sections, found)
+    return tuple(replace(each, sources=sources[name]) for name, each in found.items())
 
 
 def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
@@ -158,7 +159,7 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         if "environments" not in top.nodes or section is not None or _is_null(top):
             top.wrong("environments", "at least one environment", "write environments: {dev: {}}")
         return {}
-    found = {}
+    found: dict[str, YamlSection] = {}
     for name in section.nodes:
         if not _NAME.match(name):
             section.wrong(name, "named with letters, digits, _ and -", "give the environment another name")
@@ -166,6 +167,8 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         if name in (OWN, SHARED):
             expected = f"named otherwise than {OWN} and {SHARED}, which have a meaning after sources:"
             section.wrong(name, expected, "give the environment another name")
+        if met := next((other for other in found if other.lower() == name.lower()), None):
+            section.wrong(name, f"unlike {met} also in lower case", "give the environment another name")
         node = section.nodes[name]
         inner = section.section(name)
         if inner is None and node.tag.endswith(":null"):

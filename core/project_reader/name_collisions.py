@@ -55,6 +55,8 @@ def collision_problems(
             created = [(each, _created(each, tables)) for each in sharing]
             for pair in combinations(created, 2):
                 yield from _catalog_collisions(*pair, server, lines, tables)
+            for one, other in combinations(sharing, 2):
+                yield from _location_collisions(one, other, lines, tables, read_in)
     yield from _collisions_on_brokers(environments, lines, tables, read_in)
 
 
@@ -62,9 +64,10 @@ def _own_collisions(
     environment: Environment, lines: KeyLines, tables: Mapping[TableName, Table], read_in: ReadIn
 ) -> Iterator[Problem]:
     name, naming, sources = environment.name, environment.naming, environment.sources
-    if naming.suffix and (wrong := [naming.of(table) for table in tables if split_physical(naming.of(table))]):
-        words = f"the suffix of {name} makes names of versions from names of tables: {_first(wrong)}"
-        yield _problem(words, "choose another suffix", lines, name, "naming")
+    renamed = map(naming.of, tables) if naming.prefix or naming.suffix else ()
+    if wrong := [each for each in renamed if split_physical(each.removesuffix("_before"))]:
+        words = f"the naming of {name} makes names of versions from names of tables: {_first(wrong)}"
+        yield _problem(words, "choose another prefix and suffix", lines, name, "naming")
     external = [each for each in tables.values() if each.external] if sources.of == SHARED else []
     seen = read_in(environment, external) if external else {}
     if relative := [each.name for each in external if each.name in seen and _is_relative(seen[each.name])]:
@@ -72,7 +75,7 @@ def _own_collisions(
         remedy = "write absolute LOCATIONs, or the name of an environment after sources:"
         yield _problem(words, remedy, lines, name, "sources")
     made = _created(environment, tables) if sources.naming is not None else {}
-    for named, table in _borrowed(environment, environment, tables):
+    for named, table in _borrowed(environment, naming.place, tables):
         if met := made.get(named):
             words = f"in {name}, the external table {table} and the table {met} would both be {named}"
             yield _problem(words, _OTHER_NAMING, lines, name, "naming")
@@ -109,10 +112,16 @@ def _catalog_collisions(
     if one.naming.place == other.naming.place:
         met = {name: (ours[name], theirs[name]) for name in ours.keys() & theirs.keys()}
     for borrower, (owner, created) in ((one, right), (other, left)):
-        for name, table in _borrowed(borrower, owner, tables):
+        for name, table in _borrowed(borrower, owner.naming.place, tables):
             # The same external table is what is shared.
             if (found := created.get(name, table)) != table:
                 met[name] = (table, found) if borrower is one else (found, table)
+    if one.sources.naming is not None:
+        place = one.sources.naming.place
+        shared = dict(_borrowed(other, place, tables))
+        for name, table in _borrowed(one, place, tables):
+            if (found := shared.get(name, table)) != table:
+                met[name] = (table, found)
     if met:
         names = [
             name if mine == yours else f"{name} ({mine} of {one.name}, {yours} of {other.name})"
@@ -120,6 +129,26 @@ def _catalog_collisions(
         ]
         words = f"{one.name} and {other.name} would create the same names on {server}: {_first(names)}"
         yield _problem(words, _OTHER_NAMING, lines, other.name, "naming")
+
+
+def _location_collisions(
+    one: Environment, other: Environment, lines: KeyLines, tables: Mapping[TableName, Table], read_in: ReadIn
+) -> Iterator[Problem]:
+    """Report external tables with one name in the catalog, and with different locations by the values of variables."""
+    ours, theirs = (each.sources.naming or each.naming for each in (one, other))
+    if (ours.place, ours.of("")) != (theirs.place, theirs.of("")) or {one.sources.of, other.sources.of} == {OWN}:
+        return
+    external = [each for each in tables.values() if each.external and "${" in each.ddl.as_written]
+    left, right = read_in(one, external), read_in(other, external)
+    differ = [
+        ours.of(name)
+        for name in (each.name for each in external if table_format(each.parsed_ddl.format).has_files)
+        if name in left and name in right and left[name].parsed_ddl.location != right[name].parsed_ddl.location
+    ]
+    if differ:
+        words = f"{one.name} and {other.name} share external tables that have different LOCATIONs: {_first(differ)}"
+        key = "sources" if other.sources.of != OWN else "variables"
+        yield _problem(words, "write one LOCATION for both, or sources: own", lines, other.name, key)
 
 
 _Created = tuple[Environment, Mapping[str, TableName]]
@@ -133,11 +162,11 @@ def _created(environment: Environment, tables: Mapping[TableName, Table]) -> dic
 
 
 def _borrowed(
-    environment: Environment, owner: Environment, tables: Mapping[TableName, Table]
+    environment: Environment, place: tuple[str, str], tables: Mapping[TableName, Table]
 ) -> Iterator[tuple[str, TableName]]:
-    """Yield the names of the external tables that an environment shares with others in the database of `owner`."""
+    """Yield the names of the external tables that an environment shares with others, if they are in the database."""
     naming = environment.sources.naming
-    if naming is not None and naming.place == owner.naming.place:
+    if naming is not None and naming.place == place:
         for name, table in tables.items():
             if table.external:
                 yield naming.of(name), name

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from core.model.problems import Problem
 from core.project.model import Environment
 from core.project.naming import OWN, OWN_SOURCES, SHARED, Naming, Sources
 from core.project_reader.yaml_reader import YamlSection
@@ -32,21 +33,46 @@ def read_naming(environment: YamlSection) -> Naming:
     return found
 
 
-def read_sources(environment: YamlSection, name: str, environments: Mapping[str, Environment]) -> Sources:
-    """Read where the environment `name` finds its external tables; an invalid value is reported and has its default."""
+def read_sources(sections: Mapping[str, YamlSection], environments: Mapping[str, Environment]) -> dict[str, Sources]:
+    """Read where each environment finds its external tables; an invalid value is reported and has its default.
+
+    The external tables of an environment that reads those of another one are followed to the environment that owns or
+    shares them.
+    """
+    of = {name: _source(sections[name], name, environments) for name in environments}
+    return {name: _followed(name, of, sections[name], environments) for name in environments}
+
+
+def _followed(
+    name: str, of: Mapping[str, str], section: YamlSection, environments: Mapping[str, Environment]
+) -> Sources:
+    path = [name]
+    while (last := of[path[-1]]) not in (OWN, SHARED):
+        if last in path:
+            cycle = path[path.index(last) :]
+            if name == min(cycle):
+                summary = f"environments read the external tables of each other: {' → '.join((*cycle, last))}"
+                section.problems.append(Problem(summary, "leave out one sources:", section.at("sources"), name))
+            return OWN_SOURCES
+        path.append(last)
+    owner = environments[path[-1]]
+    naming = owner.naming if last == OWN else replace(owner.naming, prefix="", suffix="")
+    if len(path) > 1:
+        return Sources(naming, owner.data, of[name])
+    return OWN_SOURCES if last == OWN else Sources(naming, of=SHARED)
+
+
+def _source(environment: YamlSection, name: str, environments: Mapping[str, Environment]) -> str:
+    """Return `own`, `shared` or the name of another environment."""
     of = environment.text("sources", OWN)
-    own = environments[name]
-    if of in (OWN, name):
-        return OWN_SOURCES
-    if of == SHARED:
-        return Sources(replace(own.naming, prefix="", suffix=""), of=of)
-    other = environments.get(of)
-    if other is None:
+    if of == name:
+        return OWN
+    if of not in (OWN, SHARED, *environments):
         words = (OWN, SHARED, *(each for each in environments if each != name))
         expected = f"{OWN}, {SHARED} or another environment, not {of}"
         environment.wrong("sources", expected, did_you_mean(of, words) or f"one of {', '.join(words)}")
-        return OWN_SOURCES
-    return Sources(other.naming, other.data, of)
+        return OWN
+    return of
 
 
 def _name(section: YamlSection, key: str, form: re.Pattern[str], example: str) -> str:

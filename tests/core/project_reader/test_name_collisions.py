@@ -190,6 +190,65 @@ def test_sources_are_shared_only_as_declared() -> None:
     assert unknown == ["headgate.yml:6: environments.stage.sources must be own, shared or another environment, not deb"]
 
 
+def test_the_sources_of_sources_are_followed() -> None:
+    def sources(*environments: str) -> dict[str, Sources]:
+        files = small_project.texts() | {"headgate.yml": HEAD + "".join(f"  {each}\n" for each in environments)}
+        path = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+        files[path] = files[path].replace("'landing'", "'/landing'")
+        project, found = read_project(files)
+        assert project is not None, found
+        return {name: each.sources for name, each in project.environments.items()}
+
+    dev = "dev: {data: /dev, naming: {prefix: d_}%s}"
+    stage = "stage: {data: /stage, naming: {prefix: s_}, sources: dev}"
+    third = "third: {data: /third, naming: {prefix: t_}, sources: stage}"
+    found = sources(dev % ", sources: shared", stage, third)
+    assert found["stage"] == Sources(Naming(), "/dev", "dev")
+    assert found["third"] == Sources(Naming(), "/dev", "stage")
+    assert sources(dev % "", stage, third)["third"] == Sources(Naming("d_"), "/dev", "stage")
+    words = "headgate.yml:5: environments read the external tables of each other: dev → stage → dev"
+    assert problems(dev % ", sources: stage", stage, third) == [words]
+
+
+def test_names_of_external_tables_that_two_environments_share_with_others_meet() -> None:
+    ddl = "CREATE TABLE {0} (id BIGINT, kind STRING) USING json LOCATION '/srv/{0}';"
+    path = "pipelines/sources/p/{0}/sql-scripts/ddl.{0}.sql"
+    more = {path.format(name): ddl.format(name) for name in ("landed", "a_landed")}
+    dev = environment("dev", "naming: {prefix: d_}, sources: shared")
+    stage = environment("stage", "naming: {prefix: s_}, sources: third")
+    third = environment("third", "naming: {prefix: a_}", "pool: {url: 'sc://two'}")
+    both = "a_landed (a_landed of dev, landed of stage)"
+    words = f"headgate.yml:6: dev and stage would create the same names on one:15002: {both}"
+    assert problems(dev, stage, third, more=more) == [words]
+
+
+@pytest.mark.parametrize(
+    ("values", "sources", "expected"),
+    [(("eu", "us"), "dev", ["d_landed"]), (("eu", "us"), "own", []), (("eu", "eu"), "dev", [])],
+)
+def test_a_shared_external_table_has_one_location(values: tuple[str, str], sources: str, expected: list[str]) -> None:
+    ddl = {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": "CREATE TABLE landed (id BIGINT, kind STRING) "
+        "USING json LOCATION '/landing/${r}';"
+    }
+    dev = environment("dev", f"naming: {{prefix: d_}}, variables: {{r: {values[0]}}}")
+    stage = environment("stage", f"naming: {{prefix: s_}}, sources: {sources}, variables: {{r: {values[1]}}}")
+    found = problems(dev, stage, more=ddl, variables="  r: {}\n")
+    words = "headgate.yml:6: dev and stage share external tables that have different LOCATIONs: "
+    assert found == [f"{words}{each}" for each in expected]
+    assert problems(dev, stage.replace(ONE, "pool: {}"), more=ddl, variables="  r: {}\n") == []
+
+
+def test_names_of_environments_differ_in_lower_case() -> None:
+    found = problems("dev: {data: /dev}", "DEV: {data: /stage, protected: true}")
+    assert found == ["headgate.yml:6: environments.DEV must be unlike dev also in lower case"]
+
+
+def test_a_naming_makes_no_name_of_inherited_rows() -> None:
+    (found,) = problems("dev: {naming: {suffix: __v1_before}}")
+    assert found.startswith("headgate.yml:5: the naming of dev makes names of versions from names of tables: a__v1_bef")
+
+
 def test_a_shared_external_table_has_the_name_of_no_other_table() -> None:
     ddl = "CREATE TABLE {0} (id BIGINT, kind STRING) USING json LOCATION '/srv/{0}';"
     path = "pipelines/sources/p/{0}/sql-scripts/ddl.{0}.sql"
@@ -214,4 +273,4 @@ def test_a_shared_external_table_has_the_name_of_no_other_table() -> None:
 def test_a_suffix_makes_no_name_of_a_version() -> None:
     more = {"pipelines/facts/p/t__/sql-scripts/ddl.t__.sql": "CREATE TABLE t__ (id INT) USING parquet LOCATION 't';"}
     (found,) = problems("dev: {naming: {suffix: v2}}", more=more)
-    assert found == "headgate.yml:5: the suffix of dev makes names of versions from names of tables: t__v2"
+    assert found == "headgate.yml:5: the naming of dev makes names of versions from names of tables: t__v2"
