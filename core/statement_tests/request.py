@@ -53,8 +53,6 @@ class CaseRequest:
     """Contents of project files by path: headgate.yml, and the folders of the tested tables and of their inputs."""
     tests: Mapping[str, str]
     """Contents of the files in the `tests` folders, by path."""
-    environment: str = ""
-    """The environment whose values replace variables; empty for the default environment."""
     cases: tuple[str, ...] = ()
     """Paths of the test cases to run, in order."""
     old: Mapping[str, RevisionTexts] = field(default_factory=dict)
@@ -64,6 +62,8 @@ class CaseRequest:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Spark settings that affect the results of a statement."""
     case_s: float = CASE_S
+    environment: str = ""
+    """The environment whose values replace variables; empty for the default environment."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "old": {table: texts_as_json(texts) for table, texts in self.old.items()}}
