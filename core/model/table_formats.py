@@ -157,6 +157,7 @@ _FORMATS = (
 )  # fmt: skip
 TABLE_FORMATS = {format.name: format for format in _FORMATS}
 EXTERNAL_INPUTS = tuple(format.name for format in _FORMATS if format.external_input)
+OVER_TOPICS = tuple(format.name for format in _FORMATS if format.topics)
 WITHOUT_FILES = tuple(format.name for format in _FORMATS if not format.has_files)
 WRITTEN = tuple(format.name for format in _FORMATS if format.written and format.has_files)
 

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from core.model.names import TableName, split_physical
 from core.model.problems import Problem, Where
-from core.model.table_formats import table_format
+from core.model.table_formats import OVER_TOPICS, table_format
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment, Table
 from core.project.naming import OWN, SHARED
@@ -218,9 +218,9 @@ def _collisions_on_brokers(
 
 
 def _may_be_over_topics(table: Table) -> bool:
-    """True if a table may have topics in an environment; the options of such a DDL name Kafka."""
-    written = table.ddl.as_written if table.variables else ""
-    return table_format(table.parsed_ddl.format).topics or "kafka" in written.lower()
+    """True if a table may have topics in an environment; such a DDL names a format over topics."""
+    written = table.ddl.as_written.lower() if table.variables else ""
+    return table_format(table.parsed_ddl.format).topics or any(name in written for name in OVER_TOPICS)
 
 
 def _may_commit_offsets(table: Table) -> bool:

@@ -160,7 +160,7 @@ class PostgresCluster(DemoServer):
         if done != 0:
             remedy = "give a folder that the user nobody may enter, or run Headgate as another user than root"
             raise HeadgateError(
-                f"PostgreSQL cannot create its data in {data}: {self.last_words()}",
+                f"PostgreSQL cannot create its data in {data} (exit code {done}): {self.last_words()}",
                 remedy=remedy if self.user else f"see {self.log}",
             )
         rules = data / "pg_hba.conf"
