@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from core.model.names import TableName
 from core.model.problems import Problem, in_reading_order
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
-from core.project.variables import Variable
 from core.sql.statement import ParsedStatement, TableDdl
+
+if TYPE_CHECKING:
+    from core.project.variables import Variable
 
 
 class Layer(StrEnum):
@@ -249,7 +252,7 @@ class Environment:
     """The lag objective of statements that set none, as an interval like `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
     """The environment's rules as declared; rules that an agent has recorded take precedence."""
-    variables: tuple[Variable, ...] = ()
+    variables: "tuple[Variable, ...]" = ()
     """The variables with their values in this environment, sorted by name."""
     sources: Sources = OWN_SOURCES
     colour: str = ""
