@@ -174,11 +174,13 @@ from pipelines.storage.kafka_clients import connect
 with running_broker(Path(sys.argv[1])) as broker:
     broker.create("t")
     clients = connect(TopicPlace(broker.servers, ("t",)))
-    # A new broker may need several requests until a group has its coordinator.
+    # A new broker and a restarted one may need several requests until a group has its coordinator.
     until(lambda: clients.commit("g", {("t", 0): 0}) is None, 30, "the offsets are committed")
-    for act in (broker.kill, bool, bool, broker.start, bool):
+    broker.kill()
+    for _ in range(3):
         print(clients.commit("g", {("t", 0): 0}))
-        act()
+    broker.start()
+    until(lambda: clients.commit("g", {("t", 0): 0}) is None, 30, "the offsets are committed again")
 """
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
     done = subprocess.run(
@@ -189,5 +191,4 @@ with running_broker(Path(sys.argv[1])) as broker:
     )
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
-    assert [line == "None" for line in said] == [True, False, False, False, True], said
-    assert all("answer" in line for line in said if line != "None"), said
+    assert len(said) == 3 and all("answer" in line for line in said), said
