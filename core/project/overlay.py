@@ -1,0 +1,55 @@
+"""An overlay: an environment for one branch, which reads from another environment all tables that it does not build.
+
+`headgate up --env pr-123 --from dev` writes it to a file in the home of the environment. The file is never changed
+afterwards, except that a table can be added to `inherited`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from core.model.names import TableName
+
+OVERLAY_FILE = "overlay.json"
+"""Name of the file in the home of the environment."""
+
+PROJECT_FOLDER = "project"
+"""Folder in the home with the project of the overlay, which `headgate up` generates from the branch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """An overlay as it was created; times are in epoch seconds."""
+
+    base: str
+    """The environment whose tables are read."""
+    base_home: str
+    """Absolute path of the base's home folder, which contains its ledger."""
+    base_data: str
+    """Absolute path of the base's data folder."""
+    branch: str
+    """Absolute path of the project folder from which the overlay was generated."""
+    created_at: float
+    created_by: str
+    """Login of the user who created the overlay."""
+    expires_at: float
+    """When the agent deletes the environment with everything that it has made."""
+    since: float | None = None
+    """The time from which sources are read; None for their beginning."""
+    inherited: Mapping[TableName, int] = field(default_factory=dict)
+    """The version of each table that is read from the base; in the overlay, these are external tables."""
+
+
+def overlay_as_text(overlay: Overlay) -> str:
+    """Return the content of the overlay's file."""
+    return json.dumps(asdict(overlay), indent=1, sort_keys=True)
+
+
+def overlay_from_text(text: str) -> Overlay:
+    """Read the content of an overlay's file. Raises ValueError if it is damaged."""
+    try:
+        found = json.loads(text)
+        inherited = {TableName(name): int(version) for name, version in found.pop("inherited").items()}
+        return Overlay(**found, inherited=inherited)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"the file of an overlay is damaged: {error}") from error
