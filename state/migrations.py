@@ -173,7 +173,17 @@ CREATE TABLE unlock (
   boot TEXT NOT NULL, uptime_s REAL NOT NULL, seconds REAL NOT NULL);
 """
 
-MIGRATIONS = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _START_BATCH, _TIME_LEFT, _OBJECTIVE, _VARIABLES, _UNLOCK)
+_SERVES = "ALTER TABLE facts ADD COLUMN serves TEXT;\n"
+
+MIGRATIONS = (
+    _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
+    _START_BATCH,
+    _TIME_LEFT,
+    _OBJECTIVE,
+    _VARIABLES,
+    _UNLOCK,
+    _SERVES,
+)
 """The migrations.
 
 The first migration turns an empty file into a ledger of `FIRST_VERSION`; each later migration adds 1 to the version.

@@ -17,6 +17,7 @@ from core.model.states import State
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.policy.roles_and_rules import Policy, policy_from_json
 from core.policy.unlocking import Unlock
+from core.project.served_environment import ServedEnvironment
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
 from state.transactions import (
@@ -201,10 +202,16 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
-    def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Record the pid and start time of the agent. Both are None when the agent exits."""
+    def put_agent(self, pid: int | None, started_at: float | None, *, serves: ServedEnvironment | None = None) -> None:
+        """Record the pid and start time of the agent, and what it serves. Pid and time are None when it exits.
+
+        Without `serves`, the record of what was last served stays.
+        """
+        values = pid, started_at, sqlite_value(serves)
         with self._transaction() as connection:
-            connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
+            connection.execute(
+                "UPDATE facts SET agent_pid = ?, agent_started_at = ?, serves = coalesce(?, serves)", values
+            )
 
     def put_pool(self, **fields: str | int) -> None:
         """Set some of the columns pool, pool_state, pool_detail, pool_generation and session_id."""

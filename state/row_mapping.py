@@ -10,7 +10,9 @@ from typing import Any, TypeVar, get_type_hints
 
 from core.observed.versions import Binding
 from core.project.model import Pool
+from core.project.naming import Naming, Sources
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
+from core.project.served_environment import ServedEnvironment
 from core.text.escaping import escape_surrogates
 
 Row = TypeVar("Row")
@@ -31,7 +33,7 @@ def sqlite_value(value: object) -> Value:
             return escape_surrogates(value)
         case RevisionTexts():
             return _json(texts_as_json(value))
-        case Pool():
+        case Pool() | ServedEnvironment():
             return _json(asdict(value))
         case tuple() | list():
             return _json([_plain(item) for item in value])
@@ -89,6 +91,8 @@ def _decoder(hint: Any) -> Callable[[Any], Any] | None:
         return _bindings
     if hint == Pool | None:
         return _pool
+    if hint == ServedEnvironment | None:
+        return _served
     origin = getattr(hint, "__origin__", None)
     if origin is tuple:
         return _tuple
@@ -106,6 +110,15 @@ def _bindings(text: str) -> tuple[Binding, ...]:
 def _pool(text: str) -> Pool:
     found = json.loads(text)
     return Pool(**{**found, "conf": tuple((key, value) for key, value in found["conf"])})
+
+
+def _served(text: str) -> ServedEnvironment:
+    found = json.loads(text)
+    sources = found["sources"]
+    of = Naming(**sources["naming"]) if sources["naming"] else None
+    return ServedEnvironment(
+        **{**found, "naming": Naming(**found["naming"]), "sources": Sources(**{**sources, "naming": of})}
+    )
 
 
 def _tuple(text: str) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from core.model.names import TableName
+from core.project.served_environment import ServedEnvironment
 from core.text.sentence import Sentence
 
 
@@ -226,3 +227,5 @@ class EnvironmentRow:
     """
     served: int = 0
     """Number of times that the data folder's record of serving versions has been written."""
+    serves: ServedEnvironment | None = None
+    """What the newest agent works with; None if the ledger was last written by a release that did not record it."""

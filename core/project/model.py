@@ -11,6 +11,7 @@ from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
 from core.sql.statement import ParsedStatement, TableDdl
+from core.text.secret_masking import mask_secrets
 
 if TYPE_CHECKING:
     from core.project.variables import Variable
@@ -227,6 +228,11 @@ class Pool:
     cores: int = 2
     memory: str = "2g"
     conf: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def address(self) -> str:
+        """The address without parameters, which can be secrets; `local` for a server of the agent's."""
+        return mask_secrets(self.url.partition("/;")[0]) if self.url else "local"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ class Naming:
         """Return the name, in this environment, of something declared as `name`: a table, a topic or a group."""
         return f"{self.prefix}{name}{self.suffix}"
 
+    @property
+    def pattern(self) -> str:
+        """Return the catalog names of the environment as a pattern, such as `lake.dev_*`; unlike for unlike namings."""
+        return self.pointer(TableName("*"))
+
     def pointer(self, table: TableName) -> str:
         """Return the catalog name of the view that leads to the serving version, or of an external table."""
         return self._qualified(self.of(table))

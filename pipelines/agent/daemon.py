@@ -233,7 +233,7 @@ class Agent:
         return ""
 
     def _announce_agent(self) -> None:
-        self._ledger.put_agent(os.getpid(), self._context.clock())
+        self._ledger.put_agent(os.getpid(), self._context.clock(), serves=self._context.layout.served)
         self._ledger.heartbeat(self._context.clock())
         self._is_announced = True
 

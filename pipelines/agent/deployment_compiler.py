@@ -15,6 +15,7 @@ from core.ports.spark import NEWEST_WRITER, Upsert
 from core.project.model import APPEND, UPSERT, Environment, Settings
 from core.project.naming import Naming
 from core.project.revision import RevisionTexts
+from core.project.served_environment import ServedEnvironment
 from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
@@ -43,6 +44,12 @@ class EnvironmentLayout:
     @property
     def naming(self) -> Naming:
         return self.environment.naming
+
+    @property
+    def served(self) -> ServedEnvironment:
+        """Return what of the layout is recorded in the ledger."""
+        environment = self.environment
+        return ServedEnvironment(self.data, environment.naming, environment.sources, environment.pool.address)
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
 from core.observed.versions import Deployment, Measurement
+from core.project.naming import Naming, Sources
 from core.project.revision import RevisionTexts
+from core.project.served_environment import ServedEnvironment
 from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader
 from state.row_mapping import sqlite_value
@@ -131,12 +133,16 @@ def test_event_command_audit_and_staged_survive_a_round_trip(ledger: Ledger) -> 
 
 def test_facts_survive_a_round_trip(ledger: Ledger, path: Path, facts: EnvironmentRow) -> None:
     assert ledger.facts() == facts
+    serves = ServedEnvironment(
+        "/lake/dev", Naming("dev_", database="lake"), Sources(Naming(), "other", "stage"), "sc://a"
+    )
+    ledger.put_agent(17, 3.5, serves=serves)
     ledger.put_agent(17, 3.5)
     ledger.heartbeat(4.5)
     ledger.put_pool(pool="eu", pool_state="up", pool_detail="d", pool_generation=2, session_id="s")
     after = replace(
         facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, pool="eu", pool_state="up", pool_detail="d",
-        pool_generation=2, session_id="s",
+        pool_generation=2, session_id="s", serves=serves,
     )  # fmt: skip
     with LedgerReader(path) as reader:
         assert reader.facts() == after

@@ -143,6 +143,11 @@ def ensure_running(
     if _answers_in_time(place, client, progress):
         wait_for_pool(place, progress)
         return False
+    if not place.declared:
+        raise Refused(
+            f"no agent is running for {place.title}, and headgate.yml no longer declares {place.environment}",
+            remedy=f"declare it again; to delete what it left: headgate down --purge --env {place.environment}",
+        )
     if place.protected and not by_hand:
         raise Refused(
             f"no agent is running for {place.title}, and the agent of a protected environment "

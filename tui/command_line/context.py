@@ -38,6 +38,8 @@ class CommandContext:
         if found.broken:
             instead = f"its last readable version applies, and {found.environment} counts as protected"
             self.output.say(f"{found.broken}: until it is corrected, {instead}")
+        if not found.declared:
+            self.output.say(f"headgate.yml no longer declares {found.environment}: this is what its ledger records")
         return found
 
     @property

@@ -30,9 +30,9 @@ def env(context: CommandContext) -> int:
         head = last
         output.say(f"{error.summary}: until it is corrected, every environment counts as protected")
     names = tuple(head.protected_by_name) if only is None else (context.place.environment,)
-    found = read_environments(context.environ, folder, names)
     declared = tuple(head.protected_by_name)
     undeclared = undeclared_with_agent(context.environ, folder, declared) if declared and only is None else ()
+    found = read_environments(context.environ, folder, (*names, *undeclared))
     if output.as_json:
         listed = [_as_json(one, default=one.name == head.default_env) for one in found]
         output.data(
@@ -50,11 +50,6 @@ def env(context: CommandContext) -> int:
             for words in _below(one):
                 output.print([f"{_words(one)}: {words}"])
         output.say(f"{head.project}: {folder}")
-    for name in undeclared:
-        output.say(
-            f"{name} has an agent, but headgate.yml no longer declares it: declare it again to see it, or to end it "
-            f"with headgate down --env {name}"
-        )
     return int(any(one.error is not None for one in found))
 
 
@@ -75,6 +70,8 @@ def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
 
 
 def _below(one: EnvironmentState) -> Iterator[str]:
+    if one.undeclared:
+        yield f"headgate.yml no longer declares it; to end it: headgate down --env {one.name}"
     if one.error is not None:
         yield one.error.sentence
     elif one.started and not one.observed:
@@ -103,6 +100,7 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
     return {
         "environment": one.name,
         "default": default,
+        "declared": not one.undeclared,
         "protected": one.protected,
         "colour": declared.colour or None if declared is not None else None,
         "read_only": one.read_only,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
@@ -32,6 +32,8 @@ class SelectedEnvironment:
     """The error in headgate.yml; empty if valid. With an error, the last valid version is used and every environment is
     protected.
     """
+    declared: bool = True
+    """False if headgate.yml no longer declares the environment, which has a ledger here: it can be read and stopped."""
 
     @property
     def title(self) -> str:
@@ -49,9 +51,10 @@ def select_environment(
 ) -> SelectedEnvironment:
     """Select the environment by options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml.
 
-    If headgate.yml is broken, its last valid version is used, so that a stop is still possible. Commands that read the
-    whole project raise an error for a broken headgate.yml. Raises UsageError if nothing can be selected, and
-    InvalidProject if headgate.yml is broken and no valid version is known.
+    If headgate.yml is broken, its last valid version is used, so that a stop is still possible. For the same reason, an
+    environment that it no longer declares is selected if its ledger has the data folder. Commands that read the whole
+    project raise an error in both cases. Raises UsageError if nothing can be selected, and InvalidProject if
+    headgate.yml is broken and no valid version is known.
     """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
@@ -66,6 +69,8 @@ def select_environment(
     # An empty option is an unset variable in a script, not the default environment.
     name = environment if environment is not None else environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
+        if (undeclared := _undeclared(absolute, head, name, folder)) is not None:
+            return replace(undeclared, broken=broken)
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
@@ -82,6 +87,44 @@ def select_environment(
         data=data,
         broken=broken,
     )
+
+
+def _undeclared(environ: Mapping[str, str], head: ManifestHead, name: str, folder: str) -> SelectedEnvironment | None:
+    """Return an environment that only its ledger describes; None unless this project's ledger has its data folder."""
+    if not name or os.path.basename(name) != name or name in (os.curdir, os.pardir):
+        return None
+    where = _where(environ, head, name)
+    if not os.access(where.ledger, os.R_OK):
+        return None
+    from state.ledger import LedgerReader
+
+    try:
+        with LedgerReader(Path(where.ledger)) as reader:
+            facts = reader.facts()
+    except HeadgateError:
+        return None
+    if facts.serves is None or (facts.project_id, facts.environment) != (head.id, name):
+        return None
+    return SelectedEnvironment(
+        folder=folder,
+        project=head.project,
+        project_id=head.id,
+        environment=name,
+        protected=facts.protected,
+        where=where,
+        data=facts.serves.data,
+        declared=False,
+    )
+
+
+def refuse_undeclared(place: SelectedEnvironment) -> None:
+    """Raise UsageError if headgate.yml no longer declares the environment."""
+    if not place.declared:
+        name = place.environment
+        raise UsageError(
+            f"{PROJECT_FILE} no longer declares {name}: it can be read, stopped and ended, but not planned",
+            remedy=f"declare it again, or end it: headgate down --env {name}",
+        )
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:

@@ -11,7 +11,7 @@ from core.ipc.environment_paths import parse_cache_path
 from core.model.errors import InvalidProject, UsageError
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
-from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.environment_selection import SelectedEnvironment, refuse_undeclared
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
@@ -177,8 +177,9 @@ class ProjectReader:
     def read_sound_tables(self) -> ProjectDeclaration:
         """Return the project as its files declare it now, without the tables whose files have errors.
 
-        Raises InvalidProject if headgate.yml has errors.
+        Raises InvalidProject if headgate.yml has errors, and UsageError if it does not declare the environment.
         """
+        refuse_undeclared(self._place)
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:

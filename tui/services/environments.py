@@ -38,7 +38,7 @@ class EnvironmentState:
     name: str
     protected: bool
     declared: Environment | None = None
-    """None if headgate.yml has errors that hide the declaration."""
+    """None if headgate.yml does not declare the environment, or has errors that hide the declaration."""
     data: str = ""
     """Absolute path of the data folder."""
     started: bool = False
@@ -62,6 +62,8 @@ class EnvironmentState:
     """Unlocks of the machine's current boot that have not ended by the wall clock."""
     error: HeadgateError | None = None
     """Why the ledger could not be read; None if it was, or if there is none."""
+    undeclared: bool = False
+    """True if headgate.yml no longer declares the environment."""
 
     @property
     def observed(self) -> bool:
@@ -119,7 +121,7 @@ class _Reading:
         base = self._unread()
         try:
             place = select_environment(self.environ, self.folder, project=self.folder, environment=self.name)
-            base = replace(base, protected=place.protected, data=place.data)
+            base = replace(base, protected=place.protected, data=place.data, undeclared=not place.declared)
             self.found = self._of_ledger(base, place) if has_ledger(place) else base
         except HeadgateError as error:
             self.found = replace(base, started=True, error=error)

@@ -13,7 +13,7 @@ from state.row_types import PolicyRow
 from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.declaring_files import read_files
-from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.environment_selection import SelectedEnvironment, refuse_undeclared
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 COUNTS = frozenset(("max_replay_rows", "approve_rows"))
@@ -50,6 +50,7 @@ def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
     """
     from core.project_reader.manifest import declared_policy
 
+    refuse_undeclared(place)
     files = read_files(place.folder).texts
     texts = {path: "" if path.endswith(".sql") else text for path, text in files.items()}
     problems: list[Problem] = []

@@ -16,6 +16,9 @@ from ledger_rows import environment_row, policy_row
 from core.observed.versions import Deployment
 from core.policy.roles_and_rules import Policy
 from core.policy.unlocking import Unlock
+from core.project.naming import OWN_SOURCES, Naming
+from core.project.served_environment import ServedEnvironment
+from pipelines.storage.data_folder_records import EnvironmentMark, write_mark
 from state.ledger import create_or_open
 from tui.agent_client.os_processes import boot_id
 from tui.command_line import exit_codes
@@ -50,6 +53,7 @@ def prod(places: Callable[[str], SelectedEnvironment], deployed: Callable[..., D
     facts = environment_row(
         project_id=place.project_id, project=place.project, environment="prod", protected=True, agent_pid=1,
         agent_seen_at=time.time(), pool="spark-eu", pool_state="up",
+        serves=ServedEnvironment("/lake/prod", Naming("prod_", database="lake"), OWN_SOURCES, "sc://spark:15002"),
     )  # fmt: skip
     with create_or_open(Path(place.where.ledger), facts) as ledger:
         ledger.put_deployment(deployed("a"))
@@ -129,9 +133,48 @@ def test_an_agent_of_an_environment_that_is_no_longer_declared_is_named(
     with open(prod.where.lock, "w") as lock:
         assert written(["env"], capsys)["undeclared"] == []
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert written(["env"], capsys)["undeclared"] == ["prod"]
+        found = written(["env"], capsys)
+        assert found["undeclared"] == ["prod"]
+        one = next(each for each in found["environments"] if each["environment"] == "prod")
+        assert (one["declared"], one["data"], one["running"]) == (False, "/lake/prod", 1)
         assert exit_codes.run_command_line(["env"]) == 0
-        assert "prod has an agent, but headgate.yml no longer declares it" in capsys.readouterr().err
+        said = capsys.readouterr().out
+        assert "headgate.yml no longer declares it; to end it: headgate down --env prod" in said
+
+
+def test_what_headgate_yml_no_longer_declares_can_be_read_and_ended_but_not_planned(
+    prod: SelectedEnvironment, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = folder / "headgate.yml"
+    head.write_text(head.read_text().replace(MORE, ""))
+    for words in (["ls"], ["lag"], ["show", "a"], ["events"], ["audit"], ["health"], ["runs"], ["env"]):
+        assert exit_codes.run_command_line([*words, "--env", "prod"]) in (0, 1), words
+        said = capsys.readouterr()
+        assert "headgate.yml no longer declares prod" in said.err and "Traceback" not in said.err, words
+    for words in (["plan", "--all"], ["policy"]):
+        assert exit_codes.run_command_line([*words, "--env", "prod"]) == 2
+        assert "no longer declares prod: it can be read, stopped and ended, but not planned" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["up", "--env", "prod"]) == 3
+    assert "no agent is running for shop PROD protected, and headgate.yml no longer declares" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["doctor", "--env", "prod"]) == 1
+    capsys.readouterr()
+    write_mark(str(tmp_path / "lake"), EnvironmentMark("ledger", 1, "", prod.where.home, 1))
+    with create_or_open(Path(prod.where.ledger), environment_row(project_id=prod.project_id, environment="prod")) as it:
+        it.put_agent(None, None, serves=ServedEnvironment(str(tmp_path / "lake"), Naming(), OWN_SOURCES))
+    assert exit_codes.run_command_line(["down", "--purge", "--env", "prod", "--confirm", "prod"]) == 0
+    assert not Path(prod.where.ledger).exists() and not (tmp_path / "lake").exists()
+    assert exit_codes.run_command_line(["ls", "--env", "prod"]) == 2
+    assert "shop declares no environment 'prod'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "..", "../prod", "other"])
+def test_only_a_ledger_of_this_project_stands_for_an_undeclared_environment(
+    prod: SelectedEnvironment, folder: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = Path(prod.where.home)
+    (home.parent / "other").symlink_to(home)
+    assert exit_codes.run_command_line(["ls", f"--env={name}"]) == 2
+    assert "declares no environment" in capsys.readouterr().err
 
 
 def test_a_broken_ledger_hides_no_other(
