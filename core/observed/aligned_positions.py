@@ -6,7 +6,7 @@ the batches of the source are known, the source's own inputs are compared instea
 are shared or external.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -80,24 +80,30 @@ Histories = Mapping[Version, VersionHistory]
 
 
 def newest_aligned(
-    histories: Histories, blue: Version, green: Version, *, at: Collection[int] | None = None, strict: bool = True
+    histories: Histories,
+    blue: Version,
+    green: Version,
+    *,
+    at: Collection[int] | None = None,
+    strict: bool = True,
+    name: Callable[[TableName, int], str] = query_name,
 ) -> AlignedPair | Unaligned:
     """Return the latest pair of batches after which two versions had read the same input.
 
     `histories` contains both versions and, as far as they are known, all versions upstream of them. `at` restricts the
     search to these batches of `blue`. `strict` also requires equal watermarks. A source that only one of the two
-    versions reads is not compared.
+    versions reads is not compared. `name` gives the name of a version in the reason.
     """
     missing = next((version for version in (blue, green) if version not in histories), None)
     if missing is not None:
-        return Unaligned(f"no batches are known of {query_name(*missing)}")
+        return Unaligned(f"no batches are known of {name(*missing)}")
     shared = _above(histories, blue) & _above(histories, green)
     blues, greens = _Side(histories, shared, blue), _Side(histories, shared, green)
     if not blues.batches and not greens.batches and at is None:
         return AlignedPair(-1, -1)
     pairs = _comparable(blues.paths, greens.paths)
     if not pairs:
-        return Unaligned(f"{query_name(*blue)} and {query_name(*green)} have no source in common", final=True)
+        return Unaligned(f"{name(*blue)} and {name(*green)} have no source in common", final=True)
     waters = [(path, path) for path in sorted(blues.waters & greens.waters)]
     chosen = blues.batches if at is None else [batch for batch in blues.batches if batch in at]
     newest: dict[tuple[str, ...], int] = {}
@@ -111,7 +117,7 @@ def newest_aligned(
             if found >= 0 and (best is None or (found, batch) > best):
                 best = found, batch
     if best is None:
-        return Unaligned(_why(blues, greens, pairs, chosen))
+        return Unaligned(_why((blues, greens), pairs, chosen, (name(*blue), name(*green))))
     return _pair(blues, greens, best, waters)
 
 
@@ -252,18 +258,23 @@ def _pair(
     return AlignedPair(blue, green, own[0], own[1], bool(there & here))
 
 
-def _why(blues: _Side, greens: _Side, pairs: tuple[tuple[SourcePath, SourcePath], ...], chosen: Collection[int]) -> str:
+def _why(
+    sides: tuple[_Side, _Side],
+    pairs: tuple[tuple[SourcePath, SourcePath], ...],
+    chosen: Collection[int],
+    names: tuple[str, str],
+) -> str:
+    blues, greens = sides
     ends = [next((found for batch in side for found in of.positions(batch)), None) for side, of in (
         (sorted(chosen, reverse=True), blues), (greens.batches, greens))]  # fmt: skip
-    names = [query_name(*side.version) for side in (blues, greens)]
     for end, name in zip(ends, names, strict=True):
         if end is None:
             return f"it is unknown what {name} had read at its last batches"
     first, second = ends
     apart = [
-        f"{name} has read {theirs.partition(':')[0]} files or messages of {path[-1]}, "
+        f"{names[0]} has read {theirs.partition(':')[0]} files or messages of {path[-1]}, "
         f"{names[1]} {ours.partition(':')[0]}"
-        for (path, other), name in zip(pairs, [names[0]] * len(pairs), strict=True)
+        for path, other in pairs
         if first and second and (theirs := first.marks[path]) != (ours := second.marks[other])
     ]
     return "; ".join(apart) or f"{names[0]} and {names[1]} have not reached the same watermark at the same rows"

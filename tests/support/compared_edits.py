@@ -18,6 +18,7 @@ from core.observed.aligned_positions import AlignedPair
 from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from core.validation.verdicts import BLOCKING, CheckResult
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.spark_connect.catalog import SparkTables
@@ -93,7 +94,8 @@ class EditedOnSpark:
             versions.append(deployment_row(version=n, texts=texts, folder=str(folder), bindings=READS))
         old, new = replace(versions[0], **old_row), versions[1]
         began = time.monotonic()
-        comparison = VersionComparison(self._agent())
+        agent = self._agent()
+        comparison = VersionComparison(agent, LedgerVersions(agent.ledger))
         with comparison.turn():
             found = comparison.compare(VersionPair(old, new, AlignedPair(0, 0, FAR_MS, FAR_MS)))
         return Judged({result.check: result for result in found}, time.monotonic() - began)
@@ -123,8 +125,9 @@ class EditedOnSpark:
         )
         ledger = SimpleNamespace(
             deployments=lambda: (_source("landed"), _source("rates"), _source("twice")),
+            deployment=lambda table, version: None,
             runs_of=lambda table: (),
-            measurements=lambda: (),
+            measurement=lambda table, version: None,
         )
         return SimpleNamespace(pool=pool, files=files, ledger=ledger)
 

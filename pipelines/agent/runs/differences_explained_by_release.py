@@ -1,17 +1,13 @@
 """Determines which differences between two versions of a table are explained by a release, and why."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from core.model.actions import StepKind
-from core.model.names import TableName, query_name
+from core.model.names import TableName
 from core.observed.aligned_positions import AlignedPair, Version
 from core.observed.versions import Deployment
-from core.plan.codec import plan_from_json
-from core.project.revision import RevisionTexts
-from core.run.model import StepState
+from core.ports.storage import Checkpoints
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.statement import describe_log_start, read_log_start
 from core.text.escaping import quoted_name
@@ -22,8 +18,8 @@ from core.validation.expected_differences import (
     expected_differences,
     with_rows_of_earlier_sql,
 )
-from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
+from pipelines.agent.runs.compared_versions import ComparedVersions
 
 _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
 """Matches the predicate for rows that a filter drops."""
@@ -38,13 +34,14 @@ class VersionPair:
     at: AlignedPair
 
 
-def expected_of(agent: AgentContext, pair: VersionPair) -> ExpectedDifferences:
+def expected_of(files: Checkpoints, versions: ComparedVersions, pair: VersionPair) -> ExpectedDifferences:
     """Return the differences that a release explains, including rows that one version withholds or has dropped."""
-    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
-    expected = of_release(agent, deployed, pair.old, pair.new)
+    deployed = versions.deployed()
+    expected = of_release(files, versions, deployed, pair.old, pair.new)
     # A key has only one row, however late its input was, so with keys a late row cannot equal another row.
     late = [
-        replace(row, may_equal_others=not expected.keys) for row in (*_withheld(pair), *_dropped(agent, deployed, pair))
+        replace(row, may_equal_others=not expected.keys)
+        for row in (*_withheld(pair), *_dropped(versions, deployed, pair))
     ]
     return replace(expected, rows=(*_nulls_apart(expected.rows), *_not_distinct_yet(pair, expected), *late))
 
@@ -83,7 +80,11 @@ def _not_distinct_yet(pair: VersionPair, expected: ExpectedDifferences) -> Itera
 
 
 def of_release(
-    agent: AgentContext, deployed: Mapping[Version, Deployment], old: Deployment, new: Deployment
+    files: Checkpoints,
+    versions: ComparedVersions,
+    deployed: Mapping[Version, Deployment],
+    old: Deployment,
+    new: Deployment,
 ) -> ExpectedDifferences:
     """Return the differences explained by the edits to a table and to rebuilt tables upstream of it."""
     before = {binding.parent: binding.version for binding in old.bindings}
@@ -95,21 +96,21 @@ def of_release(
         if now is not None:
             ddls[binding.parent] = parsed_ddl(now)
         if now is not None and was is not None and now.version != was.version:
-            parents[binding.parent] = of_release(agent, deployed, was, now)
+            parents[binding.parent] = of_release(files, versions, deployed, was, now)
         elif now is not None and was is not None and binding.parent in before and not binding.streamed:
-            parents[binding.parent] = _static_side(agent, old, now)
+            parents[binding.parent] = _static_side(files, versions, old, now)
     expected = expected_differences(_statement(old), _statement(new), ddls, parents)
     if old.older_rows:
-        words = f"{query_name(old.table, old.version)} holds {old.older_rows}, in any number"
+        words = f"{versions.name(old.table, old.version)} holds {old.older_rows}, in any number"
         expected = replace(expected, rows=(*expected.rows, *(RowEffect(side, words) for side in RowSide)))
-    for texts in _earlier_texts(agent, old):
+    for texts in versions.earlier_texts(old.table, old.version):
         before_edit = _statement(replace(old, texts=texts))
         expected = with_rows_of_earlier_sql(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
     after = f"the rows after {old.begins_after}" if old.begins_after else "the beginning"
-    name, where = query_name(old.table, old.version), " and ".join(map(describe_log_start, old.begins_where)) or after
-    words = f"{name} begins with {where}"
+    where = " and ".join(map(describe_log_start, old.begins_where)) or after
+    words = f"{versions.name(old.table, old.version)} begins with {where}"
     whole = not (new.begins_where or old.begins_after or new.begins_after)
     filtered = whole and not any(map(read_log_start, old.begins_where))
     predicate = excluded_rows_predicate(old.begins_where, _statement(new), ddls) if filtered else ""
@@ -119,28 +120,14 @@ def of_release(
     return replace(expected, rows=(*expected.rows, *begins))
 
 
-def _static_side(agent: AgentContext, old: Deployment, side: Deployment) -> ExpectedDifferences:
-    found = agent.files.contents(side.folder, side.stored_as)
+def _static_side(
+    files: Checkpoints, versions: ComparedVersions, old: Deployment, side: Deployment
+) -> ExpectedDifferences:
+    found = files.contents(side.folder, side.stored_as)
     if found is None or found.newest is None or old.started_at is None or found.newest <= old.started_at:
         return ExpectedDifferences()
-    why = f"it has changed since {query_name(old.table, old.version)} was started"
+    why = f"it has changed since {versions.name(old.table, old.version)} was started"
     return ExpectedDifferences(rows=tuple(RowEffect(row_side, why, may_equal_others=False) for row_side in RowSide))
-
-
-def _earlier_texts(agent: AgentContext, old: Deployment) -> tuple[RevisionTexts, ...]:
-    """Return a version's earlier SQL and YAML, from the plans of the runs that created, restarted or rewrote it."""
-    found: dict[tuple[str, str], RevisionTexts] = {}
-    for run in agent.ledger.runs_of(old.table):
-        began = {StepKind.CREATE, StepKind.RESTART, StepKind.REWRITE}
-        if not any((s.table, s.version, s.state) == (old.table, old.version, StepState.DONE) and s.do in began
-                   for s in run.steps):  # fmt: skip
-            continue
-        kept = agent.ledger.plan(run.plan_hash)
-        nodes = plan_from_json(json.loads(kept.body)).nodes if kept is not None else ()
-        for texts in (node.texts for node in nodes if node.table == old.table and node.texts.dml):
-            found.setdefault((texts.ddl, texts.dml), texts)
-    found.pop((old.texts.ddl, old.texts.dml), None)
-    return tuple(found.values())
 
 
 def _statement(deployment: Deployment) -> ComparedStatement:
@@ -158,20 +145,22 @@ def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:
     return tuple(RowEffect(side, why) for side in sides)
 
 
-def _dropped(agent: AgentContext, deployed: Mapping[Version, Deployment], pair: VersionPair) -> tuple[RowEffect, ...]:
+def _dropped(
+    versions: ComparedVersions, deployed: Mapping[Version, Deployment], pair: VersionPair
+) -> tuple[RowEffect, ...]:
     """Return the differences due to late rows that the old version, or a version upstream of it, has dropped."""
-    measured = {(m.table, m.version): m for m in agent.ledger.measurements()}
-    open_, seen = [(pair.old.table, pair.old.version)], set()
+    open_, seen, late = [(pair.old.table, pair.old.version)], set(), []
     while open_:
         version = open_.pop()
         found = deployed.get(version)
         if version in seen or found is None:
             continue
         seen.add(version)
+        measured = versions.measurement(*version)
+        if measured is not None and measured.dropped_by_watermark:
+            late.append(versions.name(*version))
         open_ += [(binding.parent, binding.version) for binding in found.bindings]
-    late = sorted(query_name(*version) for version in seen if version in measured
-                  and measured[version].dropped_by_watermark)  # fmt: skip
     if not late:
         return ()
-    why = f"the watermark of {', '.join(late)} has dropped late rows, which a replay may keep"
+    why = f"the watermark of {', '.join(sorted(late))} has dropped late rows, which a replay may keep"
     return (RowEffect(RowSide.NEW, why), RowEffect(RowSide.CHANGED, why))

@@ -18,9 +18,10 @@ from core.plan.model import PlanNode, Step
 from core.ports.storage import VersionFolders
 from core.run.state_machine import GateOpened, RunEvidence, StepFailed
 from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.common_positions import version_histories
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.runs.starting_steps import PENDING, begin_moved, take_over_texts
-from pipelines.agent.runs.version_comparison import version_histories
 from pipelines.agent.statements.deployment_lifecycle import refuse_unready, stop, written_batch
 
 WAIT_S = 300.0
@@ -83,7 +84,7 @@ def find_place(agent: AgentContext, deployment: Deployment, node: PlanNode) -> S
     key = (deployment.table, deployment.version)
     before, after = (next(b for b in found.bindings if b.streamed) for found in (deployment, node))
     old, new = (before.parent, before.version), (after.parent, after.version)
-    histories = version_histories(agent, key, new)
+    histories = version_histories(agent.files, LedgerVersions(agent.ledger).deployed(), key, new)
     batches = histories[key].history.batches
     if old not in histories:
         return Unaligned(f"{query_name(*old)} no longer exists")

@@ -18,6 +18,7 @@ from core.run.state_machine import GatePolled, StepFailed
 from core.validation.verdicts import CheckResult
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import compile_deployment
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.agent.statements.deployment_lifecycle import start
 from pipelines.agent.tables.replication_slots import with_slot_address
@@ -74,6 +75,7 @@ class RunContext:
 
     def __init__(self, agent: AgentContext, plan: Plan, run_id: str) -> None:
         self.agent = agent
+        self.compared_versions = LedgerVersions(agent.ledger)
         self.plan = plan
         self.id = run_id
         self.nodes = {node.table: node for node in plan.nodes}

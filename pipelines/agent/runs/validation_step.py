@@ -14,14 +14,13 @@ from core.model.errors import (
     Busy,
     EngineRefused,
     HeadgateError,
-    InvalidProject,
     LedgerUnavailable,
     PoolUnreachable,
     TryAgain,
 )
 from core.model.names import TableName, query_name, trigger_s
-from core.model.states import State, WantedState
-from core.observed.aligned_positions import AlignedPair, Unaligned, Version, newest_aligned
+from core.model.states import State
+from core.observed.aligned_positions import AlignedPair, Unaligned
 from core.observed.versions import Deployment
 from core.plan.model import Step
 from core.run.model import NOT_COMPARED
@@ -30,15 +29,10 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from core.text.sentence import Sentence
 from core.text.wording import short_duration
 from core.validation.verdicts import BLOCKING, CheckResult, CheckVerdict, blocking_words, row_count_lead
-from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.runs.common_positions import GONE_EVERY_S, STRICT_S, find_position, why_never_aligned
 from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.run_context import OpenValidation, RunContext
-from pipelines.agent.runs.version_comparison import VersionComparison, version_histories, why_never_equal
-from pipelines.agent.statements.deployment_lifecycle import written_batch
-
-STRICT_S = 60.0
-"""Seconds to wait for a position with equal watermarks. After that, different watermarks are accepted."""
+from pipelines.agent.runs.version_comparison import VersionComparison
 
 ALIGNED_S = 1800.0
 """Longest wait for a common position, in seconds, unless `ALIGNED_TRIGGERS` allows more.
@@ -48,12 +42,6 @@ With many small files, batches of both versions rarely match.
 
 ALIGNED_TRIGGERS = 10
 """Longest wait for a common position, in triggers of the slower version, if that is longer than `ALIGNED_S`."""
-
-GONE_EVERY_S = 30.0
-"""Seconds between two checks that the files read by the serving version still exist."""
-
-NO_BATCH = AlignedPair(-1, -1)
-"""Position of two versions that have no batch."""
 
 _TOLD = ("differences", "totals", "kept rows", "duplicates")
 """Checks whose results a step's note summarizes if no check blocks the swap."""
@@ -92,16 +80,20 @@ def look_for_verdict(run: RunContext, step: Step) -> RunEvidence:
     if open_.work is None:
         why = ""
         try:
-            found = _position(agent, old, new, open_)
+            if old is None or old.deleted:
+                found: AlignedPair | Unaligned = Unaligned("there is no version to compare with", final=True)
+            else:
+                strict = agent.monotonic() - open_.opened_at < STRICT_S
+                found = find_position(agent, run.compared_versions, old, new, strict=strict)
             if isinstance(found, Unaligned):
-                never = Sentence(found.why) if found.final else _why_never(agent, old, open_)
+                never = Sentence(found.why) if found.final else _why_never(run, old, open_)
                 if never is None:
                     return _no_position(run, step, (old, new), open_, found.why)
                 why = str(never)
         except TryAgain as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         open_.pair = found if isinstance(found, AlignedPair) else None
-        open_.comparison = VersionComparison(agent)
+        open_.comparison = VersionComparison(agent, run.compared_versions)
         open_.work = _begin(run, open_.comparison, (old, new), open_.pair, why)
     if not open_.work.done():
         return GatePolled(step.n, "comparing")
@@ -118,59 +110,15 @@ def _no_position(
     return GatePolled(step.n, f"no common position yet, for at most {short_duration(most_s)}: {why}")
 
 
-def _position(
-    agent: AgentContext, old: Deployment | None, new: Deployment, open_: OpenValidation
-) -> AlignedPair | Unaligned:
-    if old is None or old.deleted:
-        return Unaligned("there is no version to compare with", final=True)
-    both: list[Version] = [(old.table, old.version), (new.table, new.version)]
-    strict = agent.monotonic() - open_.opened_at < STRICT_S
-    try:
-        if why := why_never_equal(agent, *both):
-            return Unaligned(str(why), final=True)
-        histories = version_histories(agent, *both)
-    except InvalidProject as error:
-        return Unaligned(error.summary, final=True)
-    found = newest_aligned(histories, both[0], both[1], strict=strict)
-    if found == NO_BATCH and any(written_batch(agent, each) is not None for each in (old, new)):
-        # A history that cannot be read also appears empty.
-        return Unaligned("it is not known what they had read at their batches")
-    return found
-
-
-def _why_never(agent: AgentContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
+def _why_never(run: RunContext, old: Deployment | None, open_: OpenValidation) -> Sentence | None:
     if old is None:
         return None
-    name = query_name(old.table, old.version)
-    if old.wanted == WantedState.STOPPED or old.state in (State.FAILED, State.STOPPED):
-        return Sentence(f"{name} is {old.state} and has read less")
-    if not old.checkpoint_ok:
-        return Sentence(f"the checkpoint of {name} does not say what it has read")
-    if ended := _ended_upstream(agent, old):
-        return Sentence(f"{name} has read less, and has stopped reading: {ended}")
-    now = agent.monotonic()
-    if now - open_.looked_at < GONE_EVERY_S:
-        return None
-    open_.looked_at = now
-    by_version = {(found.table, found.version): found for found in agent.ledger.deployments()}
-    gone = agent.files.count_missing_inputs(old.checkpoint, streamed_sources(old, streamed_reads(old), by_version))
-    return Sentence(f"{gone:,} files that {name} has read are no longer there") if gone else None
-
-
-def _ended_upstream(agent: AgentContext, deployment: Deployment) -> Sentence | None:
-    """Return the failed or stopped upstream version that leaves a caught-up version without input, or None."""
-    measured = agent.ledger.measurement(deployment.table, deployment.version)
-    if measured is None or measured.lag_files != 0:
-        return None
-    for binding in deployment.bindings:
-        parent = agent.ledger.deployment(binding.parent, binding.version) if binding.streamed else None
-        if parent is None or parent.external:
-            continue
-        if parent.state in (State.FAILED, State.STOPPED) and parent.state_since < measured.at:
-            return Sentence(f"{query_name(parent.table, parent.version)} is {parent.state}")
-        if ended := _ended_upstream(agent, parent):
-            return ended
-    return None
+    now = run.agent.monotonic()
+    looks = now - open_.looked_at >= GONE_EVERY_S
+    why = why_never_aligned(run.agent, run.compared_versions, old, files=looks)
+    if looks:
+        open_.looked_at = now
+    return why
 
 
 def _begin(

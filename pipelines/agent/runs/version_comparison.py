@@ -12,10 +12,8 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
-from core.model.names import TableName, query_name
+from core.model.names import TableName
 from core.model.problems import Severity
-from core.model.table_formats import table_format
-from core.observed.aligned_positions import BatchHistory, Version, VersionHistory
 from core.observed.versions import Deployment
 from core.ports.spark import FileView
 from core.project.model import Settings
@@ -24,7 +22,6 @@ from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.comparison.row_effects import RowEffect, RowSide
 from core.sql.compiler import compile_select
 from core.sql.statement_reader import read_any
-from core.text.sentence import Sentence
 from core.validation.comparison_queries import (
     ComparedRows,
     differences_query,
@@ -47,7 +44,8 @@ from core.validation.verdicts import (
     schema_result,
 )
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import column_types, streamed_reads
+from pipelines.agent.deployment_compiler import column_types
+from pipelines.agent.runs.compared_versions import ComparedVersions
 from pipelines.agent.runs.differences_explained_by_release import VersionPair, begins_alone, expected_of
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
@@ -79,8 +77,9 @@ _one_at_a_time = Lock()
 class VersionComparison:
     """A read-only comparison of two versions, with a time limit, that runs in its own thread."""
 
-    def __init__(self, agent: AgentContext) -> None:
+    def __init__(self, agent: AgentContext, versions: ComparedVersions) -> None:
         self._agent = agent
+        self._versions = versions
         self._ends_at = 0.0
         self._mark = secrets.token_hex(4)
         self._ended, self._over = Event(), Event()
@@ -124,7 +123,7 @@ class VersionComparison:
 
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
         """Compare the rows of two versions. Raises TryAgain after the time limit."""
-        expected = self._bounded(expected_of(self._agent, pair), pair)
+        expected = self._bounded(expected_of(self._agent.files, self._versions, pair), pair)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
         try:
@@ -179,7 +178,7 @@ class VersionComparison:
         batch = pair.old.begins_after_batch
         if batch is None or pair.new.begins_after or pair.new.begins_where or not begins_alone(expected):
             return expected
-        found = self._agent.ledger.deployment(pair.old.table, pair.old.begins_after_version)
+        found = self._versions.find(pair.old.table, pair.old.begins_after_version)
         if found is None or found.deleted or found.begins_where or found.begins_after or found.older_rows:
             return expected
         try:
@@ -191,7 +190,7 @@ class VersionComparison:
         )
         counted = self._run(f"SELECT count(*) AS n FROM {view.name}", (view,)) if files else []
         rows = sum(int(row["n"]) for row in counted)
-        words = f"{query_name(pair.old.table, pair.old.version)} begins with the rows after {pair.old.begins_after}"
+        words = f"{self._name(pair.old)} begins with the rows after {pair.old.begins_after}"
         return replace(expected, rows=(RowEffect(RowSide.NEW, words, most=rows),))
 
     def _totals(
@@ -253,7 +252,7 @@ class VersionComparison:
         return tuple(found)
 
     def _files(self, deployment: Deployment, upto: int) -> tuple[str, ...]:
-        name = query_name(deployment.table, deployment.version)
+        name = self._name(deployment)
         try:
             found = self._agent.files.written_files(deployment.folder, upto)
         except Refused as error:
@@ -261,6 +260,9 @@ class VersionComparison:
         if found is None:
             raise TryAgain(f"the log of {name} does not say any more what its batch {upto} had written")
         return found
+
+    def _name(self, deployment: Deployment) -> str:
+        return self._versions.name(deployment.table, deployment.version)
 
     def _run(self, sql: str, views: Sequence[FileView], *, most: int = MOST_ROWS) -> list[Row]:
         self._go_on()
@@ -283,62 +285,3 @@ def _declared_key(deployment: Deployment) -> tuple[str, ...]:
 def _missing(reads: Iterable[TableName], names: Container[TableName]) -> str:
     gone = sorted(read for read in reads if read not in names)
     return f"it reads {', '.join(gone)}, which does not exist" if gone else ""
-
-
-def why_never_equal(agent: AgentContext, old: Version, new: Version) -> Sentence | None:
-    """Return why a version can never equal an older one, even at the same position, or None if it can.
-
-    A version that reads a change stream never can, because the changes depend on the table's batches and on when the
-    stream began. A version that reads a database's changes begins where its own replication slot or snapshot begins.
-    """
-    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
-
-    def above(version: Version) -> set[Version]:
-        found: set[Version] = set()
-        open_ = [version]
-        while open_:
-            each = open_.pop()
-            if each in found or each not in deployed:
-                continue
-            found.add(each)
-            open_ += [(binding.parent, binding.version) for binding in deployed[each].bindings if binding.streamed]
-        return found
-
-    for version in sorted(above(new) - above(old)):
-        changes = next((read.table for read in streamed_reads(deployed[version]) if read.takes_changes), None)
-        if changes is not None:
-            return Sentence(f"{query_name(*version)} reads the changes of {changes}, which differ with its batches")
-        parents = (deployed.get((read.table, 0)) for read in streamed_reads(deployed[version]))
-        slot = next((found.table for found in parents if found and table_format(found.format).changes), None)
-        if slot is not None:
-            begins = "which do not begin at the same place for all versions"
-            return Sentence(f"{query_name(*version)} reads the changes of a database ({slot}), {begins}")
-    return None
-
-
-def version_histories(agent: AgentContext, *versions: Version) -> dict[Version, VersionHistory]:
-    """Return the batch histories of versions and of all versions upstream of them, except external tables.
-
-    Versions that are not in the registry are omitted, and deleted versions have an empty history. Raises TryAgain if
-    files are unreachable.
-    """
-    deployed = {(found.table, found.version): found for found in agent.ledger.deployments()}
-    found: dict[Version, VersionHistory] = {}
-    open_ = list(versions)
-    while open_:
-        version = open_.pop()
-        deployment = deployed.get(version)
-        if version in found or deployment is None or deployment.external:
-            continue
-        reads = streamed_reads(deployment)
-        bound = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
-        sources = tuple((read.table, bound.get(read.table, 0)) for read in reads)
-        there = bool(deployment.checkpoint) and not deployment.deleted
-        history = (
-            agent.files.batch_history(deployment.checkpoint, len(sources), deployment.folder)
-            if there
-            else BatchHistory({}, {})
-        )
-        found[version] = VersionHistory(sources, history)
-        open_ += sources
-    return found

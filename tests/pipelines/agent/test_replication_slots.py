@@ -10,7 +10,8 @@ from ledger_rows import deployment_row, external_row
 from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.project.revision import RevisionTexts
-from pipelines.agent.runs import version_comparison
+from pipelines.agent.runs.common_positions import why_never_equal
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.tables import replication_slots
 from pipelines.agent.tables.replication_slots import SlotUpkeep, holder_of_log, with_slot_address
 from pipelines.storage.change_slots import ChangeSlots
@@ -137,5 +138,6 @@ def test_versions_over_changes_of_a_database_are_never_compared(
     agent: Any, acts: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_by(agent, monkeypatch, old=5, new=9)
-    why = version_comparison.why_never_equal(agent, (TableName("a"), 1), (TableName("a"), 2))
+    versions = LedgerVersions(agent.ledger)
+    why = why_never_equal(versions, versions.deployed(), (TableName("a"), 1), (TableName("a"), 2))
     assert why == "a@v2 reads the changes of a database (landed), which do not begin at the same place for all versions"

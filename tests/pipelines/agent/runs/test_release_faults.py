@@ -18,6 +18,7 @@ from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.runs.catch_up_gate import CatchUpGate, GateReading
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.version_comparison import VersionComparison
 from pipelines.storage import data_folder_records
 from state.emergency_journal import EmergencyJournal
@@ -183,7 +184,7 @@ def test_a_check_that_cannot_be_read_or_writes_blocks_and_is_never_sent(
     new = agent.ledger.deployment(T("a"), 1)
     assert new is not None
     texts = replace(new.texts, yml=f"checks: [{{name: {name}, sql: '{CHECKS[name]}'}}]\n")
-    comparison = VersionComparison(agent)
+    comparison = VersionComparison(agent, LedgerVersions(agent.ledger))
     with comparison.turn():
         found = comparison.check(replace(new, texts=texts), 1, {T("a"): "a__v1"})
     assert [(each.check, each.verdict) for each in found] == [(f"check {name}", "failed")]

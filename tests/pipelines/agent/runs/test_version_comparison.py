@@ -15,6 +15,7 @@ from core.validation.comparison_queries import ComparedRows
 from core.validation.expected_differences import ExpectedDifferences
 from core.validation.verdicts import differences_result
 from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.differences_explained_by_release import VersionPair, expected_of, of_release
 from pipelines.agent.runs.version_comparison import VersionComparison
 
@@ -37,7 +38,7 @@ def test_rows_of_the_serving_version_from_other_texts_may_differ_in_any_way(
         deployment_row(table=TableName("a"), version=n, revision="r", texts=TEXTS, **more)
         for n, more in ((1, known), (2, {}))
     )
-    expected = of_release(agent, {}, old, new)
+    expected = of_release(agent.files, LedgerVersions(agent.ledger), {}, old, new)
     assert {row.why for row in expected.rows} == ({words} if words else set())
     assert {row.side for row in expected.rows} == ({*RowSide} if words else set()) and not expected.unpairable_because
 
@@ -57,12 +58,12 @@ def test_a_version_that_begins_later_lacks_only_rows_from_before_its_start(agent
         deployment_row(version=n, texts=TIMED, bindings=reads, begins_where=begins)
         for n, begins in ((1, where), (2, ()))
     )
-    (row,) = of_release(agent, known, old, new).rows
+    (row,) = of_release(agent.files, LedgerVersions(agent.ledger), known, old, new).rows
     assert (row.side, row.why) == (RowSide.NEW, f"a@v1 begins with {where[0]}")
     assert "`at`" in row.predicate and row.predicate.startswith("NOT coalesce(")
     grouped = replace(TIMED, dml=GROUPED)
     old, new = replace(old, texts=grouped), replace(new, texts=grouped)
-    assert {each.why for each in of_release(agent, known, old, new).rows} == {
+    assert {each.why for each in of_release(agent.files, LedgerVersions(agent.ledger), known, old, new).rows} == {
         f"a@v1 begins with {where[0]}, in any number"
     }
 
@@ -89,7 +90,7 @@ def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_bat
     )
     if before is not None:
         agent.ledger.put_deployment(deployment_row(table="a", version=1, texts=TEXTS, **before))
-    comparison = VersionComparison(agent)
+    comparison = VersionComparison(agent, LedgerVersions(agent.ledger))
     with comparison.turn():
         comparison.compare(VersionPair(old, new, AlignedPair(1, 1)))
     (differences,) = [sql for sql, _ in pool.compared if "WITH uneven" in sql]
@@ -118,13 +119,17 @@ def test_distinct_withholds_rows_that_its_watermark_has_not_passed(agent: AgentC
             (2, streamed.replace("SELECT", "SELECT DISTINCT")),
         )
     )
-    told = expected_of(agent, VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))).rows
+    told = expected_of(
+        agent.files, LedgerVersions(agent.ledger), VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))
+    ).rows
     assert [(row.side.value, row.why, row.predicate) for row in told] == [
         ("old", "filter added: id > 3, which is NULL there", "((`id` > 3)) IS NULL"),
         ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)"),
         ("old", "DISTINCT withholds rows that the watermark has not passed", "at >= timestamp_millis(61000)"),
     ]
-    back = expected_of(agent, VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))).rows
+    back = expected_of(
+        agent.files, LedgerVersions(agent.ledger), VersionPair(new, old, AlignedPair(5, 4, 61_000, 60_000))
+    ).rows
     assert [(row.side.value, row.predicate) for row in back][-1] == ("new", "at >= timestamp_millis(61000)")
 
 
@@ -133,5 +138,5 @@ def test_late_rows_do_not_duplicate_a_group(agent: AgentContext) -> None:
     grouped = replace(TIMED, dml=GROUPED)
     for texts, alike in ((TIMED, True), (grouped, False)):
         old, new = (deployment_row(version=n, texts=texts) for n in (1, 2))
-        (row,) = expected_of(agent, VersionPair(old, new, behind)).rows
+        (row,) = expected_of(agent.files, LedgerVersions(agent.ledger), VersionPair(old, new, behind)).rows
         assert (row.side, row.may_equal_others) == (RowSide.NEW, alike)

@@ -7,7 +7,8 @@ from core.observed.aligned_positions import AlignedPair, newest_aligned
 from core.observed.versions import Binding
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
-from pipelines.agent.runs.version_comparison import version_histories
+from pipelines.agent.runs.common_positions import version_histories
+from pipelines.agent.runs.compared_versions import LedgerVersions
 
 
 def put(agent: AgentContext, table: str, version: int, parent: str, parent_version: int) -> None:
@@ -25,7 +26,7 @@ def test_both_versions_and_all_that_they_stream_from_are_read(agent: AgentContex
         put(agent, "a", version, "raw", 0)
         put(agent, "b", version, "a", version)
     b1, b2 = (TableName("b"), 1), (TableName("b"), 2)
-    found = version_histories(agent, b1, b2)
+    found = version_histories(agent.files, LedgerVersions(agent.ledger).deployed(), b1, b2)
     a1, a2 = (TableName("a"), 1), (TableName("a"), 2)
     assert {version: history.sources for version, history in found.items()} == {
         b1: (a1,),
