@@ -14,10 +14,10 @@ from typing import Any
 from core.model.errors import Refused
 from core.model.names import TableName
 from core.model.states import State
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment, Measurement, StatementLine
 from core.policy.roles_and_rules import Policy, policy_from_json
 from core.policy.unlocking import Unlock
-from core.project.served_environment import ServedEnvironment
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, EnvironmentRow, PolicyRow
 from state.transactions import (

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar, get_type_hints
 
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Binding
 from core.project.model import Pool
 from core.project.naming import Naming, Sources
 from core.project.revision import RevisionTexts, texts_as_json, texts_from_json
-from core.project.served_environment import ServedEnvironment
 from core.text.escaping import escape_surrogates
 
 Row = TypeVar("Row")

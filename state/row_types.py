@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.project.served_environment import ServedEnvironment
+from core.observed.served_environment import ServedEnvironment
 from core.text.sentence import Sentence
 
 

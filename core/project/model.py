@@ -264,6 +264,12 @@ class Environment:
     colour: str = ""
     """Colour of the environment's name, one of `COLOURS`; empty for amber if protected, and no ground otherwise."""
 
+    def catalog_name(self, table: TableName, version: int) -> str:
+        """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""
+        if version:
+            return self.naming.version(table, version)
+        return (self.sources.naming or self.naming).pointer(table)
+
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
         """Return the declared policy, with the protection of the environment and of the tables `protected`."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))

@@ -60,6 +60,11 @@ class Manifest:
     products: Mapping[str, tuple[Compatibility, Where]] = field(default_factory=dict)
     """The compatibility mode that `products` sets for each product, and where."""
 
+    def place(self, environment: str, key: str) -> Where:
+        """Return where headgate.yml sets a key of an environment; without that key, where the environment begins."""
+        lines = self.lines.get(environment, {})
+        return Where(MANIFEST_PATH, lines.get(key, lines.get("", 0)))
+
     def variables_of(self, environment: str | None) -> dict[str, Variable]:
         """Return the variables by name, with their values in an environment; None means the default environment."""
         wanted = environment or self.default_env

@@ -106,7 +106,7 @@ def _serve(folder: Path, name: str) -> int:
     )  # fmt: skip
     with lock, create_or_open(Path(places.ledger), facts) as ledger:
         known = ledger.facts()
-        refuse_other_naming(ledger.deployments(include_deleted=True), layout)
+        refuse_other_naming(ledger.deployments(include_deleted=True), manifest, environment)
         record_first(ledger, str(folder), environment.name, time.time())
         agent = Agent(
             places=places,

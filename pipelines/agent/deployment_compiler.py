@@ -9,13 +9,13 @@ from core.model.names import TableName, physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment
 from core.plan.model import PlanNode
 from core.ports.spark import NEWEST_WRITER, Upsert
 from core.project.model import APPEND, UPSERT, Environment, Settings
 from core.project.naming import Naming
 from core.project.revision import RevisionTexts
-from core.project.served_environment import ServedEnvironment
 from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
@@ -48,8 +48,10 @@ class EnvironmentLayout:
     @property
     def served(self) -> ServedEnvironment:
         """Return what of the layout is recorded in the ledger."""
-        environment = self.environment
-        return ServedEnvironment(self.data, environment.naming, environment.sources, environment.pool.address)
+        declared = self.environment
+        return ServedEnvironment(
+            self.data, declared.naming, declared.sources, declared.pool.address, declared_data=declared.data
+        )
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -58,10 +60,7 @@ class EnvironmentLayout:
         return tuple(sorted({naming.namespace for naming in namings} - {""}))
 
     def catalog_name(self, table: TableName, version: int) -> str:
-        """Return the catalog name of a table's version. Version 0 is an external table, named without a version."""
-        if version:
-            return self.naming.version(table, version)
-        return (self.environment.sources.naming or self.naming).pointer(table)
+        return self.environment.catalog_name(table, version)
 
     def before_name(self, table: TableName, version: int) -> str:
         """Return the catalog name of a version's second table, which holds rows inherited from its predecessor."""

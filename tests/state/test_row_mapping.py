@@ -9,10 +9,10 @@ import pytest
 from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment, Measurement
 from core.project.naming import Naming, Sources
 from core.project.revision import RevisionTexts
-from core.project.served_environment import ServedEnvironment
 from core.run.records import StepRow
 from state.ledger import Ledger, LedgerReader
 from state.row_mapping import sqlite_value

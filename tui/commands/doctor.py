@@ -22,6 +22,8 @@ def doctor(context: CommandContext) -> int:
     checks += [project] if project else []
     if project and project.ok and place:
         checks += doctor_checks.check_inputs(context.environ, place, context.operations.projects.read)
+        names = doctor_checks.check_names(place, context.operations.client, context.operations.projects.read)
+        checks += [names] if names else []
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
         checks += [doctor_checks.check_data(place, context.operations.client)]

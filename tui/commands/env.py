@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from core.model.errors import InvalidProject
-from core.model.names import TableName, environment_words
+from core.model.names import environment_words
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
@@ -58,7 +58,8 @@ def _words(one: EnvironmentState) -> str:
 
 
 def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
-    naming = one.declared.naming.pointer(TableName("*")) if one.declared is not None else "?"
+    known = one.served or one.declared
+    naming = known.naming.pattern if known is not None else "?"
     pool = one.declared.pool.name if one.declared is not None else "?"
     if one.error is not None or not one.started:
         return (_words(one), "?" if one.error else "never", "", pool, "", "", "", naming)
@@ -82,7 +83,13 @@ def _below(one: EnvironmentState) -> Iterator[str]:
         yield "read-only by its policy"
     for unlock in one.unlocks:
         yield f"unlocked for {unlock.actor} until {clock(unlock.until)}: {unlock.ticket}"
-    yield f"pool {one.pool_address}, data {one.data or '?'}"
+    for edit in one.edits:
+        yield f"{edit}; {edit.remedy}"
+    yield f"pool {one.pool_address}, data {_data(one) or '?'}"
+
+
+def _data(one: EnvironmentState) -> str:
+    return one.served.data if one.served is not None else one.data
 
 
 def _last_known(one: EnvironmentState) -> str:
@@ -94,7 +101,7 @@ def _last_known(one: EnvironmentState) -> str:
 
 
 def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
-    declared = one.declared
+    declared, known = one.declared, one.served or one.declared
     counts = {"pool_state": one.pool_state, "running": one.running, "faults": one.faults}
     now = counts if one.observed else dict.fromkeys(counts)
     return {
@@ -119,8 +126,9 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "frozen": one.frozen,
         "changed_at": one.changed_at,
         "unlocks": [{"actor": each.actor, "until": each.until, "ticket": each.ticket} for each in one.unlocks],
-        "data": one.data or None,
-        "naming": asdict(declared.naming) if declared is not None else None,
-        "sources": declared.sources.of if declared is not None else None,
+        "data": _data(one) or None,
+        "naming": asdict(known.naming) if known is not None else None,
+        "sources": known.sources.of if known is not None else None,
+        "edits": [edit.as_json() for edit in one.edits],
         "error": one.error.as_json() if one.error is not None else None,
     }

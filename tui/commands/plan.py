@@ -118,7 +118,7 @@ def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
     request = asked.request
     declared = given.declared if given else operations.projects.read_sound_tables()
     offline = bool(args.observed or args.offline)
-    answering = not offline and _agent_ready(context)
+    answering = not offline and _agent_ready(context, declared)
     if answering or args.save:
         # Added here, so that the submitted plan is the one computed below.
         request = plan_submission.with_nonce(request, operations.reader if answering else None)
@@ -177,9 +177,12 @@ def say_set_aside(context: CommandContext, project: "Project") -> None:
         )
 
 
-def _agent_ready(context: CommandContext) -> bool:
+def _agent_ready(context: CommandContext, declared: "ProjectDeclaration") -> bool:
+    """True if an agent answers. Raises Refused if it serves another data folder or naming than is declared."""
     if not agent_process.is_listening(context.operations.client):
         return False
+    with suppress(LedgerUnavailable):
+        context.operations.refuse_edited_environment(declared)
     with suppress(LedgerUnavailable):
         planner_input_reader.wait_until_statements_observed(
             context.place, context.operations.reader, context.output.progress

@@ -247,6 +247,35 @@ def check_tables(folder: str, declared: "Callable[[], ProjectDeclaration]") -> D
     return DoctorCheck("project", True, f"{folder}: {told}", facts={"folder": folder})
 
 
+def check_names(
+    place: SelectedEnvironment, client: AgentClient, declared: "Callable[[], ProjectDeclaration]"
+) -> DoctorCheck | None:
+    """Check that headgate.yml still declares the names of what is deployed, and what the running agent serves.
+
+    Returns None if the environment was never started, or if its ledger cannot be read.
+    """
+    from core.observed.served_environment import EnvironmentEdit, OtherName, environment_edits, other_name
+    from core.project.manifest_head import MANIFEST_PATH
+    from core.project_reader.manifest import read_manifest
+    from core.text.sentence import Fact
+    from state.ledger import LedgerReader
+
+    found = declared()
+    environment = found.project.environments[place.environment]
+    try:
+        with LedgerReader(Path(place.where.ledger)) as reader:
+            served, deployed = reader.facts().serves, reader.deployments(include_deleted=True)
+    except HeadgateError:
+        return None
+    edit: Fact[OtherName] | Fact[EnvironmentEdit] | None = other_name(deployed, environment)
+    if edit is None and served is not None and agent_process.is_listening(client):
+        edit = next(environment_edits(served, environment, place.data), None)
+    if edit is None:
+        return DoctorCheck("names", True, environment.naming.pattern)
+    at = read_manifest(found.texts[MANIFEST_PATH], []).place(place.environment, edit.kind.code)
+    return DoctorCheck("names", False, f"{at}: {edit}", str(edit.remedy))
+
+
 def _wrong_project(folder: str, problems: Sequence[Mapping[str, object]]) -> DoctorCheck:
     facts = {"folder": folder, "problems": list(problems)}
     remedy = str(problems[0]["remedy"]) or "correct what is listed"

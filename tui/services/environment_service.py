@@ -332,6 +332,17 @@ class EnvironmentService:
 
     # Plans: computed here, submitted to the agent.
 
+    def refuse_edited_environment(self, declared: ProjectDeclaration) -> None:
+        """Raise Refused, with the line, if headgate.yml differs from what the running agent serves."""
+        from core.observed.served_environment import environment_edits
+        from core.project.manifest_head import MANIFEST_PATH
+        from core.project_reader.manifest import read_manifest
+
+        served, environment = self.reader.facts().serves, declared.project.environments[self.place.environment]
+        for edit in environment_edits(served, environment, self.place.data) if served is not None else ():
+            place = read_manifest(declared.texts[MANIFEST_PATH], []).place(environment.name, edit.kind.code)
+            raise Refused(f"{place}: {edit}", remedy=str(edit.remedy))
+
     def look_for_topics(self, plan: "Plan", project: "Project") -> bool:
         """Have the agent look for the topics of a plan; True if the plan must be computed again.
 
@@ -353,12 +364,14 @@ class EnvironmentService:
 
         If `asks_spark`, Spark analyses the plan's statements before the submission. `first` is a plan that was just
         computed for the same request, together with its input. `declared` replaces the project's files. Raises Refused
-        with the plan's first refusal, Stale if the plan is outdated when the agent receives it, and InvalidProject if
-        files that the plan needs have errors.
+        with the plan's first refusal, or if the agent serves another data folder or naming than headgate.yml declares,
+        Stale if the plan is outdated when the agent receives it, and InvalidProject if files that the plan needs have
+        errors.
         """
         from tui.services.plan_submission import submit
 
         declared, facts = declared or self.projects.read_sound_tables(), self.projects.parse_cache
+        self.refuse_edited_environment(declared)
         line = agent_commands.plan_command(self.place, request)
         with self._source_of(request) as source:
             return submit(

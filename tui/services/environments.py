@@ -9,12 +9,13 @@ from pathlib import Path
 
 from core.model.errors import HeadgateError, TryAgain
 from core.model.states import State
+from core.observed.served_environment import EnvironmentEdit, ServedEnvironment, environment_edits
 from core.policy.freeze_windows import frozen_until
 from core.policy.unlocking import Unlock
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
 from core.project_reader.manifest import read_manifest
-from core.text.secret_masking import mask_secrets
+from core.text.sentence import Fact
 from state.ledger_snapshot import LedgerSnapshot
 from tui.agent_client.os_processes import boot_id, lock_holder
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
@@ -40,7 +41,7 @@ class EnvironmentState:
     declared: Environment | None = None
     """None if headgate.yml does not declare the environment, or has errors that hide the declaration."""
     data: str = ""
-    """Absolute path of the data folder."""
+    """Absolute path of the declared data folder."""
     started: bool = False
     """True if the environment has a ledger on this machine."""
     pool_state: str | None = None
@@ -64,6 +65,8 @@ class EnvironmentState:
     """Why the ledger could not be read; None if it was, or if there is none."""
     undeclared: bool = False
     """True if headgate.yml no longer declares the environment."""
+    served: ServedEnvironment | None = None
+    """What the newest agent serves or has served; None if no agent has recorded it."""
 
     @property
     def observed(self) -> bool:
@@ -72,9 +75,17 @@ class EnvironmentState:
 
     @property
     def pool_address(self) -> str:
-        """The address of the pool without parameters, which can be secrets; `local` for a server of the agent's."""
-        pool = self.declared.pool if self.declared is not None else None
-        return "?" if pool is None else mask_secrets(pool.url.partition("/;")[0]) if pool.url else "local"
+        """The address of the pool that is in use, or else of the declared one; `?` if neither is known."""
+        if self.served is not None:
+            return self.served.pool
+        return self.declared.pool.address if self.declared is not None else "?"
+
+    @property
+    def edits(self) -> tuple[Fact[EnvironmentEdit], ...]:
+        """How headgate.yml differs from what the agent serves; empty if no agent is running."""
+        if self.served is None or self.declared is None or self.agent == NONE:
+            return ()
+        return tuple(environment_edits(self.served, self.declared, self.data))
 
 
 def read_environments(
@@ -164,6 +175,7 @@ class _Reading:
             frozen=frozen_until(policy.freeze, now) if policy is not None else None,
             changed_at=max((act.at for act in acts), default=None),
             read_only=snapshot.read_only,
+            served=snapshot.facts.serves if snapshot.facts is not None else None,
             unlocks=tuple(one for one in snapshot.unlocks if one.until > now and one.boot == boot),
         )
 

@@ -4,7 +4,6 @@ The other environment may be one of another project, another checkout or another
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -14,19 +13,17 @@ from core.model.actions import Action
 from core.model.errors import InvalidProject, Refused, TryAgain
 from core.model.names import TableName
 from core.model.table_formats import WITHOUT_FILES, table_format
+from core.observed.served_environment import environment_edits, other_name
 from core.observed.versions import Deployment
 from core.plan.model import Plan, PlanNode
 from core.project.model import Environment
+from core.project_reader.manifest import Manifest, read_manifest
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact, FactKind
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
-from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.spark_connect.declared_tables import path_of
 from pipelines.storage.data_folder_records import MARK_FILE, EnvironmentMark, read_mark
-
-_MADE = re.compile(r"CREATE TABLE IF NOT EXISTS (\S+) \(")
-"""Matches the name in a compiled DDL."""
 
 _CREATES_NO_NAME = frozenset({Action.KEEP, Action.STOP, Action.DELETE, Action.RETIRE, Action.OPTIMIZE, Action.VACUUM})
 
@@ -40,14 +37,6 @@ _DEPTH = 4
 class Foreign(FactKind):
     """A reason why a name or folder does not belong to this environment."""
 
-    OTHER_NAMING = (
-        "{table} was deployed as {made}, and headgate.yml now names it {named}",
-        "put the old naming and sources back, or declare another environment: what is deployed keeps its names",
-    )
-    EDITED_NAMING = (
-        "the agent was started with another naming or other sources of {environment} than headgate.yml has now",
-        "put them back or, if nothing is deployed, headgate down and headgate up",
-    )
     TAKEN = (
         "{name} of {table} would meet {name} at {place}{owner}, which is on the same server: nothing was created",
         "give the environment another prefix, suffix or database below naming",
@@ -62,21 +51,23 @@ class Foreign(FactKind):
     )
 
 
-def refuse_other_naming(deployments: Iterable[Deployment], layout: EnvironmentLayout) -> None:
-    """Raise InvalidProject if a deployed version has another name than the layout gives it."""
-    for each in deployments:
-        made = _MADE.match(each.compiled_ddl)
-        name = made[1].replace("`", "") if made is not None else ""
-        named = layout.catalog_name(each.table, each.version)
-        if name and name != named:
-            raise _invalid(Foreign.OTHER_NAMING.of(table=each.table, made=name, named=named))
+def refuse_other_naming(deployments: Iterable[Deployment], manifest: Manifest, environment: Environment) -> None:
+    """Raise InvalidProject, with the line, if headgate.yml names a deployed version otherwise."""
+    if (other := other_name(deployments, environment)) is not None:
+        raise InvalidProject(f"{manifest.place(environment.name, other.kind.code)}: {other}", remedy=str(other.remedy))
 
 
-def refuse_edited_naming(declared: Environment | None, layout: EnvironmentLayout) -> None:
-    """Raise Refused if the files of a plan declare another naming, or other sources, than the agent serves."""
-    serves = layout.environment
-    if declared is not None and (declared.naming, declared.sources) != (serves.naming, serves.sources):
-        raise _refused(Foreign.EDITED_NAMING.of(environment=serves.name))
+def refuse_edited_environment(declared: Environment | None, text: str, agent: AgentContext) -> None:
+    """Raise Refused, with the line, if `text`, the headgate.yml of a plan, differs from what the agent serves.
+
+    A relative data folder lies in the agent's project folder, also if the plan is from another checkout.
+    """
+    if declared is None:
+        return
+    data = str(Path(agent.folder, declared.data).resolve())
+    for edit in environment_edits(agent.layout.served, declared, data):
+        place = read_manifest(text, []).place(declared.name, edit.kind.code)
+        raise Refused(f"{place}: {edit}", remedy=str(edit.remedy))
 
 
 def refuse_nested_data(data: str) -> None:

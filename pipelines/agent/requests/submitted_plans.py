@@ -24,6 +24,7 @@ from core.planner.planner import make_plan
 from core.planner.scope import normal_request
 from core.planner.strategy_costs import refuse_not_executable
 from core.policy.roles_and_rules import Policy
+from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Project
 from core.project.unreadable_file import texts_from_json
 from core.project_reader.loader import read_sound_tables
@@ -32,7 +33,7 @@ from core.run.records import RunRow, StepRow
 from core.text.secret_masking import mask_literals
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from pipelines.agent.identity.foreign_names import refuse_edited_naming, refuse_names_of_others
+from pipelines.agent.identity.foreign_names import refuse_edited_environment, refuse_names_of_others
 from pipelines.agent.requests.caller_roles_and_policy import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
@@ -79,7 +80,8 @@ class SubmittedPlans:
             raise UsageError(why, remedy="submit it with this version of Headgate") from error
         if request.continues:
             self._refuse_continuing(request)
-        refuse_edited_naming(project.environments.get(self._agent.layout.environment.name), self._agent.layout)
+        declared = project.environments.get(self._agent.layout.environment.name)
+        refuse_edited_environment(declared, str(args["texts"][MANIFEST_PATH]), self._agent)
         made_at = self._made_at(args, wanted) if saved else self._agent.clock()
         observed = self._observed()
         plan = self._plan(project, observed, request, self._source(project, request))

@@ -11,11 +11,12 @@ from ledger_rows import deployment_row
 from core.model.errors import InvalidProject, Refused
 from core.model.names import TableName
 from core.plan.request import PlanRequest
-from core.project.naming import Naming, Sources
+from core.project.model import Environment
+from core.project_reader.manifest import Manifest, read_manifest
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.identity.foreign_names import (
-    refuse_edited_naming,
+    refuse_edited_environment,
     refuse_names_of_others,
     refuse_nested_data,
     refuse_other_naming,
@@ -26,10 +27,6 @@ from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, deploy, fast_
 __all__ = ["fast_gates"]
 
 MARK = EnvironmentMark("9f2c", 1, "", "/home/theirs", 3)
-
-
-def named(agent: AgentContext, naming: Naming) -> EnvironmentLayout:
-    return replace(agent.layout, environment=replace(agent.layout.environment, naming=naming))
 
 
 def test_a_name_of_another_environment_ends_a_run_before_its_first_effect(
@@ -64,19 +61,56 @@ def test_an_external_table_of_another_place_is_refused(agent: AgentContext, pool
         refuse_names_of_others(agent, made)
 
 
+HEAD = """\
+project: p
+id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
+default_env: dev
+environments:
+  dev:
+    pool: {}
+"""
+
+
+def declared(more: str = "") -> tuple[Manifest, Environment]:
+    manifest = read_manifest(f"{HEAD}{more}", problems := [])
+    assert not problems
+    return manifest, next(each for each in manifest.environments if each.name == "dev")
+
+
 def test_what_is_deployed_keeps_its_names(agent: AgentContext, pool: Any) -> None:
-    refuse_other_naming((), named(agent, Naming("s_")))
+    naming, dev = "    naming: {database: stage}\n", "    sources: s\n  s: {data: s, naming: {prefix: dev_}}\n"
+    refuse_other_naming((), *declared(naming))
     assert deploy(agent, pool, small_project.texts()) == "done"
     made = agent.ledger.deployments()
-    refuse_other_naming((*made, deployment_row(compiled_ddl="")), agent.layout)
-    with pytest.raises(InvalidProject, match=r"a was deployed as a__v1, and headgate\.yml now names it stage\.a__v1"):
-        refuse_other_naming((d for d in made if d.table == "a"), named(agent, Naming(database="stage")))
-    sources = replace(agent.layout.environment, sources=Sources(Naming("dev_"), "/dev", "dev"))
-    with pytest.raises(InvalidProject, match=r"landed was deployed as landed, and headgate\.yml now names it dev_"):
-        refuse_other_naming(made, replace(agent.layout, environment=sources))
-    refuse_edited_naming(agent.layout.environment, agent.layout)
-    with pytest.raises(Refused, match="the agent was started with another naming or other sources of dev"):
-        refuse_edited_naming(sources, agent.layout)
+    refuse_other_naming((*made, deployment_row(compiled_ddl="")), *declared())
+    with pytest.raises(InvalidProject, match=r"^headgate\.yml:7: a was deployed as a__v1, and .* it stage\.a__v1"):
+        refuse_other_naming((d for d in made if d.table == "a"), *declared(naming))
+    with pytest.raises(InvalidProject, match=r"^headgate\.yml:7: landed was registered as landed, and .* dev_landed"):
+        refuse_other_naming(made, *declared(dev))
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ("    data: ./data/\n", ""),
+        ("    colour: red\n", ""),
+        ("    data: other\n", "works in the data folder /home/p/data, and headgate.yml now declares /home/p/other"),
+        ("    naming: {prefix: s_}\n", "gives the names *, and headgate.yml now declares s_*"),
+        ("    sources: s\n  s: {data: s}\n", "has sources: own, and headgate.yml now declares s, named *, in s"),
+    ],
+)
+def test_a_plan_over_another_data_folder_or_naming_than_the_agents_is_refused(
+    edit: str, said: str, agent: AgentContext
+) -> None:
+    here = replace(agent, folder="/home/p", layout=EnvironmentLayout("/home/p/data", Environment("dev")))
+    environment = declared(edit)[1]
+    if not said:
+        refuse_edited_environment(environment, f"{HEAD}{edit}", here)
+        return
+    with pytest.raises(Refused) as refused:
+        refuse_edited_environment(environment, f"{HEAD}{edit}", here)
+    assert refused.value.summary == f"headgate.yml:7: the agent of dev {said}"
+    assert "restart the agent: headgate down --env dev, headgate up --env dev" in refused.value.remedy
 
 
 def test_a_new_data_folder_is_neither_inside_nor_around_another_one(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from command_line import written
 from ledger_rows import environment_row, policy_row
 
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Deployment
 from core.policy.roles_and_rules import Policy
 from core.policy.unlocking import Unlock
 from core.project.naming import OWN_SOURCES, Naming
-from core.project.served_environment import ServedEnvironment
 from pipelines.storage.data_folder_records import EnvironmentMark, write_mark
 from state.ledger import create_or_open
 from tui.agent_client.os_processes import boot_id
@@ -81,6 +81,25 @@ def test_all_environments_are_listed_with_what_their_ledgers_say(
     assert (one["sources"], one["error"]) == ("own", None)
     assert (one["colour"], found["dev"]["colour"]) == ("red", None)
     assert (found["stage"]["started"], found["stage"]["agent"]) == (False, None)
+
+
+def test_the_list_shows_what_runs_and_how_the_declaration_differs(
+    prod: SelectedEnvironment, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = folder / "headgate.yml"
+    edited = head.read_text().replace("/lake/prod", "/lake/new").replace("{prefix: prod_", "{prefix: p_")
+    head.write_text(edited.replace("sc://spark:15002/", "sc://other:15002/"))
+    (one,) = written(["env", "--env", "prod"], capsys)["environments"]
+    assert (one["data"], one["naming"]["prefix"]) == ("/lake/prod", "prod_")
+    assert one["pool"]["address"] == "sc://spark:15002"
+    assert [(edit["kind"], edit["runs"], edit["declared"]) for edit in one["edits"]] == [
+        ("data", "/lake/prod", "/lake/new"), ("naming", "lake.prod_*", "lake.p_*"),
+    ]  # fmt: skip
+    assert exit_codes.run_command_line(["env", "--env", "prod"]) == 0
+    said = capsys.readouterr().out
+    assert "lake.prod_*\n" in said and "pool sc://spark:15002, data /lake/prod\n" in said
+    assert "now declares /lake/new; put it back or, if nothing is deployed, restart the agent: headgate down" in said
+    assert "headgate up --foreground --env prod" in said
 
 
 def test_the_list_names_state_freeze_and_unlock(prod: SelectedEnvironment, capsys: pytest.CaptureFixture[str]) -> None:

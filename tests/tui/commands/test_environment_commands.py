@@ -17,7 +17,9 @@ from delta_files import WrittenLog
 from ledger_rows import external_row
 
 from core.model.errors import Refused
+from core.observed.served_environment import ServedEnvironment
 from core.project.connectors import DELTA, fetched_folder
+from core.project.naming import DECLARED, OWN_SOURCES
 from state.ledger import ledger_id_of
 from state.migrations import SCHEMA_VERSION
 from tests.tui.conftest import MANIFEST
@@ -503,6 +505,28 @@ def test_doctor_fails_on_a_home_that_is_open_to_everybody(
     Path(place.where.home).chmod(0o777)
     assert exit_codes.run_command_line(["doctor"]) == 1
     assert "chmod o-rwx" in capsys.readouterr().out
+
+
+def test_doctor_gives_the_line_of_an_edited_naming_and_with_an_agent_of_an_edited_data_folder(
+    ledger: Any, place: Any, agent: Any, folder: Path, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("a", compiled_ddl="CREATE TABLE IF NOT EXISTS a__v1 (id BIGINT)"))
+    ledger.put_agent(1, 1.0, serves=ServedEnvironment(place.data, DECLARED, OWN_SOURCES, declared_data="data"))
+
+    def said() -> str:
+        exit_codes.run_command_line(["doctor"])
+        return next(line for line in capsys.readouterr().out.splitlines() if " names " in line)
+
+    assert said() == "ok   names     *"
+    manifest = folder / "headgate.yml"
+    manifest.write_text(MANIFEST.replace("data: data", "naming: {prefix: s_}\n    data: data"))
+    wrong = "FAIL names     headgate.yml:6: a was deployed as a__v1, and headgate.yml now names it s_a__v1"
+    assert said() == wrong
+    manifest.write_text(MANIFEST.replace("data: data", "data: other"))
+    assert said().startswith("FAIL names     headgate.yml:6: the agent of dev works in the data folder")
+    agent.close()
+    assert said() == "ok   names     *"
+    agent.serve()
 
 
 def test_doctor_says_that_a_ledger_is_in_doubt(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:

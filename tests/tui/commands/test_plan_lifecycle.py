@@ -476,3 +476,21 @@ def test_selectors_of_a_deploy_need_the_files_that_they_may_reach(
     capsys.readouterr()
     assert exit_codes.run_command_line(["plan", "b+"]) == 2
     assert broken in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["the client", "the agent"])
+def test_a_plan_over_an_edited_data_folder_is_refused_while_the_agent_runs(
+    by: str, serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if by == "the client":
+        serving.context.ledger.put_agent(1, 1.0, serves=serving.context.layout.served)
+    manifest = folder / "headgate.yml"
+    manifest.write_text(manifest.read_text().replace("data: data", "data: moved"))
+    data = serving.context.layout.data
+    for words in (["plan", "--all"], ["plan", "a", "--rebuild", "--save", "a.json"]):
+        assert exit_codes.run_command_line(words) == 3
+        said = capsys.readouterr().err
+        assert f"headgate.yml:6: the agent of dev works in the data folder {data}, and headgate.yml" in said
+        assert "headgate up --env dev, headgate adopt --env dev" in said
+    assert serving.runs.driven == []
+    assert exit_codes.run_command_line(["plan", "--all", "--offline"]) == 0
