@@ -1,10 +1,8 @@
 """A plan as Markdown for a change ticket or pull request, within the size limit of a comment."""
 
 import html
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 from core.model.actions import Action
 from core.plan.confirmation import confirmation_for_plan
@@ -21,57 +19,21 @@ from core.plan.rendering import (
 )
 from core.plan.request import command_words
 from core.text.diff import unified_diff
-from core.text.escaping import escape_control_characters, escape_markdown
+from core.text.escaping import escape_markdown
+from core.text.markdown_page import COMMENT_LIMIT, NOTE_BYTES, MarkdownPage, fenced, size_in_bytes
 from core.text.wording import counted
-
-COMMENT_LIMIT = 60_000
-"""Maximum size in bytes of UTF-8; GitHub accepts comments of up to 65,536 characters."""
 
 _TABLE, _LIST = 24_000, 4_000
 """Maximum bytes of the table and of each list; diffs get the remaining bytes."""
 _COMMAND = 1_000
 """Maximum length of a command that can be copied, in characters."""
-_NOTE = 1_200
-"""Bytes reserved for the note on omitted content, including the command that the note suggests."""
-_TICKS = re.compile(r"`+")
-
-
-@dataclass(slots=True)
-class _Page:
-    """A Markdown page of limited size; `free` is the number of bytes that remain."""
-
-    free: int
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, *lines: str) -> bool:
-        """Add all of the lines, or none if they do not fit; return True if they were added."""
-        size = _bytes(lines)
-        if size > self.free:
-            return False
-        self.lines += lines
-        self.free -= size
-        return True
-
-    def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
-        """Add a heading, the lines that fit into `most` bytes, and a note on how many lines were left out."""
-        if not lines:
-            return
-        room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
-        for line in lines:
-            room -= _bytes((line,))
-            if room < 0:
-                break
-            shown += 1
-        left = len(lines) - shown
-        note = ("", f"_{left} more {what} left out_") if left else ()
-        self.add(*head, *lines[:shown], *note, "")
 
 
 def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     """Return a plan as Markdown of at most COMMENT_LIMIT bytes: verdict, rows, losses, guards, commands, diffs."""
     known = standing or PlanStanding()
     end = _how_to_apply(plan)
-    page = _Page(COMMENT_LIMIT - _bytes(end))
+    page = MarkdownPage(COMMENT_LIMIT - size_in_bytes(end))
     named = "" if plan.refusals or plan.empty else f" `{plan.hash[:12]}`"
     page.add(f"### Plan{named}: {escape_markdown(request_words(plan))}", "", *_verdict(plan, known), "")
     rows = [f"| {' | '.join(escape_markdown(cell) for cell in node_cells(node))} |" for node in plan.nodes]
@@ -83,7 +45,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
         page.add_each(listed, _LIST, f"under {title.capitalize()}", (f"**{title.capitalize()}**", ""))
     page.lines += end
     left = 0
-    page.free -= _NOTE
+    page.free -= NOTE_BYTES
     for text in _texts(plan):
         left += not page.add(*text)
     if left:
@@ -120,12 +82,12 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
         return (
             "**To apply**: plan again against the live environment and review that plan",
             "",
-            *_fenced("sh", commands),
+            *fenced("sh", commands),
             "",
         )
     commands += [f"headgate approve {short}"] if plan.approvals else []
     commands.append(f"headgate apply {short}{confirm}")
-    return ("**To apply**", "", *_fenced("sh", commands), "")
+    return ("**To apply**", "", *fenced("sh", commands), "")
 
 
 def _shown_by(plan: Plan) -> str:
@@ -148,16 +110,4 @@ def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
 
 def _collapsible(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
     summary = html.escape(f"{node.table}: {name}, {action_words(node)}")
-    return (f"<details><summary>{summary}</summary>", "", *_fenced("diff", lines), "", "</details>", "")
-
-
-def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines in a code block, whose fence is longer than any run of backticks in them."""
-    inside = tuple(map(escape_control_characters, lines))
-    longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return (f"{fence}{language}", *inside, fence)
-
-
-def _bytes(lines: Iterable[str]) -> int:
-    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
+    return (f"<details><summary>{summary}</summary>", "", *fenced("diff", lines), "", "</details>", "")

@@ -7,11 +7,12 @@ import pytest
 from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName as T
-from core.plan.markdown import COMMENT_LIMIT, plan_as_markdown
+from core.plan.markdown import plan_as_markdown
 from core.plan.model import Guard, LeftBehind, Plan, PlanRefusal, PlanWarning
 from core.plan.rendering import PlanStanding
 from core.project.revision import RevisionTexts
 from core.text.escaping import escape_markdown
+from core.text.markdown_page import COMMENT_LIMIT
 from core.text.sentence import Fact
 from core.text.wording import counted
 from tests.core.plan.test_rendering import LEE, everything, node
