@@ -77,7 +77,7 @@ TOLD = [
     Edit("a filter loses NULLs besides", FLAT, f"{FLAT} AND kind <> 'a'", FLAT_COLUMNS, told="which is NULL there"),
     Edit("a filter that no column shows", FLAT, f"{FLAT} AND status = 'ok'", FLAT_COLUMNS, told="may be explained"),
     Edit("an inner join loses what has no match", JOINED, JOINED.replace("LEFT JOIN", "JOIN"), JOINED_COLUMNS,
-         told="rows without a match are gone"),
+         told="which drops rows without a match"),
     Edit("decimals are cut", FLAT, FLAT.replace("amount FROM", "CAST(CAST(amount AS INT) AS DECIMAL(12,2)) AS amount "
          "FROM"), FLAT_COLUMNS, told="sums of amount"),
     Edit("times are shifted by an hour", "SELECT id, ts FROM STREAM landed", "SELECT id, ts + INTERVAL 1 HOUR AS ts "
