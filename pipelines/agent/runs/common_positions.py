@@ -65,7 +65,7 @@ def why_never_aligned(
         return Sentence(f"{name} is {old.state} and has read less")
     if not old.checkpoint_ok:
         return Sentence(f"the checkpoint of {name} does not say what it has read")
-    if ended := _ended_upstream(versions, old):
+    if ended := ended_upstream(versions, old):
         return Sentence(f"{name} has read less, and has stopped reading: {ended}")
     if not files:
         return None
@@ -74,7 +74,7 @@ def why_never_aligned(
     return Sentence(f"{gone:,} files that {name} has read are no longer there") if gone else None
 
 
-def _ended_upstream(versions: ComparedVersions, deployment: Deployment) -> Sentence | None:
+def ended_upstream(versions: ComparedVersions, deployment: Deployment) -> Sentence | None:
     """Return the failed or stopped upstream version that leaves a caught-up version without input, or None."""
     measured = versions.measurement(deployment.table, deployment.version)
     if measured is None or measured.lag_files != 0:
@@ -85,7 +85,7 @@ def _ended_upstream(versions: ComparedVersions, deployment: Deployment) -> Sente
             continue
         if parent.state in (State.FAILED, State.STOPPED) and parent.state_since < measured.at:
             return Sentence(f"{versions.name(parent.table, parent.version)} is {parent.state}")
-        if ended := _ended_upstream(versions, parent):
+        if ended := ended_upstream(versions, parent):
             return ended
     return None
 

@@ -108,14 +108,15 @@ def of_release(
         expected = with_rows_of_earlier_sql(expected, expected_differences(before_edit, _statement(new), ddls, {}))
     if (old.begins_where, old.begins_after) == (new.begins_where, new.begins_after):
         return expected
-    after = f"the rows after {old.begins_after}" if old.begins_after else "the beginning"
-    where = " and ".join(map(describe_log_start, old.begins_where)) or after
-    words = f"{versions.name(old.table, old.version)} begins with {where}"
-    whole = not (new.begins_where or old.begins_after or new.begins_after)
-    filtered = whole and not any(map(read_log_start, old.begins_where))
-    predicate = excluded_rows_predicate(old.begins_where, _statement(new), ddls) if filtered else ""
+    later, other = (old, new) if old.begins_where or old.begins_after else (new, old)
+    where = " and ".join(map(describe_log_start, later.begins_where)) or f"the rows after {later.begins_after}"
+    words = f"{versions.name(later.table, later.version)} begins with {where}"
+    whole = not (other.begins_where or later.begins_after or other.begins_after)
+    filtered = whole and not any(map(read_log_start, later.begins_where))
+    predicate = excluded_rows_predicate(later.begins_where, _statement(other), ddls) if filtered else ""
     if predicate:
-        return replace(expected, rows=(*expected.rows, RowEffect(RowSide.NEW, words, predicate, from_start=True)))
+        side = RowSide.NEW if later is old else RowSide.OLD
+        return replace(expected, rows=(*expected.rows, RowEffect(side, words, predicate, from_start=True)))
     begins = tuple(RowEffect(side, f"{words}, in any number", from_start=True) for side in RowSide)
     return replace(expected, rows=(*expected.rows, *begins))
 
