@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import Refused, UsageError
 from core.model.names import TableName
 from core.run.model import ACCEPTED_IN, OperatorControl, RunState, skipped_note
-from core.run.records import CheckResultRow, MigrationTicket, RunRow, StepRow
+from core.run.records import OVERLAY_COMPARISON, CheckResultRow, MigrationTicket, RunRow, StepRow
 from state.audit_log import put_audit
 from state.measurements import put_event
 from state.operator_commands import NEWEST_SERIAL
@@ -349,6 +349,13 @@ class RunWrites(RunReads, LedgerWrites):
         """Write the check results of a table, replacing the results of an earlier comparison in the same run."""
         with self._transaction() as connection:
             connection.execute('DELETE FROM check_result WHERE run_id = ? AND "table" = ?', (run_id, table))
+            for result in results:
+                insert(connection, "check_result", values_by_column(result))
+
+    def put_overlay_comparison(self, results: Iterable[CheckResultRow]) -> None:
+        """Write the results of a finished comparison with the base, replacing those of the previous one, or nothing."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM check_result WHERE run_id = ?", (OVERLAY_COMPARISON,))
             for result in results:
                 insert(connection, "check_result", values_by_column(result))
 

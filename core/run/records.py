@@ -95,14 +95,20 @@ class MigrationTicket:
         return int(self.old.rpartition("__v")[2])
 
 
+OVERLAY_COMPARISON = "overlay"
+"""The `run_id` of the results of the newest comparison of an overlay with its base; no run has this id."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResultRow:
-    """The result of a check of a table's rows in a release.
+    """The result of a check of a table's rows in a release, or in a comparison of an overlay with its base.
 
-    `verdict` is a value of `core.validation.verdicts.CheckVerdict`.
+    `verdict` is a value of `core.validation.verdicts.CheckVerdict`. In a comparison with the base, the old version is
+    one of the base; version 0 means that one side does not have the table.
     """
 
     run_id: str
+    """Id of the release's run, or OVERLAY_COMPARISON."""
     table: TableName
     n: int
     """Display position of the result, counted from 1."""

@@ -39,6 +39,19 @@ class CheckVerdict(StrEnum):
     SKIPPED = "skipped"
 
 
+class OverlayCheck(StrEnum):
+    """Names of the checks that only a comparison of an overlay with its base has."""
+
+    CHANGE = "change"
+    """The kind of the branch's change, with its edits."""
+    POSITION = "position"
+    """The batches after which both versions had read the same input."""
+    BASE = "base"
+    """Skipped: the base reads another version of an input, so that its rows cannot be compared."""
+    PRESENCE = "presence"
+    """Skipped: only one of the environments has the table."""
+
+
 BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 

@@ -35,6 +35,18 @@ class PeekedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparisonProgress:
+    """How far a comparison of an overlay with its base is."""
+
+    running: bool
+    done: int
+    """Number of tables that are finished, of `of`."""
+    of: int
+    about: str
+    """What the agent is doing, as a clause."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnlockAnswer:
     """An unlock that the agent has recorded."""
 
@@ -132,6 +144,20 @@ class AgentCommands:
         answer = self._client.call("peek", args)
         columns = tuple(str(name) for name in answer.get("columns", ()))
         return PeekedRows(columns, [list(row) for row in answer.get("rows", ())], bool(answer.get("newest_first")))
+
+    def compare(self, seconds: float) -> str:
+        """Begin a comparison with the base, or join the one that is running; return its id.
+
+        It waits at most `seconds` for positions that both environments have read.
+        """
+        line = equivalent_command(self._place, "release", "diff")
+        return str(self._client.call("compare", {"seconds": seconds}, line=line).get("id", ""))
+
+    def comparison(self, id: str) -> ComparisonProgress:
+        """Return how far a comparison is. Raises its error if it failed, and TryAgain if the agent was restarted."""
+        found = self._client.call("comparison", {"id": id})
+        done, of = int(found.get("done") or 0), int(found.get("of") or 0)
+        return ComparisonProgress(bool(found.get("running")), done, of, str(found.get("about", "")))
 
     def unlock(self, length: str, ticket: str) -> UnlockAnswer | None:
         """Unlock the environment for this user, for a length such as `30m`; None if it is not protected.

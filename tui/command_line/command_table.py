@@ -83,8 +83,9 @@ RELEASE_SUBCOMMANDS = (
     SubcommandSpec("show", "Show both versions of each table, what the release waits for, and the way back.",
                    "headgate release show 7f3a-01c2f\nheadgate release show 7f3a-01c2f --steps",
                    plan_arguments.release_shown),
-    SubcommandSpec("diff", "Show what was found when both versions were compared, with examples.",
-                   "headgate release diff 7f3a-01c2f\nheadgate release diff 7f3a-01c2f fct_orders --json",
+    SubcommandSpec("diff", "Show the comparison of both versions, or compare an overlay with its base.",
+                   "headgate release diff 7f3a-01c2f\nheadgate release diff 7f3a-01c2f fct_orders --json\n"
+                   "headgate release diff --env pr-123 --markdown",
                    plan_arguments.release_diff),
     SubcommandSpec("swap", "Let a held release swap, and follow its run.",
                    "headgate release swap 7f3a-01c2f --confirm 'dev 7f3a'", plan_arguments.release_executed),

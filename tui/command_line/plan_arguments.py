@@ -9,6 +9,7 @@ from tui.command_line.arguments import (
     CommandParser,
     confirm,
     count,
+    seconds,
 )
 
 
@@ -250,8 +251,13 @@ def release_shown(parser: CommandParser) -> None:
 
 
 def release_diff(parser: CommandParser) -> None:
-    release(parser)
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="only the results for this table")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="start of a run's id; in an overlay, none: compare now")
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="only the run's results for this table")
+    parser.add_argument("--last", action="store_true", help="show the stored comparison with the base again")
+    _markdown(parser)
+    parser.add_argument(
+        "--timeout", type=seconds, default=None, metavar="S", help="wait so long for positions read by both (300)"
+    )
 
 
 def release_executed(parser: CommandParser) -> None:

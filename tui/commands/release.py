@@ -5,13 +5,21 @@ import time
 from core.model.actions import StepKind
 from core.model.errors import UsageError
 from core.model.names import parse_table_name
+from core.reports.base_comparison import comparison_as_markdown
 from core.run.model import StepState
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.commands.apply import execute_by_name
 from tui.commands.runs import follow_run, planned_steps, run_as_json, step_table
-from tui.presentation.reports.check_results import blocks, result_as_json, result_lines
+from tui.presentation.reports.check_results import (
+    base_comparison_as_json,
+    base_comparison_lines,
+    blocks,
+    result_as_json,
+    result_lines,
+)
 from tui.presentation.screen_content.releases import release_as_json, release_details, release_lines
+from tui.services.comparison_with_base import COMPARE_S, compare_now, overlay_of, stored_comparison
 from tui.services.deployed_statements import find_release, list_releases
 
 
@@ -91,7 +99,14 @@ def _found(context: CommandContext) -> Release:
 
 
 def diff(context: CommandContext) -> int:
-    """Show a run's validation results, for all tables or one. Returns 1 if a result blocks the release."""
+    """Show a run's validation results, or compare an overlay with its base. Returns 1 if a result is unexpected."""
+    if context.args.run is None:
+        return _compare_with_base(context)
+    if context.args.last or context.args.markdown or context.args.timeout is not None:
+        raise UsageError(
+            "--last, --markdown and --timeout are for the comparison of an overlay with its base, which has no run",
+            remedy=f"headgate release diff {context.args.run}",
+        )
     operations = context.operations
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None
@@ -110,6 +125,31 @@ def diff(context: CommandContext) -> int:
             said = f"has compared no rows{about} so far" if compares else f"compares no rows{about}"
             context.output.say(f"run {row.id} {said}")
     return 1 if any(map(blocks, found)) else 0
+
+
+def _compare_with_base(context: CommandContext) -> int:
+    args, output, operations = context.args, context.output, context.operations
+    if args.markdown and output.as_json:
+        raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
+    if args.last and args.timeout is not None:
+        raise UsageError("--last compares nothing, so it has no --timeout", remedy="give one of them")
+    overlay = overlay_of(operations)
+    if args.last:
+        found = stored_comparison(operations, overlay)
+        if found is None:
+            here = operations.place.environment
+            raise UsageError(f"{here} has not been compared with {overlay.base} yet", remedy="headgate release diff")
+    else:
+        found = compare_now(operations, overlay, COMPARE_S if args.timeout is None else args.timeout, output.progress)
+    if output.as_json:
+        context.document("headgate.base_comparison/1", **(base_comparison_as_json(found) if found else {}))
+    elif found is None:
+        output.say(f"{operations.place.environment} has built no table yet, and {overlay.base} has none")
+    elif args.markdown:
+        output.print(comparison_as_markdown(found).splitlines())
+    else:
+        output.print(base_comparison_lines(found, time.time()))
+    return 1 if found is not None and found.unexpected else 0
 
 
 _ACTS = {

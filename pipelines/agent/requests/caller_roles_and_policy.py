@@ -43,6 +43,7 @@ POLICY_COMMANDS = "agent"
 
 REQUIRED_ROLES = {
     "peek": (VIEW, "look at rows"),
+    "compare": (VIEW, "compare rows"),
     "opinion": (OPERATE, "have Spark analyse statements"),
     "look_for_topics": (OPERATE, "look for topics"),
     "upgrade_shown": (OPERATE, "record what an upgrade test has shown"),

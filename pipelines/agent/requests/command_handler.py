@@ -24,6 +24,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.caller_roles_and_policy import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.command_log import CommandLog, RecordedOutcome, cut, outcome_of_answer, outcome_of_error
+from pipelines.agent.requests.comparison_with_base import COMPARE_S, LONGEST_WAIT_S, ComparisonWithBase
 from pipelines.agent.requests.run_controls import check_swap, journal_retry, refuse_run_command, why_not_skipped
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
@@ -88,6 +89,7 @@ class CommandHandler:
         self._policies = PolicyEnforcement(agent)
         self._plans = SubmittedPlans(agent, runs)
         adoption = Adoption(agent)
+        self._comparison = ComparisonWithBase(agent)
         self._analyses = SparkAnalysisCache(agent)
         self._log = CommandLog(agent)
         self.record_repeated = self._log.record_repeated
@@ -104,6 +106,8 @@ class CommandHandler:
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
+            "compare": self._compare,
+            "comparison": lambda caller, args, confirm: self._comparison.progress(str(args.get("id", ""))),
             "opinion": self._analyse,
             "upgrade_shown": self._note_upgrade,
             "measure": self._measure,
@@ -130,7 +134,7 @@ class CommandHandler:
             raise UsageError(
                 f"the agent does not know the command {cut(str(op), 40)!r}", remedy="restart the agent after an upgrade"
             )
-        if op in ("status", "peek", "measure", "look_for_topics", "adoption"):
+        if op in ("status", "peek", "compare", "comparison", "measure", "look_for_topics", "adoption"):
             self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
@@ -292,6 +296,9 @@ class CommandHandler:
             refuse_gone(self._agent, looked_at)
         return _rows_as_json(name, columns, rows)
 
+    def _compare(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        return self._comparison.begin(_seconds(args, COMPARE_S, LONGEST_WAIT_S))
+
     def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
@@ -329,11 +336,11 @@ class CommandHandler:
         return {"ending": True}
 
 
-def _seconds(args: dict[str, Any], default: float) -> float:
+def _seconds(args: dict[str, Any], default: float, most: float = LONGEST_S) -> float:
     seconds = args.get("seconds", default)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise UsageError(f"{cut(repr(seconds), 40)} is not a number of seconds", remedy="give seconds as a number")
-    return min(float(seconds), LONGEST_S)
+    return min(float(seconds), most)
 
 
 def _whole(args: dict[str, Any], name: str, default: int) -> int:

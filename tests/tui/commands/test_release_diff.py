@@ -1,14 +1,18 @@
-"""`release diff`: the results for a run and for one of its tables, its exit code, and invalid arguments."""
+"""`release diff`: the results for a run or for an overlay and its base, its exit code, and invalid arguments."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import written
 
-from core.model.errors import UsageError
+from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName as T
-from core.run.records import CheckResultRow, RunRow, StepRow
+from core.project.overlay import OVERLAY_FILE, Overlay, overlay_as_text
+from core.run.records import OVERLAY_COMPARISON, CheckResultRow, RunRow, StepRow
+from tui.command_line.exit_codes import run_command_line
 from tui.commands.release import diff
 
 RUN = RunRow("7f3a-1", "h", "ana", "failed", 1.0, 2.0, (StepRow(4, "validate", "orders", 2, "failed"),))
@@ -19,7 +23,7 @@ class Context:
 
     def __init__(self, *verdicts: str, table: str = "", as_json: bool = False) -> None:
         self.said: list[Any] = []
-        self.args = SimpleNamespace(run="7f3a", table=table)
+        self.args = SimpleNamespace(run="7f3a", table=table, last=False, markdown=False, timeout=None)
         found = tuple(
             CheckResultRow("7f3a-1", T("orders"), n, 1.0, 1, 2, 9, 3, "differences", verdict, "words")
             for n, verdict in enumerate(verdicts, 1)
@@ -64,3 +68,88 @@ def test_a_run_without_findings_says_so_and_an_unrelated_table_is_refused() -> N
     assert run(early) == 0 and early.said == ["run 7f3a-1 has compared no rows so far"]
     with pytest.raises(UsageError, match="run 7f3a-1 has no step for pizzas"):
         run(Context(table="pizzas"))
+
+
+@pytest.fixture
+def overlay(ledger: Any, place: Any, agent: Any) -> Any:
+    """Make dev an overlay of prod, whose agent compares two tables and finds an unexpected difference."""
+    shown = Overlay("prod", "/home/prod", "/data", "/branch", 1.0, "ana", 2.0)
+    Path(place.where.home, OVERLAY_FILE).write_text(overlay_as_text(shown))
+    answers = iter([{"running": True, "done": 1, "of": 2, "about": "comparing b"}, {"running": False}])
+
+    def end(request: Any) -> dict[str, Any]:
+        answer = next(answers)
+        if not answer["running"]:
+            ledger.put_overlay_comparison(COMPARED)
+        return answer
+
+    agent.script |= {"compare": {"id": "c1", "joined": False}, "comparison": end}
+    return agent
+
+
+COMPARED = tuple(
+    CheckResultRow(
+        OVERLAY_COMPARISON, T(table), n=1, at=5.0, old_version=3, new_version=1, old_batch=7, new_batch=2,
+        check="differences", verdict=verdict, summary=summary, counts={}, examples=(),
+    )
+    for table, verdict, summary in (("a", "ok", "no row differs"), ("b", "unexpected", "2 rows, unexpected"))
+)  # fmt: skip
+
+
+def test_an_overlay_is_compared_with_its_base_and_the_result_is_shown_again(
+    overlay: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["release", "diff", "--timeout", "7"]) == 1
+    out = capsys.readouterr().out
+    assert [request["args"] for request in overlay.heard] == [{"seconds": 7.0}, {"id": "c1"}, {"id": "c1"}]
+    lines = out.splitlines()
+    verdict = "unexpected: b, of 2 compared tables"
+    assert lines[0].startswith("dev compared with prod at ") and lines[0].endswith(verdict)
+    assert lines[2:4] == [
+        "b@v1 of dev compared with b@v3 of prod", "  UNEXPECTED  differences   2 rows, unexpected",
+    ]  # fmt: skip
+    assert run_command_line(["release", "diff", "--last"]) == 1
+    assert capsys.readouterr().out == out and len(overlay.heard) == 3
+    assert run_command_line(["release", "diff", "--last", "--markdown"]) == 1
+    assert capsys.readouterr().out.startswith(f"### dev compared with prod: {verdict}\n")
+    document = written(["release", "diff", "--last"], capsys, code=1)
+    assert (document["format"], document["base"], document["unexpected"]) == (
+        "headgate.base_comparison/1",
+        "prod",
+        ["b"],
+    )
+    assert [each["table"] for each in document["results"]] == ["a", "b"]
+    ledger.put_overlay_comparison(COMPARED[:1])
+    assert run_command_line(["release", "diff", "--last"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--last"], "dev has not been compared with prod yet"),
+        (["--json", "--markdown"], "--json and --markdown cannot be combined"),
+        (["--last", "--timeout", "3"], "--last compares nothing"),
+        (["7f3a", "--last"], "which has no run"),
+        (["7f3a", "--markdown"], "which has no run"),
+    ],
+)
+def test_options_that_do_not_fit_are_usage_errors(
+    words: list[str], said: str, overlay: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["release", "diff", *words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err + captured.out
+
+
+def test_an_environment_that_is_no_overlay_has_nothing_to_compare_with(
+    ledger: Any, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["release", "diff"]) == 2
+    assert "dev overlays no other environment, so there is nothing to compare it with" in capsys.readouterr().err
+
+
+def test_an_agent_that_dies_meanwhile_shows_no_result(overlay: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    overlay.script["comparison"] = TryAgain("the comparison ended without a result, because the agent was restarted")
+    assert run_command_line(["release", "diff"]) not in (0, 1, 2)
+    captured = capsys.readouterr()
+    assert "the agent was restarted" in captured.err and not captured.out

@@ -6,14 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from core.model.names import physical_name
+from core.model.names import physical_name, query_name
+from core.reports.base_comparison import BaseComparison
 from core.run.records import CheckResultRow
 from core.statement_tests.request import CaseOutcome, CaseResult
 from core.text.wording import counted
 from core.validation.verdicts import BLOCKING
+from tui.presentation.styling.value_formatting import moment
 
 WIDTH = 100
 """Width at which text is wrapped. Rows of data are never wrapped."""
+
+
+_MOST_NAMES = 10
+"""Maximum number of tables that only one environment has and that are listed by name; JSON has all of them."""
 
 
 def blocks(result: CheckResultRow) -> bool:
@@ -28,13 +34,48 @@ def result_lines(results: Iterable[CheckResultRow]) -> tuple[str, ...]:
         of_table = list(found)
         lines.append(_head(of_table[0]))
         for result in of_table:
-            verdict = result.verdict.upper() if blocks(result) else result.verdict
-            lead = f"  {verdict:<12}{result.check:<13} "
-            lines += textwrap.wrap(
-                result.summary, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_long_words=False
-            )
-            lines += _examples(result)
+            lines += _result(result)
     return tuple(lines)
+
+
+def base_comparison_lines(found: BaseComparison, now: float) -> tuple[str, ...]:
+    """Format the comparison of an overlay with its base: verdict, each table with its results, what is elsewhere."""
+    here, base = found.environment, found.base
+    lines = [f"{here} compared with {base} at {moment(found.at, now)}: {found.verdict}"]
+    for table in (*found.unexpected, *(each for each in found.compared if not each.unexpected), *found.skipped):
+        old, new = query_name(table.table, table.in_base), query_name(table.table, table.in_overlay)
+        lines += ["", f"{new} of {here} compared with {old} of {base}"]
+        for result in table.results:
+            lines += _result(result)
+    for name, tables in ((here, found.only_in_overlay()), (base, found.only_in_base())):
+        if tables:
+            names = ", ".join(table.table for table in tables[:_MOST_NAMES])
+            more = f" and {len(tables) - _MOST_NAMES} more" if len(tables) > _MOST_NAMES else ""
+            lines += ["", f"only in {name}: {names}{more}"]
+    return tuple(lines)
+
+
+def base_comparison_as_json(found: BaseComparison) -> dict[str, Any]:
+    """Return the comparison of an overlay with its base as JSON; the old side of each result is the base."""
+    return {
+        "base": found.base,
+        "at": found.at,
+        "verdict": str(found.verdict),
+        "unexpected": [table.table for table in found.unexpected],
+        "not_compared": {table.table: str(table.not_compared) for table in found.skipped},
+        "only_here": [table.table for table in found.only_in_overlay()],
+        "only_in_base": [table.table for table in found.only_in_base()],
+        "results": [result_as_json(result) for table in found.tables for result in table.results],
+    }
+
+
+def _result(result: CheckResultRow) -> Iterator[str]:
+    verdict = result.verdict.upper() if blocks(result) else result.verdict
+    lead = f"  {verdict:<12}{result.check:<13} "
+    yield from textwrap.wrap(
+        result.summary, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_long_words=False
+    )
+    yield from _examples(result)
 
 
 def result_as_json(result: CheckResultRow) -> dict[str, Any]:
