@@ -11,7 +11,7 @@ from core.observed.versions import heartbeat_age_s, is_stale, serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import written_hash
-from core.text.wording import counted, did_you_mean
+from core.text.wording import did_you_mean
 from state.ledger import LedgerReader
 from tui.command_line.context import CommandContext
 from tui.presentation.reports.environment_difference import (
@@ -19,6 +19,7 @@ from tui.presentation.reports.environment_difference import (
     TableThere,
     difference_as_json,
     difference_lines,
+    difference_summary,
 )
 from tui.services.promotion import deployed_tables, open_source_of
 
@@ -51,15 +52,13 @@ def environment_diff(context: CommandContext) -> int:
         for table in sorted(chosen)
     )
     differing = [table for table in tables if table.differs]
+    shown, same = tables if args.all else differing, len(tables) - len(differing)
+    valued = sum(bool(table.values) for table in tables if not table.differs)
     if output.as_json:
-        shown = tables if args.all else differing
-        output.data(difference_as_json(names, shown, project=place.project, same=len(tables) - len(differing)))
+        output.data(difference_as_json(names, shown, project=place.project, same=same, other_values=valued))
     else:
-        output.print(difference_lines(names, tables if args.all else differing))
-        same = len(tables) - len(differing)
-        output.say(
-            f"{counted(len(differing), 'table')} {'differs' if len(differing) == 1 else 'differ'}, {same} the same"
-        )
+        output.print(difference_lines(names, shown))
+        output.say(difference_summary(len(differing), same, valued) + (" (--all)" if valued and not args.all else ""))
         if unknown is not None and differing:
             output.say(f"what a promotion would do is unknown: {unknown.summary}")
         elif refused := [table for table in differing if table.refusal is not None]:

@@ -104,7 +104,17 @@ def promote(context: CommandContext) -> int:
         if found.same:
             already = f"{counted(len(found.same), 'table')} already {'runs' if len(found.same) == 1 else 'run'}"
             context.output.say(f"{already} the same revision in {place.environment} as in {args.source}")
+        if found.revalued:
+            context.output.say(_revalued(found.revalued, place.environment))
         return _plan(context, found)
+
+
+def _revalued(tables: Sequence[TableName], environment: str) -> str:
+    named = ", ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
+    words = f"{named} {'runs' if len(tables) == 1 else 'run'} with other values of variables"
+    which = " ".join(tables) if len(tables) <= 3 else "TABLE…"
+    remedy = f"headgate plan {which} --env {environment}"
+    return f"{words} than headgate.yml now gives {environment}, which no promotion deploys: {remedy}"
 
 
 def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:

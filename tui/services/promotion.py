@@ -42,7 +42,15 @@ class Promotion:
     """The promoted revisions among those that are deployed in the target, as a project; no file is modified."""
     source: Mapping[TableName, SourceTable]
     same: tuple[TableName, ...]
-    """Requested tables that the target already runs with the same revision, and that are not named one by one."""
+    """Requested tables that the target already runs with the same revision, so that there is nothing to promote.
+
+    They do not include tables that are named one by one, unless these are in `revalued`.
+    """
+    revalued: tuple[TableName, ...] = ()
+    """The tables of `same` for which headgate.yml now gives the target other values of variables than they run with.
+
+    The values are the target's own, so deploying them is a plan of its files.
+    """
 
 
 def open_source_of(place: SelectedEnvironment, environ: Mapping[str, str], environment: str) -> LedgerReader:
@@ -82,8 +90,10 @@ def plan_promotion(
     wide = {t for t, d in there.items() if asked.everything or d.product in asked.products} - {*asked.tables}
     differs = {t for t in there if tables[t].revision != revisions.get(t)}
     folders = {t: _folder(t, there, declared) for t in there}
+    revalued = _revalued((wide | {*asked.tables}) - differs - {*asked.exclude}, here, declared, place.environment)
+    named = {*asked.tables} - revalued
     chosen = _with_needed(
-        ({*asked.tables} | (wide & differs)) - {*asked.exclude}, asked, there, differs, folders=folders, absent=here
+        (named | (wide & differs)) - {*asked.exclude}, asked, there, differs, folders=folders, absent=here
     )
     promotes = tuple(PromotedRevision(t, tables[t].revision, there[t].plan_hash) for t in chosen)
     # A table that is left out and that the target does not run is unknown to the plan.
@@ -95,7 +105,16 @@ def plan_promotion(
         raise Refused(f"{refusals[0].summary}{more}", remedy=str(refusals[0].remedy))
     project = _project({**here, **{t: there[t] for t in chosen}}, declared, parse_cache, place.environment)
     _refuse_unfit(project, chosen, place.environment, asked.promoted_from)
-    return Promotion(request, project, tables, tuple(sorted(wide - differs)))
+    same = (wide - named - differs) | revalued
+    return Promotion(request, project, tables, tuple(sorted(same)), tuple(sorted(revalued)))
+
+
+def _revalued(
+    tables: Iterable[TableName], here: Deployed, declared: ProjectDeclaration, environment: str
+) -> set[TableName]:
+    """Return the tables that run in the target with other values than headgate.yml now gives their variables."""
+    values = {each.name: each.value for each in declared.project.environments[environment].variables}
+    return {t for t in tables if any(values.get(name) != value for name, value in here[t].texts.variables)}
 
 
 def _refuse_unfit(declared: ProjectDeclaration, chosen: Iterable[TableName], target: str, source: str) -> None:

@@ -400,3 +400,30 @@ def test_a_promoted_revision_takes_the_values_of_the_target(two: Two, capsys: py
     two.stage.put_deployment(replace(there, revision=node["revision"], texts=texts_from_json(node["texts"])))
     assert exit_codes.run_command_line(["diff", "--env", "dev", "--env", "stage", "b", "--all"]) == 0
     assert "least: 1 → 7" in capsys.readouterr().out
+
+
+def test_other_values_of_the_same_revision_are_counted_apart_and_never_promoted(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = f"{HEAD}variables: {{least: {{type: int, default: 1}}}}\n"
+    (two.folder / "headgate.yml").write_text(head.replace("data: staged,", "data: staged, variables: {least: 7},"))
+    text = "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > ${least};"
+    there = two.run_in(two.dev, "b", text)
+    here = replace(there.texts, dml=there.texts.dml.replace("> 1", "> 7"), variables=(("least", "7"),))
+    two.stage.put_deployment(replace(there, texts=here, revision=revision_hash(here)))
+    assert exit_codes.run_command_line(["diff", "--env", "dev", "--env", "stage"]) == 0
+    words = "0 tables differ in revision, 1 has the same revision with other values of variables, 2 the same (--all)"
+    assert words in capsys.readouterr().err
+    found = written(["diff", "--env", "dev", "--env", "stage"], capsys)
+    assert (found["differ"], found["same"], found["other_values"]) == (0, 3, 1)
+    for words in (["b"], ["--all"]):
+        assert exit_codes.run_command_line(["promote", *words, *TO_STAGE]) == 0
+        said = capsys.readouterr()
+        assert "nothing to do" in said.err and "with other values" not in said.err
+    (two.folder / "headgate.yml").write_text(head.replace("data: staged,", "data: staged, variables: {least: 9},"))
+    for words in (["b"], ["--all"], ["b", "--rebuild"]):
+        assert exit_codes.run_command_line(["promote", *words, *TO_STAGE]) == 0
+        said = capsys.readouterr().err
+        assert "nothing to do" in said and "already run" in said
+        assert "b runs with other values of variables than headgate.yml now gives stage, which no promotion" in said
+        assert "headgate plan b --env stage" in said

@@ -11,7 +11,7 @@ from core.observed.versions import StatementLine
 from core.plan.descriptions import action_words, change_words
 from core.plan.model import PlanNode
 from core.text.sentence import Sentence
-from core.text.wording import long_duration
+from core.text.wording import counted, long_duration
 from tui.presentation.styling.table_layout import format_table
 
 
@@ -62,6 +62,16 @@ def difference_lines(environments: Sequence[str], tables: Iterable[TableInTwo]) 
     return format_table(head, rows) if rows else []
 
 
+def difference_summary(differ: int, same: int, other_values: int) -> str:
+    """Return how many tables differ; `other_values` of the `same` run the same revision with other values."""
+    words = f"{counted(differ, 'table')} {'differs' if differ == 1 else 'differ'}"
+    if not other_values:
+        return f"{words}, {same} the same"
+    have = "has" if other_values == 1 else "have"
+    left = f", {same - other_values} the same" if same > other_values else ""
+    return f"{words} in revision, {other_values} {have} the same revision with other values of variables{left}"
+
+
 def _values(one: TableInTwo) -> str:
     return ", ".join(f"{name}: {first or '-'} → {second or '-'}" for name, (first, second) in one.values.items()) or "-"
 
@@ -90,9 +100,12 @@ def _promotion(one: TableInTwo) -> str:
 
 
 def difference_as_json(
-    environments: Sequence[str], tables: Iterable[TableInTwo], *, project: str, same: int
+    environments: Sequence[str], tables: Iterable[TableInTwo], *, project: str, same: int, other_values: int
 ) -> dict[str, Any]:
-    """Return the comparison in the format `headgate.environments/1`; `same` counts the tables that do not differ."""
+    """Return the comparison in the format `headgate.environments/1`.
+
+    `same` counts the tables that do not differ, and `other_values` those of them whose variables have other values.
+    """
     found = [_as_json(environments, one) for one in tables]
     return {
         "format": "headgate.environments/1",
@@ -100,6 +113,7 @@ def difference_as_json(
         "environments": list(environments),
         "differ": sum(one["differs"] for one in found),
         "same": same,
+        "other_values": other_values,
         "tables": found,
     }
 
