@@ -177,6 +177,16 @@ class AgentCommands:
         """End this user's unlock. Returns False if there was none."""
         return bool(self._client.call("lock", line=equivalent_command(self._place, "lock")).get("changed"))
 
+    def refuse_early(self, op: str, act: str = "") -> None:
+        """Raise the agent's refusal if this user may not use the command `op` at all, such as in a locked environment.
+
+        `act` is what a command `run` would do to the run.
+        """
+        from core.model.errors import error_from_json
+
+        if refused := self._client.call("status", {"op": op, "act": act}).get("refused"):
+            raise error_from_json(refused)
+
     def actor(self) -> str:
         """Return the name under which the agent knows this user."""
         return str(self._client.call("status").get("actor", ""))

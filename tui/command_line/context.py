@@ -80,13 +80,16 @@ class CommandContext:
         tone = environment_tone(protected=place.protected, colour=place.colour)
         return painted(place.title, choose_palette(self.environ).tones[tone])
 
-    def confirm(self, text: str, question: str) -> str:
+    def confirm(self, text: str, question: str, *, op: str = "", act: str = "") -> str:
         """Require the confirmation `text`, from `--confirm` or typed on a terminal, and return it.
 
-        If `text` is empty, nothing is required. Raises ConfirmationNeeded unless `text` was given.
+        If `text` is empty, nothing is required. Raises ConfirmationNeeded unless `text` was given. Before it asks, it
+        raises the agent's refusal if this user may not use the agent's command `op`.
         """
         if not text:
             return ""
+        if op:
+            self.operations.refuse_early(op, act)
         given = getattr(self.args, "confirm", None)
         if given is None and text == "yes" and getattr(self.args, "yes", False):
             given = "yes"

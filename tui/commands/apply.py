@@ -72,7 +72,7 @@ def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
     if not shown and given is None and output.interactive:
         output.say("\n".join(plan_lines(plan)))
     loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
-    confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
+    confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]), op="apply")
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.detach:
         context.answer({"run": run_id, "plan": plan.hash}, lines=[run_id])

@@ -81,7 +81,7 @@ def adopt(context: CommandContext) -> int:
     output.say("\n".join(f"  {line}" for line in found.get("lines", ())))
     text = confirmation_for_adoption(place.environment).text
     confirm = context.confirm(
-        text, f"Adopting the existing data for {place.title}. Statements wanted running start at once."
+        text, f"Adopting the existing data for {place.title}. Statements wanted running start at once.", op="adopt"
     )
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
     left = answer.get("left") or []

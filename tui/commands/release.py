@@ -60,7 +60,8 @@ def _swap(context: CommandContext) -> int:
     if context.args.confirm is None and output.interactive:
         output.say("\n".join(release_details(found, time.time())))
     moved = ", ".join(f"{pair.table} v{pair.old.version} → v{pair.new.version}" for pair in found.pairs)
-    confirm = context.confirm(agent.confirmation_of_swap(found.run).text, f"Moving the pointers of {moved}.")
+    needed = agent.confirmation_of_swap(found.run)
+    confirm = context.confirm(needed.text, f"Moving the pointers of {moved}.", op="run", act="swap")
     agent.swap(found.run, confirm=confirm)
     if context.args.detach:
         said = f"run {found.run} may swap now: headgate runs {found.run} --follow"

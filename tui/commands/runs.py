@@ -158,7 +158,7 @@ def _control(context: CommandContext, act: str) -> int:
             question = f"skip step {context.args.step} of run {row.id}: later steps continue without it."
         elif rests:
             context.output.say(stopped_serving_words(rests))
-        confirm = context.confirm(short, question)
+        confirm = context.confirm(short, question, op="run", act=act)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
     said = f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}"
@@ -183,7 +183,7 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
         output.say("\n".join(f"  {line}" for line in edit.lines()))
     output.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
     question = f"Continuing run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
-    confirm = context.confirm(found.submitted.confirm, question)
+    confirm = context.confirm(found.submitted.confirm, question, op="apply")
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.follow:
         return follow_run(context, run_id)

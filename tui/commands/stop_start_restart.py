@@ -39,7 +39,7 @@ def act(context: CommandContext) -> int:
         context.output.say(words)
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
-    confirm = context.confirm(needed.text, question)
+    confirm = context.confirm(needed.text, question, op="" if verb == "stop" else verb)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
     body = {"act": verb, "statements": [outcome.as_json() for outcome in outcomes]}
     context.answer(body, lines=[_line(outcome) for outcome in outcomes])

@@ -457,6 +457,19 @@ class EnvironmentService:
 
     # The agent.
 
+    def refuse_early(self, op: str, act: str = "") -> None:
+        """Raise the agent's refusal if this user may not use the agent's command `op` in a read-only environment.
+
+        `act` is what a command `run` would do to the run.
+        """
+        if not self.place.protected:
+            try:
+                if not self.snapshot().read_only:
+                    return
+            except HeadgateError:
+                return
+        self.agent.refuse_early(op, act)
+
     def close(self) -> None:
         """Close the ledger. The next use opens it again."""
         with self._lock:

@@ -169,7 +169,16 @@ class CommandHandler:
             "home": self._agent.places.home,
             "folder": self._agent.folder,
             "data_fault": fault.as_json() if (fault := self._agent.identity.fault) is not None else None,
+            "refused": self._refused(caller, args),
         }
+
+    def _refused(self, caller: Caller, args: dict[str, Any]) -> dict[str, Any] | None:
+        """Return why the command `op` would be refused to the caller, whatever it acts on; None if it would not be."""
+        try:
+            self._policies.admit(caller, str(args.get("op", "")), args)
+        except HeadgateError as error:
+            return error.as_json()
+        return None
 
     def _act_on_statements(
         self, verb: str, act: _StatementAct, caller: Caller, args: dict[str, Any], confirm: str

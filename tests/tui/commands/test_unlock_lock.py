@@ -1,6 +1,7 @@
 """unlock and lock: what is sent, and answers that begin with project and environment."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from command_line import written
 
 from core.model.errors import Refused
+from tests.tui.conftest import ScriptedAgent
 from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import select_environment
 
 ANSWER = {"unlocked": True, "actor": "ana", "ticket": "OPS-1", "seconds": 1800.0, "until": 1800.0}
 
@@ -80,3 +83,29 @@ def test_on_a_terminal_the_environment_is_painted_before_an_act_and_always_in_wo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     exit_codes.run_command_line(["restart", "a", "--yes"])
     assert capsys.readouterr().err.startswith(f"{start}shop dev\x1b[m  (")
+
+
+READ_ONLY = Refused(
+    "shop PROD protected is read-only for ana: unlock it", remedy="headgate unlock 30m TICKET --env prod"
+)
+
+
+@pytest.fixture
+def prod_agent(folder: Path, tmp_path: Path) -> Iterator[ScriptedAgent]:
+    place = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder), environment="prod")
+    scripted = ScriptedAgent(place.where.socket, script={"status": {"refused": READ_ONLY.as_json()}})
+    scripted.serve()
+    yield scripted
+    scripted.close()
+
+
+@pytest.mark.parametrize("given", [[], ["--confirm", "prod"]])
+def test_a_locked_environment_refuses_before_it_asks_for_a_confirmation(
+    given: list[str], prod_agent: ScriptedAgent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["restart", "a", "--env", "prod", *given]) == 3
+    said = capsys.readouterr().err
+    assert said.endswith(f"headgate: {READ_ONLY.summary}\n  {READ_ONLY.remedy}\n") and "confirmation" not in said
+    assert [(heard["op"], heard["args"]) for heard in prod_agent.heard] == [("status", {"op": "restart", "act": ""})]
+    assert exit_codes.run_command_line(["stop", "a", "--env", "prod"]) == 3
+    assert "this needs the confirmation" in capsys.readouterr().err

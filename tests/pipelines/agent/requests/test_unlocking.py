@@ -89,8 +89,11 @@ def test_what_changes_a_protected_environment_needs_an_unlock(
     refused = refusal(commands, op=op, act=act)
     assert refused.startswith(f"p PROD protected is read-only for {ALICE.name}: unlock it to ")
     assert refused.endswith("; headgate unlock 30m TICKET --env prod") and "\n" not in refused
+    early = commands.handle(ALICE, {"op": "status", "args": {"op": op, "act": act}})["refused"]
+    assert f"{early['summary']}; {early['remedy']}" == refused
     unlock(commands)
     assert refusal(commands, op=op, act=act) == ""
+    assert commands.handle(ALICE, {"op": "status", "args": {"op": op, "act": act}})["refused"] is None
 
 
 @pytest.mark.parametrize(("op", "act"), FREE)
