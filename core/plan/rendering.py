@@ -3,7 +3,7 @@
 import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
@@ -23,6 +23,8 @@ from core.plan.descriptions import (
 )
 from core.plan.model import Exposure, Guard, LeftBehind, Plan, PlanNode
 from core.plan.request import command_words
+from core.policy.freeze_windows import frozen_until
+from core.text.sentence import Sentence
 from core.text.wording import counted
 
 WIDE = 120
@@ -249,6 +251,24 @@ def guard_sentences(plan: Plan) -> tuple[str, ...]:
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
     words += [guard.name for guard in fine if guard.name in UNMEASURED]
     return (*found, *([f"ok  {' · '.join(words)}"] if words else []))
+
+
+def frozen_now(plan: Plan, now: float) -> str | None:
+    """Return the current freeze of a plan's environment, with its end; None if the plan may be applied at `now`.
+
+    The planner cannot know this, because it has no clock. A rollback is never frozen.
+    """
+    found = next((guard for guard in plan.guards if guard.name == "freeze"), None)
+    windows = found.fields.get("windows") if found is not None and plan.request.verb != "rollback" else None
+    return frozen_until(map(str, windows), now) if isinstance(windows, (list, tuple)) else None
+
+
+def judged_at(plan: Plan, now: float) -> Plan:
+    """Return a plan to be shown at `now`: during a freeze, the guard `freeze` denies it."""
+    if (frozen := frozen_now(plan, now)) is None:
+        return plan
+    denied = Guard("freeze", "deny", Sentence(f"{plan.environment} is {frozen}: no plan is applied until then"))
+    return replace(plan, guards=tuple(denied if guard.name == "freeze" else guard for guard in plan.guards))
 
 
 def guards_by_verdict(plan: Plan) -> list[Guard]:

@@ -99,6 +99,8 @@ def submitted_plan_row(proposal: NamedPlan) -> "PlanRow":
 
 def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
     """Return a plan's author, dates, status and approvals as JSON. Unknown values are null."""
+    from core.plan.rendering import frozen_now
+
     row, saved = proposal.row, proposal.saved
     return {
         "author": proposal.author,
@@ -108,6 +110,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
         "run": row.run_id or None if row else None,
         "superseded_by": row.superseded_by or None if row else None,
         "approvals": [{"login": one.login, "at": one.at} for one in proposal.approvals],
+        "frozen": frozen_now(proposal.plan, time.time()),
     }
 
 

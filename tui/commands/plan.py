@@ -170,8 +170,6 @@ def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
         problems = () if promotion or _undoes(args) else declared.problems
         warnings = [problem for problem in problems if problem.severity is Severity.WARNING]
         _print(context, warnings, found, submitted)
-        if submitted and (until := _frozen(known)):
-            output.say(f"{environment} is {until}: no plan is applied until then")
     if found.refusals:
         return 3
     return _exit_code(found, known) if args.exit_code else 0
@@ -198,12 +196,6 @@ def _agent_ready(context: CommandContext, declared: "ProjectDeclaration") -> boo
             context.place, context.operations.reader, context.output.progress
         )
     return True
-
-
-def _frozen(known: PlannerInput) -> str | None:
-    from core.policy.freeze_windows import frozen_until
-
-    return frozen_until(known.policy.freeze, time.time()) if known.policy else None
 
 
 def _asked(context: CommandContext, verb: str, said: "planner_input_reader.ObservedDocument | None") -> PlanArguments:
@@ -234,11 +226,13 @@ def _submit(
 
 def _as_json(found: Plan, submitted: SubmittedPlan | None) -> dict[str, Any]:
     from core.plan.codec import plan_as_json
+    from core.plan.rendering import frozen_now
 
     body = plan_as_json(found)
     if submitted:
         names = ("expires_at", "confirm", "level", "approved")
         body["submitted"] = {name: getattr(submitted, name) for name in names}
+        body["submitted"]["frozen"] = frozen_now(found, time.time())
     return body
 
 

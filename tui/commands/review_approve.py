@@ -123,17 +123,19 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
     """Return a plan's report as lines that fit the terminal's width."""
-    from core.plan.rendering import plan_lines
+    from core.plan.rendering import judged_at, plan_lines
 
-    lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
+    shown = judged_at(found, time.time())
+    lines = plan_lines(shown, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
     return tuple(map(escape_control_characters, lines))
 
 
 def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
     """Return the lines of a plan's report in Markdown."""
     from core.plan.markdown import plan_as_markdown
+    from core.plan.rendering import judged_at
 
-    return plan_as_markdown(found, standing).splitlines()
+    return plan_as_markdown(judged_at(found, time.time()), standing).splitlines()
 
 
 def refuse_two_forms(context: CommandContext) -> None:

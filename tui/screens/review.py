@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from core.plan.confirmation import confirmation_for_plan
 from core.plan.model import PlanNode
-from core.plan.rendering import ColumnWidths, column_widths, plan_lines
+from core.plan.rendering import ColumnWidths, column_widths, judged_at, plan_lines
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_approval, dialog_for_plan
 from tui.presentation.interaction.keymap import command_of_action, find_action
@@ -99,7 +99,7 @@ class ReviewScreen(SplitScreen):
         chosen = self.by_table.get(self.table.cursor_id or "")
         if chosen is not None:
             lines.extend(why(chosen, beside, self.state.glyphs, full=self.full, warnings=plan.warnings))
-        lines.extend(sections_below_rows(plan, beside, self.state.glyphs))
+        lines.extend(sections_below_rows(judged_at(plan, now), beside, self.state.glyphs))
         self.pane.show(lines)
 
     def under_cursor(self) -> tuple[str, ...]:
@@ -128,7 +128,9 @@ class ReviewScreen(SplitScreen):
         return f"headgate review {self.plan_hash[:12]} --env {self.state.identity.environment}"
 
     def copy_text(self) -> str:
-        return "\n".join(plan_lines(self.plan_view.plan, COPIED)) if self.plan_view else self.plan_hash
+        if self.plan_view is None:
+            return self.plan_hash
+        return "\n".join(plan_lines(judged_at(self.plan_view.plan, self.state.clock()), COPIED))
 
     def do_sql(self, key: str) -> None:
         self.full = not self.full

@@ -211,11 +211,26 @@ def test_a_plan_that_needs_an_approval_has_the_exit_code_of_data_loss(
     assert written(words, capsys, code=11)["approvals"] == 1
 
 
-def test_a_plan_warns_of_an_active_freeze(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_active_freeze_denies_among_the_guards_and_another_one_is_ok(
+    serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
     policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
     serving.context.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    words = r"deny freeze: dev is frozen until .* UTC \(.*\): no plan is applied until then"
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
-    assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(words, said) and not re.search("ok .*freeze: no plan", said)
+    plan = written(["plan", "a", "--rebuild"], capsys)
+    assert plan["submitted"]["frozen"].startswith("frozen until ")
+    for more in ([], ["--markdown"]):
+        assert exit_codes.run_command_line(["review", plan["hash"][:12], *more]) == 0
+        assert "frozen until" in capsys.readouterr().out
+    assert written(["review", plan["hash"][:12]], capsys)["standing"]["frozen"] == plan["submitted"]["frozen"]
+    later = Policy(freeze=("2990-01-01 - 2990-01-02",))
+    serving.context.ledger.put_policy(PolicyRow(0, 2.0, "ana", 1, later.digest, policy_as_json(later), IN_FORCE))
+    assert written(["plan", "a", "--rebuild"], capsys)["submitted"]["frozen"] is None
+    assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
+    assert re.search("ok .*freeze: no plan is applied during 2990-01", " ".join(capsys.readouterr().out.split()))
 
 
 def test_the_list_of_plans_shows_request_tables_author_age_and_outcome(
