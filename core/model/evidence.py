@@ -196,7 +196,7 @@ class Notice(FactKind):
     ENDS_AT_TYPE = "Spark would end it when a column of {parent} takes a wider type"
 
     BEGINS_NOW = "starts with rows that arrive from now on"
-    BEGINS_AT_MESSAGES = "starts with messages from {at} on: earlier ones are not read"
+    BEGINS_AT_ARRIVAL = "starts with what has arrived since {at}: nothing earlier is read"
     BEGINS_AT_PARTITION = "starts at partition {at}: WHERE {where}"
     BEGINS_AT = "starts at {at}: WHERE {where}"
     BEGINS_AT_WINDOW = "starts at {at}, the first window start at or after {asked}: WHERE {where}"

@@ -64,6 +64,14 @@ def parse_statement_name(text: str) -> str:
     return query_name(parse_table_name(table), number)
 
 
+_ENVIRONMENT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+
+
+def is_environment_name(name: str) -> bool:
+    """True if an environment can have this name: letters, digits, `_` and `-`, beginning with a letter."""
+    return _ENVIRONMENT.match(name) is not None
+
+
 def environment_words(name: str, *, protected: bool) -> str:
     """Return an environment's name as displayed everywhere: `PROD protected` or `dev`."""
     return f"{name.upper()} protected" if protected else name

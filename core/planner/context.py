@@ -143,6 +143,12 @@ class ObservedTables:
             return declared.external
         return self.is_deployed(table) and self.deployment(table).version == 0
 
+    def was_external(self, table: TableName) -> bool:
+        """True if a table is registered as external, and its declaration has a statement now."""
+        seen = self.deployment(table)
+        registered = self.is_deployed(table) and seen.deployed is not None and not seen.deployed.dml.strip()
+        return registered and not self.is_external(table)
+
     def next_version(self, table: TableName) -> int:
         """Return the version number that the table's next start or rebuild would create; 0 for an external table."""
         return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
@@ -164,7 +170,7 @@ class ObservedTables:
         if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
             highest = max(seen.version, seen.highest_version)
             return seen if seen.highest_version == highest else replace(seen, highest_version=highest)
-        if declared is None and seen.deployed is not None and not seen.deployed.dml.strip():
+        if seen.deployed is not None and not seen.deployed.dml.strip():
             return seen
         highest = max(1, seen.highest_version)
         return replace(seen, version=1, highest_version=highest, pointer=seen.pointer or physical_name(table, 1))

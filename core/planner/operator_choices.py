@@ -25,7 +25,7 @@ from core.planner.requested_tables import rebuild_as_asked
 from core.planner.rewrite_in_place import keys_stay, rows_that_stay
 from core.planner.start_positions import (
     event_time_of,
-    has_topic_starts,
+    has_arrival_starts,
     is_log_start,
     is_time,
     log_starts,
@@ -122,7 +122,7 @@ def apply_start(walk: DeployWalk) -> None:
             # All inputs of the table are new as well.
             continue
         positioned = is_time(start) or is_log_start(start)
-        if start.startswith(COMMITTED) and has_topic_starts(walk.context.declared.tables, declared):
+        if start.startswith(COMMITTED) and has_arrival_starts(walk.context.declared.tables, declared):
             positioned = False
         strategy = Strategy.PARTIAL if positioned else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
@@ -145,7 +145,7 @@ def _positioned(walk: DeployWalk, table: TableName, decision: TableDecision) -> 
     assert declared is not None
     if decision.chosen_strategy == Strategy.SEEDED:
         now = decision.at == NOW
-        since = Notice.BEGINS_AT_MESSAGES.of(at=decision.at.removeprefix(COMMITTED))
+        since = Notice.BEGINS_AT_ARRIVAL.of(at=decision.at.removeprefix(COMMITTED))
         return _begun(decision, declared, Notice.BEGINS_NOW.of() if now else since)
     if why_not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
@@ -253,7 +253,7 @@ def _wrong_position(
     if choice.strategy == Strategy.SEEDED and whole_number(at) is not None:
         return StrategyRefusal.VERSION_IS_PARTIAL.of(at=at)
     if choice.strategy == Strategy.SEEDED and at.startswith(COMMITTED) and declared is not None:
-        if has_topic_starts(walk.context.declared.tables, declared):
+        if has_arrival_starts(walk.context.declared.tables, declared):
             wrong_time = StrategyRefusal.NOT_A_TIME.of(at=at.removeprefix(COMMITTED), committed=COMMITTED)
             return None if is_time(at.removeprefix(COMMITTED)) else wrong_time
         return StrategyRefusal.TIME_IS_PARTIAL.of(at=at)

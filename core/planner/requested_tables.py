@@ -30,6 +30,9 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
         return None
     if context.observed.is_external(table):
         return decide_external(walk, table, because_of)
+    if context.observed.was_external(table):
+        walk.found.refuse(table, PlanRefusalKind.WAS_EXTERNAL.of())
+        return None
     if not context.observed.is_deployed(table):
         return TableDecision(Action.START, Reason.NEW, context.changes.first_start(table), because_of)
     decision = replace(_of_deployed(walk, table), because_of=because_of)

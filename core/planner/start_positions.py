@@ -163,10 +163,12 @@ def is_log_start(at: str) -> bool:
     return whole_number(at) is not None or at.startswith(COMMITTED)
 
 
-def has_topic_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
-    """True if every stream of a statement reads topics, so that a version can start at a message time."""
+def has_arrival_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
+    """True if every stream of a statement reads topics, or files without a log, which have a time of arrival each."""
     streamed = _streamed(table)
-    return bool(streamed) and all(n in tables and table_format(tables[n].parsed_ddl.format).topics for n in streamed)
+    formats = [table_format(tables[name].parsed_ddl.format) for name in streamed if name in tables]
+    by_arrival = [each.topics or (each.has_files and not each.transaction_log) for each in formats]
+    return bool(streamed) and len(formats) == len(streamed) and all(by_arrival)
 
 
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
@@ -190,6 +192,8 @@ def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
         if format.topics and at.startswith(COMMITTED):
             return StrategyRefusal.TIME_OF_TOPICS.of(table=name, at=at)
+        if format.has_files and not format.transaction_log and at.startswith(COMMITTED):
+            return StrategyRefusal.TIME_OF_FILES.of(table=name, at=at)
         if not format.starts_at_versions:
             return StrategyRefusal.NO_VERSIONS.of(table=name, format=format.name or "unknown")
     if whole_number(at) is not None and len(streamed) > 1:

@@ -284,6 +284,10 @@ class PlanRefusalKind(FactKind):
     EXTERNAL_CHANGED = (
         "{table} is external and changed: {edits}", "declare it under a new name and move its readers there",
     )  # fmt: skip
+    WAS_EXTERNAL = (
+        "{table} is registered as external, and has a statement now: its name leads to a table that others write",
+        "declare it under a new name and move its readers there",
+    )
     BOUND_VERSION_LACKS = (
         "{table} reads {columns} of {parent}, but the plan binds it to {version}, which lacks {columns}",
         "plan both: headgate plan {parent} {table}",

@@ -407,7 +407,7 @@ class Checkpoints(Protocol):
         With `upto`, only contents written up to that batch of the source are returned, according to the source's own
         record of batches. Without a `format`, the source is a table that Headgate writes. Raises Refused if the record
         does not separate that batch from later batches. With `since`, in epoch seconds, a source of topics returns only
-        the messages before the first message of that time.
+        the messages before the first message of that time, and a source of files only those written before.
         """
 
     # Tables with a transaction log; for other formats the result is empty or None.

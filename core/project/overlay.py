@@ -5,16 +5,28 @@ afterwards, except that a table can be added to `inherited`.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from core.model.names import TableName
+from core.model.errors import UsageError
+from core.model.names import TableName, is_environment_name
 
 OVERLAY_FILE = "overlay.json"
 """Name of the file in the home of the environment."""
 
 PROJECT_FOLDER = "project"
 """Folder in the home with the project of the overlay, which `headgate up` generates from the branch."""
+
+DEFAULT_LIFETIME_S = 2 * 86_400.0
+"""How long an overlay exists unless `--expires` says otherwise, in seconds."""
+
+SHORTEST_S, LONGEST_S = 60.0, 60 * 86_400.0
+"""Bounds of `--expires` and `--since`, in seconds."""
+
+_PERIOD = re.compile(r"([1-9][0-9]{0,4})([mhd])\Z")
+_UNIT_S = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
+_LONGEST_PREFIX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,24 @@ class Overlay:
     """The time from which sources are read; None for their beginning."""
     inherited: Mapping[TableName, int] = field(default_factory=dict)
     """The version of each table that is read from the base; in the overlay, these are external tables."""
+
+
+def parse_period(text: str, option: str) -> float:
+    """Parse the value of an option, such as `90m`, `12h` or `2d`, to seconds. Raises UsageError for any other text."""
+    found = _PERIOD.match(text)
+    seconds = float(found[1]) * _UNIT_S[found[2]] if found else 0.0
+    if not SHORTEST_S <= seconds <= LONGEST_S:
+        raise UsageError(f"{option} {text!r} is not a time from 1m to 60d", remedy=f"write {option} 12h or {option} 2d")
+    return seconds
+
+
+def overlay_prefix(environment: str) -> str:
+    """Return the prefix of all names that an overlay creates. Raises UsageError if its name allows none."""
+    prefix = f"{environment.lower().replace('-', '_')}_"
+    if not is_environment_name(environment) or len(prefix) > _LONGEST_PREFIX:
+        words = f"{environment!r} cannot name an overlay"
+        raise UsageError(words, remedy="use up to 39 letters, digits, _ and -, such as --env pr-123")
+    return prefix
 
 
 def overlay_as_text(overlay: Overlay) -> str:

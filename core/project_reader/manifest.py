@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.errors import UsageError
-from core.model.names import TableName
+from core.model.names import TableName, is_environment_name
 from core.model.problems import Problem, Where
 from core.policy.freeze_windows import parse_freeze_window
 from core.policy.roles_and_rules import (
@@ -166,7 +166,7 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
         return {}
     found: dict[str, YamlSection] = {}
     for name in section.nodes:
-        if not _NAME.match(name):
+        if not is_environment_name(name):
             section.wrong(name, "named with letters, digits, _ and -", "give the environment another name")
             continue
         if name in (OWN, SHARED):

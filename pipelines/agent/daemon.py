@@ -12,12 +12,14 @@ from pathlib import Path
 from core.ipc import framing
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.names import TableName
 from core.model.states import ALIVE, State
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_reader.manifest import Manifest
 from core.text.wording import without_numbers
+from pipelines.agent import overlay_expiry
 from pipelines.agent.checked_clock import checked_now, forgetting_time
 from pipelines.agent.context import READ_CALL_S, AgentContext, FaultPoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -26,8 +28,10 @@ from pipelines.agent.identity.environment_identity import MARK_S, EnvironmentIde
 from pipelines.agent.identity.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
+from pipelines.agent.overlay_expiry import OverlayExpiry
 from pipelines.agent.pool import pointers
 from pipelines.agent.pool.pointers import PointerCheck
+from pipelines.agent.pool.pool_catalog import leave_server
 from pipelines.agent.pool.pool_supervisor import UNKNOWN_S, PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
@@ -112,10 +116,8 @@ class Agent:
         self._records = RegistryRecords(self._context)
         self._measurer = LagCollector(self._context)
         self._table_statistics = TableStatisticsCollector(self._context, self._measurer.load)
-        self._commands = CommandHandler(
-            self._context, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
-        )
-        self._end_pool = False
+        self._commands = CommandHandler(self._context, self._acts, self._runs, self._table_statistics, self.end)
+        self._end_pool = self._purges = False
         self._is_announced = False
         self._answered = time.monotonic()
         self._seen: tuple[ReportedQuery, ...] = ()
@@ -153,10 +155,7 @@ class Agent:
                 last()
         try:
             if self._end_pool:
-                self._keeper.end()
-                # All queries ended with the pool. Desired states do not change, so the next agent restarts the
-                # statements.
-                self._set_state(self._ledger.deployments(), (*ALIVE, State.UNKNOWN), State.STOPPED)
+                self._leave_pool()
             self._ledger.put_agent(None, None)
         except LedgerUnavailable as error:
             if self._ledger.is_in_place():
@@ -183,6 +182,7 @@ class Agent:
                 ("copies", database_copies.TICK_S, DatabaseCopies(self._context).round),
                 ("replaced tables", changed_tables.EVERY_S, ChangedTables(self._context).round),
                 ("pointers", pointers.EVERY_S, PointerCheck(self._context).round),
+                ("expiry", overlay_expiry.EVERY_S, OverlayExpiry(self._context).round),
             )
         ]
         # Actions that free disk space come first. Each one is tried, whatever fails before it.
@@ -200,10 +200,30 @@ class Agent:
         )
         return loops
 
-    def end(self, *, pool: bool) -> None:
-        """Ask the agent to stop and, if `pool` is true, to stop its local pool. Desired states do not change."""
-        self._end_pool = self._end_pool or pool
+    def end(self, *, pool: bool, purge: bool = False) -> None:
+        """Ask the agent to stop and, if `pool` is true, to stop its local pool or its queries on another server.
+
+        With `purge`, also remove the environment's names from that server's catalog. Desired states do not change.
+        """
+        self._end_pool, self._purges = self._end_pool or pool, self._purges or purge
         self._context.stopping.set()
+
+    def _leave_pool(self) -> None:
+        """End the local pool, or the environment's queries on a server that the agent does not manage.
+
+        What stays on that server is recorded as the detail of the pool. Desired states do not change, so the next agent
+        restarts the statements.
+        """
+        deployments = tuple(self._ledger.deployments(include_deleted=self._purges))
+        stay, running = "", frozenset[tuple[TableName, int]]()
+        if self._context.layout.environment.pool.url:
+            running, stay = leave_server(self._context, deployments, purge=self._purges)
+        self._keeper.end()
+        if stay:
+            log.warning("%s", stay)
+            self._ledger.put_pool(pool_state="off", pool_detail=stay)
+        ended = (each for each in deployments if (each.table, each.version) not in running and not each.deleted)
+        self._set_state(ended, (*ALIVE, State.UNKNOWN), State.STOPPED)
 
     def _loop(self, name: str, seconds: float, *acts: Callable[[], None]) -> None:
         said = [""] * len(acts)

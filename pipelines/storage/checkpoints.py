@@ -458,6 +458,8 @@ class TableCheckpoints:
                 f"the log of {folder} no longer distinguishes batch {upto} from other changes",
                 remedy="choose another strategy",
             )
+        if since is not None and not isinstance(found, SeenLog):
+            return tuple(file for file in found if file.modified_ms < since * 1000)
         return found
 
     def fork(

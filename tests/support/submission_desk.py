@@ -112,7 +112,7 @@ def desk_in(agent: AgentContext, tmp_path: Path) -> Desk:
         StatementControl(agent, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(agent, PoolUtilization()),
     )
-    parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)
+    parts: tuple[Any, ...] = (acts, runs, figures, lambda **asked: None)
     desk = Desk(agent, CommandHandler(agent, *parts), runs, parts)
     agent.clock = lambda: desk.now
     return desk

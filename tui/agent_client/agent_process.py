@@ -239,15 +239,24 @@ def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def end_agent(
-    place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
+    place: SelectedEnvironment,
+    client: AgentClient,
+    *,
+    pool: bool,
+    purge: bool = False,
+    confirm: str,
+    line: str,
+    progress: ProgressCallback,
 ) -> bool:
     """Stop the agent and, with `pool`, its pool. Returns True if an agent was running.
+
+    With `purge`, the agent removes its names from the catalog of a server that it does not manage.
 
     Raises HeadgateError if the agent refuses or cannot be stopped.
     """
     found = find_agent_process(place)
     if is_listening(client):
-        client.call("exit", {"pool": pool}, confirm=confirm, line=line)
+        client.call("exit", {"pool": pool, "purge": purge}, confirm=confirm, line=line)
     elif found is None:
         return False
     began = time.monotonic()

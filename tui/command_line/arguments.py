@@ -120,6 +120,11 @@ def up(parser: CommandParser) -> None:
     parser.add_argument(
         "--foreground", action="store_true", help="run the agent in the foreground, for use as a service"
     )
+    parser.add_argument(
+        "--from", dest="base", metavar="ENV", help="create --env as an overlay of ENV: it builds only what differs"
+    )
+    parser.add_argument("--expires", metavar="TIME", help="delete the overlay after 12h, 2d (default), …")
+    parser.add_argument("--since", metavar="TIME", help="let the overlay read only the last 90m, 12h, … of the sources")
 
 
 def down(parser: CommandParser) -> None:

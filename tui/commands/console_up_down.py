@@ -8,16 +8,19 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
-from core.text.wording import counted
+from core.project.overlay import parse_period
+from core.text.wording import clipped, counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
+from tui.presentation.styling.value_formatting import clock
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 from tui.services.environment_service import EnvironmentService
 
@@ -113,7 +116,16 @@ def _user(operations: EnvironmentService) -> str:
 
 
 def up(context: CommandContext) -> int:
-    """Start agent and pool, unless they are already running."""
+    """Start agent and pool, unless they are already running. With `--from`, create the overlay first."""
+    said = _create_overlay(context)
+    if said is None:
+        return 0
+    if (overlay := context.place.overlay) is not None and overlay.expires_at <= time.time():
+        name = context.place.environment
+        raise Refused(
+            f"{name} expired at {clock(overlay.expires_at)}",
+            remedy=f"headgate down --env {name} --purge, or keep it with --from {overlay.base} --expires 2d",
+        )
     context.announce()
     if context.args.foreground:
         agent_process.make_home(context.place)
@@ -131,13 +143,59 @@ def up(context: CommandContext) -> int:
     facts = agent_process.read_environment_row(context.place)
     wanted = _wanted_running(context) if started else 0
     pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
-    said = [f"agent {'started' if started else 'was already running'}; {pool}"]
+    said.append(f"agent {'started' if started else 'was already running'}; {pool}")
     if wanted:
         resumed = "those not running are resumed from their checkpoints (headgate wait waits for all)"
         said.append(f"wanted running: {counted(wanted, 'statement')}; {resumed}")
     known = {name: getattr(facts, name, None) for name in ("agent_pid", "pool", "pool_state")}
+    if (overlay := context.place.overlay) is not None:
+        known |= {"base": overlay.base, "expires_at": overlay.expires_at, "inherited": dict(overlay.inherited)}
     context.answer({"started": started, **known, "wanted_running": wanted}, *said)
     return 0
+
+
+def _create_overlay(context: CommandContext) -> list[str] | None:
+    """Create the overlay that `--from` demands; return what to print about it, or None if there is nothing to build."""
+    args = context.args
+    if args.base is None:
+        if args.expires is not None or args.since is not None:
+            raise UsageError("--expires and --since belong to an overlay", remedy="add --from ENV, as in --from dev")
+        return []
+    from tui.services.overlays import create_overlay
+
+    name = getattr(args, "env", None)
+    if not name:
+        raise UsageError("an overlay needs a name", remedy=f"add --env, such as --env pr-123 --from {args.base}")
+    expires, since = (
+        None if text is None else parse_period(text, option)
+        for option, text in (("--expires", args.expires), ("--since", args.since))
+    )
+    found = create_overlay(
+        context.environ,
+        context.cwd,
+        project=getattr(args, "project", None),
+        environment=name,
+        base=args.base,
+        expires_s=expires,
+        since_s=since,
+        now=time.time(),
+    )
+    if found is None:
+        context.output.say(f"this project declares what {args.base} runs: there is nothing to build for {name}")
+        return None
+    overlay, project = found.overlay, found.project
+    said = [
+        f"builds {counted(len(project.built), 'table')}: {clipped(', '.join(project.built), 200)}",
+        f"reads {counted(len(project.inherited), 'table')} of {overlay.base}"
+        + (f": {clipped(', '.join(f'{t}@v{v}' for t, v in project.inherited.items()), 200)}" * bool(project.inherited)),
+    ]
+    if project.missing:
+        said.append(f"{overlay.base} does not run {clipped(', '.join(project.missing), 200)}")
+    for table, version in found.behind.items():
+        said.append(f"{overlay.base} now serves {table}@v{version}; down --purge and up again read that")
+    said.append(f"expires at {clock(overlay.expires_at)} and is then deleted")
+    said.append(f"next: headgate plan --all --env {name}")
+    return said
 
 
 def _wanted_running(context: CommandContext) -> int:
@@ -148,6 +206,7 @@ def _wanted_running(context: CommandContext) -> int:
 def down(context: CommandContext) -> int:
     """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
     from tui.services import doctor_checks, teardown
+    from tui.services.overlays import refuse_while_read
 
     args, output, place = context.args, context.output, context.place
     context.announce()
@@ -157,6 +216,7 @@ def down(context: CommandContext) -> int:
     known = doctor_checks.slot_addresses(place) if args.purge else ()
     slots = tuple(address for address in known if not teardown.in_own_database(place, address))
     if args.purge:
+        refuse_while_read(place)
         found = teardown.owned_places(place)
         output.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for owned in found:
@@ -172,18 +232,32 @@ def down(context: CommandContext) -> int:
         place,
         context.operations.client,
         keep_pool=args.keep_pool,
+        purge=args.purge,
         confirm=confirm,
         progress=output.progress,
     )
     # Slots are dropped before the purge, because it deletes the ledger that lists them.
     kept = [check for check in doctor_checks.drop_slots(context.environ, slots) if not check.ok]
+    stays = _left_on_server(place, agent_ended=any(each.startswith("agent") for each in ended)) if args.purge else ""
     # These places are listed only now, because the sample's generator writes files until it has ended.
     found = teardown.owned_places(place) if args.purge else []
     if args.purge:
-        teardown.delete_demo_caches(place, context.environ)
+        teardown.delete_caches(place, context.environ)
     purged = teardown.purge(place, found, output.progress) if found else []
     said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
     said += [f"{check.summary}; {check.remedy}" for check in kept]
-    context.answer({"ended": ended, "purged": purged, "slots_left": [check.facts.get("slot") for check in kept]}, *said)
-    return 1 if args.purge and (kept or len(purged) < len(found)) else 0
+    said += [stays] if stays else []
+    left = {"slots_left": [check.facts.get("slot") for check in kept], "left_on_server": stays or None}
+    context.answer({"ended": ended, "purged": purged, **left}, *said)
+    return 1 if args.purge and (kept or stays or len(purged) < len(found)) else 0
+
+
+def _left_on_server(place: SelectedEnvironment, *, agent_ended: bool) -> str:
+    """Return what an environment leaves on a server that its agent does not manage; empty if that is nothing."""
+    facts = agent_process.read_environment_row(place)
+    if facts is None or not facts.session_id or os.path.exists(place.where.pool_file):
+        return ""
+    if agent_ended:
+        return facts.pool_detail if facts.pool_state == "off" else ""
+    return f"no agent was running: queries and names of {place.environment} may still be on {facts.pool}"

@@ -239,7 +239,7 @@ def _end(context: CommandContext) -> None:
 def _remove(context: CommandContext) -> None:
     """End the scenario, and delete its folder."""
     _end(context)
-    teardown.delete_demo_caches(context.place, context.environ)
+    teardown.delete_caches(context.place, context.environ)
     teardown.purge(context.place, teardown.owned_places(context.place), context.output.progress)
 
 

@@ -10,7 +10,7 @@ from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
-from tui.project_folder.environment_selection import find_folder
+from tui.project_folder.environment_selection import find_folder, overlays_beside, select_environment
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
 from tui.services.environments import NONE, EnvironmentState, read_environments, undeclared_with_agent
 
@@ -29,9 +29,11 @@ def env(context: CommandContext) -> int:
             raise
         head = last
         output.say(f"{error.summary}: until it is corrected, every environment counts as protected")
-    names = tuple(head.protected_by_name) if only is None else (context.place.environment,)
     declared = tuple(head.protected_by_name)
-    undeclared = undeclared_with_agent(context.environ, folder, declared) if declared and only is None else ()
+    overlays = _overlays(context, folder, declared[0]) if declared else ()
+    listed_names = (*declared, *(each for each in overlays if each not in declared))
+    names = listed_names if only is None else (context.place.environment,)
+    undeclared = undeclared_with_agent(context.environ, folder, listed_names) if declared and only is None else ()
     found = read_environments(context.environ, folder, (*names, *undeclared))
     if output.as_json:
         listed = [_as_json(one, default=one.name == head.default_env) for one in found]
@@ -47,10 +49,15 @@ def env(context: CommandContext) -> int:
         now = time.time()
         output.print(format_table(HEAD, [_row(one, now) for one in found], right=("AGE", "FAULTS", "CHANGED")))
         for one in found:
-            for words in _below(one):
+            for words in _below(one, now):
                 output.print([f"{_words(one)}: {words}"])
         output.say(f"{head.project}: {folder}")
     return int(any(one.error is not None for one in found))
+
+
+def _overlays(context: CommandContext, folder: str, environment: str) -> tuple[str, ...]:
+    place = select_environment(context.environ, context.cwd, project=folder, environment=environment)
+    return overlays_beside(place.where.home)
 
 
 def _words(one: EnvironmentState) -> str:
@@ -70,7 +77,7 @@ def _row(one: EnvironmentState, now: float) -> tuple[str, ...]:
     return (_words(one), one.agent or "?", age, f"{pool} {state}", *counts, changed, naming)
 
 
-def _below(one: EnvironmentState) -> Iterator[str]:
+def _below(one: EnvironmentState, now: float) -> Iterator[str]:
     if one.undeclared:
         yield f"headgate.yml no longer declares it; to end it: headgate down --env {one.name}"
     if one.error is not None:
@@ -85,6 +92,10 @@ def _below(one: EnvironmentState) -> Iterator[str]:
         yield f"unlocked for {unlock.actor} until {clock(unlock.until)}: {unlock.ticket}"
     for edit in one.edits:
         yield f"{edit}; {edit.remedy}"
+    if (overlay := one.overlay) is not None:
+        left = overlay.expires_at - now
+        ends = f"expires in {short_duration(left)}" if left > 0 else f"expired {short_duration(-left)} ago"
+        yield f"overlay of {overlay.base} by {overlay.created_by}, {ends}, branch {overlay.branch}"
     yield f"pool {one.pool_address}, data {_data(one) or '?'}"
 
 
@@ -130,5 +141,6 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "naming": asdict(known.naming) if known is not None else None,
         "sources": known.sources.of if known is not None else None,
         "edits": [edit.as_json() for edit in one.edits],
+        "overlay": asdict(one.overlay) if one.overlay is not None else None,
         "error": one.error.as_json() if one.error is not None else None,
     }

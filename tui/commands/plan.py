@@ -304,7 +304,7 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
         rebuild=getattr(args, "rebuild", False),
         keep_table=getattr(args, "keep_table", False),
         hold=getattr(args, "hold", False),
-        start=parse_start(start) if start is not None else "",
+        start=parse_start(start) if start is not None else context.place.start if verb == "deploy" else "",
         choices=parse_choices(getattr(args, "strategy", ())),
     )
     return PlanArguments(normal_request(request), {each.table: each.place for each in reversed(listed)}, since)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
-from core.model.names import environment_words
+from core.model.names import environment_words, is_environment_name
 from core.project.manifest_head import ManifestHead
+from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER, Overlay, overlay_from_text
 from core.text.escaping import escape_surrogates
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, last_manifest_head, read_manifest_head
 
@@ -34,11 +35,25 @@ class SelectedEnvironment:
     """
     declared: bool = True
     """False if headgate.yml no longer declares the environment, which has a ledger here: it can be read and stopped."""
+    overlay: Overlay | None = None
+    """What the environment overlays; None unless `headgate up --from` created it."""
 
     @property
     def title(self) -> str:
         """The environment's name in messages, such as `pizzeria PROD protected` or `pizzeria dev`."""
         return f"{self.project} {environment_words(self.environment, protected=self.protected)}"
+
+    @property
+    def start(self) -> str:
+        """The start position of new statements unless a request gives one; empty for the beginning of their sources."""
+        since = self.overlay.since if self.overlay is not None else None
+        if since is None:
+            return ""
+        from datetime import UTC, datetime
+
+        from core.plan.request import COMMITTED
+
+        return f"{COMMITTED}{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def options(self) -> str:
@@ -69,11 +84,14 @@ def select_environment(
     # An empty option is an unset variable in a script, not the default environment.
     name = environment if environment is not None else environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
+        if generated := _generated_project(absolute, head, name):
+            return select_environment(environ, cwd, project=generated, environment=name)
         if (undeclared := _undeclared(absolute, head, name, folder)) is not None:
             return replace(undeclared, broken=broken)
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
+    overlay = read_overlay(where.home)
     data = str(Path(folder, head.data_by_name.get(name, "data")).resolve())
     refuse_undecodable(f"the data folder of {name}", data)
     return SelectedEnvironment(
@@ -86,6 +104,7 @@ def select_environment(
         colour=head.colour_by_name.get(name, ""),
         data=data,
         broken=broken,
+        overlay=overlay,
     )
 
 
@@ -125,6 +144,39 @@ def refuse_undeclared(place: SelectedEnvironment) -> None:
             f"{PROJECT_FILE} no longer declares {name}: it can be read, stopped and ended, but not planned",
             remedy=f"declare it again, or end it: headgate down --env {name}",
         )
+
+
+def _generated_project(environ: Mapping[str, str], head: ManifestHead, name: str) -> str:
+    """Return the project folder of an overlay that headgate.yml does not declare; empty if there is none."""
+    if not is_environment_name(name):
+        return ""
+    home = environment_home(environ, project=head.project, project_id=head.id, environment=name)
+    folder = os.path.join(os.path.realpath(home), PROJECT_FOLDER)
+    return folder if os.path.isfile(os.path.join(folder, PROJECT_FILE)) else ""
+
+
+def read_overlay(home: str) -> Overlay | None:
+    """Read the file of an overlay from its home; None if there is none, as in other environments.
+
+    Raises HeadgateError if the file is damaged or cannot be read.
+    """
+    path = os.path.join(home, OVERLAY_FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return overlay_from_text(file.read())
+    except (FileNotFoundError, PermissionError):
+        return None
+    except (OSError, ValueError) as error:
+        raise HeadgateError(f"{path} cannot be read: {error}", remedy="headgate up --from writes it again") from error
+
+
+def overlays_beside(home: str) -> tuple[str, ...]:
+    """Return the names of the overlays among the environments of a project, sorted; `home` is that of any of them."""
+    try:
+        with os.scandir(os.path.dirname(home)) as entries:
+            return tuple(sorted(each.name for each in entries if os.path.isfile(os.path.join(each.path, OVERLAY_FILE))))
+    except OSError:
+        return ()
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
@@ -221,7 +273,8 @@ def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> Environ
 
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """List the project's environments that have a ledger here, in the order of headgate.yml."""
-    names = read_manifest_head(environ, place.folder).protected_by_name
+    """List the project's environments that have a ledger here: those of headgate.yml in its order, then overlays."""
+    declared = tuple(read_manifest_head(environ, place.folder).protected_by_name)
+    names = (*declared, *(each for each in overlays_beside(place.where.home) if each not in declared))
     found = (select_environment(environ, place.folder, project=place.folder, environment=name) for name in names)
     return tuple(there.environment for there in found if os.path.exists(there.where.ledger))

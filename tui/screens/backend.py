@@ -311,7 +311,8 @@ class ConsoleBackend:
                 "both deploys and deletes are staged", remedy="unstage one kind with U: each needs its own plan"
             )
         tables, verb = tuple(sorted(mark.table for mark in marks)), "delete" if "delete" in verbs else "deploy"
-        submitted = self._service.submit(PlanRequest(verb=verb, tables=tables, hold="hold" in verbs))
+        start = self._service.place.start if verb == "deploy" else ""
+        submitted = self._service.submit(PlanRequest(verb=verb, tables=tables, hold="hold" in verbs, start=start))
         if submitted.plan.empty:
             raise Refused("nothing to do: the staged tables are deployed as declared", remedy="U unstages them")
         return submitted.plan.hash

@@ -14,6 +14,7 @@ from core.policy.freeze_windows import frozen_until
 from core.policy.unlocking import Unlock
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import Environment
+from core.project.overlay import Overlay
 from core.project_reader.manifest import read_manifest
 from core.text.sentence import Fact
 from state.ledger_snapshot import LedgerSnapshot
@@ -61,6 +62,8 @@ class EnvironmentState:
     """True if the policy makes the environment read-only for everybody."""
     unlocks: tuple[Unlock, ...] = ()
     """Unlocks of the machine's current boot that have not ended by the wall clock."""
+    overlay: Overlay | None = None
+    """What the environment overlays; None for a declared environment."""
     error: HeadgateError | None = None
     """Why the ledger could not be read; None if it was, or if there is none."""
     undeclared: bool = False
@@ -132,7 +135,9 @@ class _Reading:
         base = self._unread()
         try:
             place = select_environment(self.environ, self.folder, project=self.folder, environment=self.name)
-            base = replace(base, protected=place.protected, data=place.data, undeclared=not place.declared)
+            declared = base.declared or _declared(place.folder).get(self.name)
+            base = replace(base, protected=place.protected, data=place.data, overlay=place.overlay, declared=declared)
+            base = replace(base, undeclared=not place.declared)
             self.found = self._of_ledger(base, place) if has_ledger(place) else base
         except HeadgateError as error:
             self.found = replace(base, started=True, error=error)

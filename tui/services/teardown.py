@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from core.ipc.environment_paths import PARSE_CACHE_FILE, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
+from core.project.overlay import PROJECT_FOLDER
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
@@ -34,7 +35,13 @@ GENERATOR = "pipelines.demo"
 
 
 def end_all(
-    place: SelectedEnvironment, client: AgentClient, *, keep_pool: bool, confirm: str, progress: ProgressCallback
+    place: SelectedEnvironment,
+    client: AgentClient,
+    *,
+    keep_pool: bool,
+    purge: bool = False,
+    confirm: str,
+    progress: ProgressCallback,
 ) -> list[str]:
     """End generator, agent, pool and the servers of a scenario; return the names and pids of the ended processes.
 
@@ -54,7 +61,8 @@ def end_all(
     pool = agent_process.find_pool_process(place)
     agent = agent_process.find_agent_process(place)
     line = equivalent_command(place, "down", *(["--keep-pool"] if keep_pool else []))
-    if agent_process.end_agent(place, client, pool=not keep_pool, confirm=confirm, line=line, progress=progress):
+    asked = {"pool": not keep_pool, "purge": purge}
+    if agent_process.end_agent(place, client, **asked, confirm=confirm, line=line, progress=progress):
         ended.append(f"agent (pid {agent.pid})" if agent else "agent")
     if pool and not keep_pool:
         # The agent ends its pool; a pool whose agent was killed is ended here.
@@ -157,11 +165,12 @@ SERVERS_FOLDER = "servers"
 _HOME_FILES = re.compile(
     r"ledger\.db(\.new|\.restoring|\.\d{8}T\d{6}Z(\.\d+)?\.replaced)?(-wal|-shm|-journal)?|agent\.(lock|log(\.\d+)?)"
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
+    r"|overlay\.json(\.new)?"
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
-_HOME_FOLDERS = ("pool", "connectors")
-"""Folders in the home: one for the local Spark server, and one for the jars fetched for it."""
+_HOME_FOLDERS = ("pool", "connectors", PROJECT_FOLDER, f"{PROJECT_FOLDER}.new", f"{PROJECT_FOLDER}.old")
+"""Folders in the home: for the local Spark server, for the jars fetched for it, and for the project of an overlay."""
 _GENERATED = ("feeds.json", "generator.json", "generator.log", "generator.book.json", "generator.lock", "book.json")
 """Files that the demo's generator writes into its data folder."""
 
@@ -234,9 +243,14 @@ def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: Progre
     return gone
 
 
-def delete_demo_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
-    """Delete the cached parts of a demo's project, which nothing else can use. Caches of other projects are kept."""
+def delete_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
+    """Delete the cached parts of a demo's or overlay's project, which nothing else can use; other caches are kept.
+
+    An overlay shares the parse cache with the other environments of its project.
+    """
     parsed = parse_cache_path(environ, project=place.project, project_id=place.project_id)
+    if parsed and place.overlay is not None:
+        _delete(Path(manifest_cache_path(environ, os.getuid(), folder=place.folder)))
     if not parsed or not _is_demo(place):
         return
     manifest = Path(manifest_cache_path(environ, os.getuid(), folder=place.folder))

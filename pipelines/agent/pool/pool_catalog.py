@@ -1,4 +1,4 @@
-"""Fills the pool's catalog from the registry: first tables, then pointers.
+"""Fills the pool's catalog from the registry, first tables, then pointers, and removes them at the end.
 
 On a new server, each request creates several entries. Entries that such a request fails to create are then created
 individually. Entries that the catalog refuses are retried later and do not delay the others.
@@ -11,14 +11,15 @@ from functools import partial
 
 from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name
-from core.model.states import TableFaultKind
+from core.model.states import ALIVE, State, TableFaultKind
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
 from core.ports.spark import CatalogTable
+from core.project.naming import OWN
 from pipelines.agent.context import WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.statements.deployment_lifecycle import record_why_not_as_wanted
+from pipelines.agent.statements.deployment_lifecycle import record_why_not_as_wanted, stop
 from pipelines.agent.tables.external_inputs import refuse_input_not_there
-from pipelines.agent.tables.table_identities import fault_of_sink, pointer_of, register_again, tables_of
+from pipelines.agent.tables.table_identities import fault_of_sink, forget, pointer_of, register_again, tables_of
 from pipelines.spark_connect.call_deadlines import in_threads
 
 TOGETHER = 10
@@ -74,6 +75,53 @@ def point_together(
     except EngineRefused:
         return frozenset()
     return {version for version, (view, _, _) in pointers.items() if view in made}
+
+
+def leave_server(
+    agent: AgentContext, deployments: Sequence[Deployment], *, purge: bool
+) -> tuple[frozenset[tuple[TableName, int]], str]:
+    """Stop an environment's queries on a server that the agent does not manage; return what stays there.
+
+    With `purge`, also remove the names of its tables and pointers from the catalog; names of external tables that the
+    environment shares with another one are kept. The result is the versions that may still run, and a sentence on what
+    stays; it is empty if nothing does.
+    """
+    kept: dict[str, str] = {}
+    running: set[tuple[TableName, int]] = set()
+
+    def tried(name: str, act: Callable[[], object]) -> bool:
+        try:
+            act()
+        except HeadgateError as error:
+            kept[name] = error.summary
+            return False
+        return True
+
+    def stop_one(each: Deployment) -> None:
+        if not tried(query_name(each.table, each.version), lambda: stop(agent, each)):
+            running.add((each.table, each.version))
+
+    alive = (*ALIVE, State.UNKNOWN)
+    in_threads(TOGETHER, stop_one, [each for each in deployments if each.state in alive and not each.external])
+    if purge and not running:
+        in_threads(TOGETHER, lambda each: _release(agent, each, tried), deployments)
+    if not kept:
+        return frozenset(), ""
+    name, why = min(kept.items())
+    more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+    return frozenset(running), f"{name}{more} may still be on {agent.layout.environment.pool.name}: {why}"
+
+
+def _release(agent: AgentContext, each: Deployment, tried: Callable[[str, Callable[[], object]], bool]) -> None:
+    layout = agent.layout
+    if each.writes_topic or (each.external and layout.environment.sources.of != OWN):
+        return
+    pool = agent.pool.connection_for_stops()
+    if each.active and not each.external:
+        view = layout.pointer_name(each.table)
+        tried(view, lambda: pool.call(WRITE_CALL_S, pool.tables.unpoint, view))
+    if table_format(each.format).has_files:
+        tried(layout.catalog_name(each.table, each.version), lambda: forget(pool, layout, each))
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:

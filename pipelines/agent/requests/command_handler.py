@@ -68,6 +68,10 @@ class _StatementAct(Protocol):
     def __call__(self, names: tuple[str, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
 
 
+class _End(Protocol):
+    def __call__(self, *, pool: bool, purge: bool = False) -> None: ...
+
+
 class CommandHandler:
     """Authorizes, executes and records requests.
 
@@ -80,7 +84,7 @@ class CommandHandler:
         acts: StatementControl,
         runs: OpenRuns,
         table_statistics: TableStatisticsCollector,
-        end: Callable[[bool], None],
+        end: _End,
     ) -> None:
         self._agent = agent
         self._table_statistics = table_statistics
@@ -341,7 +345,7 @@ class CommandHandler:
         here = self._agent.layout.environment
         if here.protected:
             require_confirmation(Confirmation("C2", here.name), confirm)
-        self._end(bool(args.get("pool", True)))
+        self._end(pool=bool(args.get("pool", True)), purge=bool(args.get("purge", False)))
         return {"ending": True}
 
 

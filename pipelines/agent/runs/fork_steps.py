@@ -104,7 +104,8 @@ def seed(run: RunContext, step: Step) -> RunEvidence:
     if table_format(made.format).transaction_log:
         record_start_position(run, made, start)
     files = [found for found in seen if isinstance(found, tuple)]
-    after = [counted(sum(map(len, files)), "file")] if files else []
+    before = "" if since is None else f" written before {at.removeprefix(COMMITTED)}"
+    after = [f"{counted(sum(map(len, files)), 'file')}{before}"] if files else []
     for (_, table, _, _), found in zip(sources, seen, strict=True):
         after += [f"version {found.version - 1} of {table}"] if isinstance(found, SeenLog) else []
         until = "the newest message" if since is None else f"the messages before {at.removeprefix(COMMITTED)}"

@@ -324,3 +324,10 @@ def test_an_external_table_whose_log_is_elsewhere_is_a_different_table() -> None
     before, after = project(on_delta("id int")), project(on_delta("id int", "LOCATION 'lake'"))
     found = plan(after, running(before), "src")
     assert [r.summary for r in found.refusals] == ["src is external and changed: location: landing → lake"]
+
+
+def test_an_external_table_does_not_become_a_statement() -> None:
+    before, after = project(src="", a="src"), project(table("src", "landed"), landed="", a="src")
+    found = plan(after, running(before), "src")
+    words = "src is registered as external, and has a statement now: its name leads to a table that others write"
+    assert [r.summary for r in found.refusals] == [words]

@@ -55,7 +55,7 @@ def test_a_version_starts_now_or_with_the_messages_of_a_time_also_with_state(sel
     assert (now.strategy, now.at, now.begins_where) == ("seeded", "now", ())
     at = of_a(planned("seeded", "committed:2026-01-02T00:00:00Z", **selects))
     assert (at.strategy, at.at, at.begins_where) == ("seeded", "committed:2026-01-02T00:00:00Z", ())
-    assert evidence_of(at)[-1] == "starts with messages from 2026-01-02T00:00:00Z on: earlier ones are not read"
+    assert evidence_of(at)[-1] == "starts with what has arrived since 2026-01-02T00:00:00Z: nothing earlier is read"
 
 
 def test_from_a_time_of_commits_means_messages_where_all_streams_are_topics() -> None:
@@ -76,12 +76,26 @@ def test_a_start_that_topics_do_not_have_is_refused(strategy: str, at: str, why:
     assert why in str(refusal.summary)
 
 
-def test_only_topics_have_messages_of_a_time() -> None:
-    before, after = small_project.project(small_project.texts()), small_project.project(small_project.texts(**EDITED))
-    world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
-    choices = (StrategyChoice(T("a"), "seeded", "committed:2026-01-02T00:00:00Z"),)
-    (refusal,) = make_plan(after, "dev", world, PlanRequest(tables=(T("a"),), choices=choices)).refusals
-    assert "only topics have messages of a time: partial@committed:2026-01-02T00:00:00Z" in str(refusal.summary)
+def test_files_are_read_from_a_time_on_without_a_log_and_by_commits_with_one() -> None:
+    at = "committed:2026-01-02T00:00:00Z"
+
+    def over(format: str, strategy: str) -> Plan:
+        def texts(**selects: str) -> dict[str, str]:
+            found = small_project.on_delta(small_project.texts(**selects))
+            return {path: text.replace("USING json", f"USING {format}") for path, text in found.items()}
+
+        before, after = small_project.project(texts()), small_project.project(texts(**EDITED))
+        world = {name: deployed(table, bindings={"landed": 0, "a": 1}) for name, table in before.tables.items()}
+        return make_plan(
+            after, "dev", world, PlanRequest(tables=(T("a"),), choices=(StrategyChoice(T("a"), strategy, at),))
+        )
+
+    node = of_a(over("json", "seeded"))
+    assert (node.strategy, node.at) == ("seeded", at)
+    (refusal,) = over("json", "partial").refusals
+    assert f"landed has no log: seeded@{at} starts with the files written since then" in str(refusal.summary)
+    (refusal,) = over("delta", "seeded").refusals
+    assert f"in which a time of commits is found: partial@{at}" in str(refusal.summary)
 
 
 def test_a_table_that_skips_lost_messages_is_a_warning_in_every_plan_that_starts_a_reader() -> None:

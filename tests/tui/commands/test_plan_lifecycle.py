@@ -72,7 +72,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
         StatementControl(context, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(context, PoolUtilization()),
     )
-    commands = CommandHandler(context, acts, agent.runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double
+    commands = CommandHandler(context, acts, agent.runs, figures, lambda **asked: None)  # type: ignore[arg-type]  # a double
 
     def handle(caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         return commands.handle(replace(caller, uid=agent.person, login_uid=None), request)

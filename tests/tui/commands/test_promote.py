@@ -113,7 +113,7 @@ def two(folder: Path, tmp_path: Path) -> Iterator[Two]:
         StatementControl(context, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(context, PoolUtilization()),
     )
-    commands = CommandHandler(context, acts, runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double
+    commands = CommandHandler(context, acts, runs, figures, lambda **asked: None)  # type: ignore[arg-type]  # a double
 
     def handle(caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         return commands.handle(replace(caller, uid=70_001, login_uid=None), request)

@@ -360,9 +360,9 @@ def test_the_caches_of_a_demo_are_deleted_and_those_of_other_projects_are_kept(
     manifest = Path(manifest_cache_path(environ, os.getuid(), folder=demo.folder))
     manifest.parent.mkdir(exist_ok=True)
     manifest.write_text("cache")
-    teardown.delete_demo_caches(other, environ)
+    teardown.delete_caches(other, environ)
     assert manifest.exists() and kept.exists(), "the folder is not its demo"
-    teardown.delete_demo_caches(demo, environ)
+    teardown.delete_caches(demo, environ)
     assert [path for path, what in contents(tmp_path / "home").items() if what == "cache"] == [
         str(kept.relative_to(tmp_path / "home"))
     ]

@@ -45,7 +45,7 @@ class DiesAfterItsAnswers(OpenRuns):
 def asked(agent: AgentContext, run_id: str, *acts: str, runs: type[OpenRuns] = DiesAfterItsAnswers) -> None:
     """Send commands on a run to the agent's desk."""
     figures = TableStatisticsCollector(agent, PoolUtilization())
-    handler = CommandHandler(agent, fast_lane(agent), runs(agent), figures, lambda pool: None)
+    handler = CommandHandler(agent, fast_lane(agent), runs(agent), figures, lambda **asked: None)
     for act in acts:
         confirm = f"dev {run_id[:4]}" if act == "swap" else run_id[:4]
         handler.handle(CALLER, {"op": "run", "args": {"id": run_id, "act": act}, "confirm": confirm})

@@ -31,7 +31,7 @@ def handler(agent: AgentContext, tmp_path: Path) -> CommandHandler:
     figures = TableStatisticsCollector(agent, PoolUtilization())
     unused: Any = None
     return CommandHandler(
-        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), unused, figures, lambda pool: None
+        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), unused, figures, lambda **asked: None
     )
 
 

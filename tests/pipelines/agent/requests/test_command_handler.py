@@ -33,7 +33,7 @@ def answered(agent: AgentContext, tmp_path: Path) -> set[str]:
     figures = TableStatisticsCollector(agent, PoolUtilization())
     runs: Any = None
     handler = CommandHandler(
-        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None
+        agent, StatementControl(agent, EmergencyJournal(tmp_path / "e")), runs, figures, lambda **asked: None
     )
     with pytest.raises(UsageError, match="does not know"):
         handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # Refused before the caller is examined.

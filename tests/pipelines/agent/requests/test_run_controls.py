@@ -40,7 +40,7 @@ def asked(agent: AgentContext, run_id: str, act: str, step: int = 0) -> None:
     """Send a command on a run to an agent that dies before its run reads it."""
     figures = TableStatisticsCollector(agent, PoolUtilization())
     runs: Any = DiesAfterItsAnswer()
-    handler = CommandHandler(agent, fast_lane(agent), runs, figures, lambda pool: None)
+    handler = CommandHandler(agent, fast_lane(agent), runs, figures, lambda **asked: None)
     handler.handle(CALLER, {"op": "run", "args": {"id": run_id, "act": act, "step": step}, "confirm": run_id[:4]})
 
 

@@ -148,7 +148,7 @@ def commands(agent: AgentContext, tmp_path: Path) -> CommandHandler:
         StatementControl(agent, EmergencyJournal(tmp_path / "e")),
         TableStatisticsCollector(agent, PoolUtilization()),
     )
-    return CommandHandler(agent, acts, OpenRuns(agent), figures, lambda pool: None)
+    return CommandHandler(agent, acts, OpenRuns(agent), figures, lambda **asked: None)
 
 
 @pytest.mark.parametrize("continues", ["", "7f3a-1"])
