@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
+from core.project.model import Pool
 from core.project.overlay import parse_period
 from core.text.wording import clipped, counted
 from tui.agent_client import agent_process, os_processes
@@ -256,8 +257,8 @@ def down(context: CommandContext) -> int:
 def _left_on_server(place: SelectedEnvironment, *, agent_ended: bool) -> str:
     """Return what an environment leaves on a server that its agent does not manage; empty if that is nothing."""
     facts = agent_process.read_environment_row(place)
-    if facts is None or not facts.session_id or os.path.exists(place.where.pool_file):
+    if facts is None or facts.serves is None or facts.serves.pool == Pool().address:
         return ""
     if agent_ended:
         return facts.pool_detail if facts.pool_state == "off" else ""
-    return f"no agent was running: queries and names of {place.environment} may still be on {facts.pool}"
+    return f"no agent was running: queries and names of {place.environment} may still be on {facts.serves.pool}"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from core.model.errors import InvalidProject
 from core.model.names import environment_words
-from core.text.wording import counted
+from core.text.wording import counted, long_duration
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
@@ -94,7 +94,7 @@ def _below(one: EnvironmentState, now: float) -> Iterator[str]:
         yield f"{edit}; {edit.remedy}"
     if (overlay := one.overlay) is not None:
         left = overlay.expires_at - now
-        ends = f"expires in {short_duration(left)}" if left > 0 else f"expired {short_duration(-left)} ago"
+        ends = f"expires in {long_duration(left)}" if left > 0 else f"expired {long_duration(-left)} ago"
         yield f"overlay of {overlay.base} by {overlay.created_by}, {ends}, branch {overlay.branch}"
     yield f"pool {one.pool_address}, data {_data(one) or '?'}"
 

@@ -267,6 +267,14 @@ def test_files_of_a_plain_folder_are_named_as_spark_names_them(tmp_path: Path) -
     ]
 
 
+def test_files_written_since_a_time_stay_unread(tmp_path: Path) -> None:
+    for name, at in (("old.json", 10.0), ("new.json", 20.0)):
+        (tmp_path / name).write_text("{}")
+        os.utime(tmp_path / name, (0, at))
+    found = FILES.source_position(str(tmp_path), format="json", since=20.0)
+    assert [file.path.rpartition("/")[2] for file in found] == ["old.json"]  # type: ignore[union-attr]  # Files.
+
+
 def test_a_batch_that_the_record_holds_only_with_later_ones_is_refused(tmp_path: Path) -> None:
     versions = Versions(tmp_path, 12)
     for n in range(9):
