@@ -257,7 +257,7 @@ def down(context: CommandContext) -> int:
 def _left_on_server(place: SelectedEnvironment, *, agent_ended: bool) -> str:
     """Return what an environment leaves on a server that its agent does not manage; empty if that is nothing."""
     facts = agent_process.read_environment_row(place)
-    if facts is None or facts.serves is None or facts.serves.pool == Pool().address:
+    if facts is None or facts.serves is None or facts.serves.pool in ("", Pool().address):
         return ""
     if agent_ended:
         return facts.pool_detail if facts.pool_state == "off" else ""

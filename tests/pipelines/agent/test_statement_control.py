@@ -53,7 +53,7 @@ class ToldRuns:
 
 def commands_of(agent: AgentContext, acts: StatementControl, ended: list[bool]) -> CommandHandler:
     figures = TableStatisticsCollector(agent, PoolUtilization())
-    return CommandHandler(agent, acts, ToldRuns(), figures, ended.append)  # type: ignore[arg-type]  # A double.
+    return CommandHandler(agent, acts, ToldRuns(), figures, lambda *, pool, purge: ended.append(pool))  # type: ignore[arg-type]  # A double.
 
 
 @pytest.fixture

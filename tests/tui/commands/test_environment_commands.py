@@ -682,7 +682,7 @@ def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(("words", "pool"), [([], True), (["--keep-pool"], False)])
 def test_down_asks_the_agent_to_end(words: list[str], pool: bool, agent: Any) -> None:
     assert exit_codes.run_command_line(["down", *words]) == 0
-    assert [(request["op"], request["args"]) for request in agent.heard] == [("exit", {"pool": pool})]
+    assert [(request["op"], request["args"]) for request in agent.heard] == [("exit", {"pool": pool, "purge": False})]
 
 
 def test_tables_written_by_running_statements_are_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def handler(prod: AgentContext, tmp_path: Path) -> Callable[[], CommandHandler]:
     def begin() -> CommandHandler:
         acts = StatementControl(prod, EmergencyJournal(tmp_path / "e"))
         return CommandHandler(
-            prod, acts, OpenRuns(prod), TableStatisticsCollector(prod, PoolUtilization()), lambda _: None
+            prod, acts, OpenRuns(prod), TableStatisticsCollector(prod, PoolUtilization()), lambda **asked: None
         )
 
     return begin
