@@ -90,7 +90,7 @@ def overlay_project(
     )
 
 
-def overlay_manifest(text: str, folder: str, overlay: str, base: str, sections: Mapping[str, Mapping[str, Any]]) -> str:
+def overlay_manifest(text: str, folder: str, overlay: str, base: str, sections: Mapping[str, Any]) -> str:
     """Return the headgate.yml of an overlay: that of the branch, with the overlay added and absolute paths.
 
     `sections` are settings of the overlay and of the base that replace declared ones. The overlay has the variables,

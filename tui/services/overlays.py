@@ -12,6 +12,7 @@ from core.ipc.environment_paths import environment_home
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.observed.versions import Deployment
+from core.project.manifest_head import ManifestHead
 from core.project.overlay import (
     DEFAULT_LIFETIME_S,
     OVERLAY_FILE,
@@ -32,7 +33,7 @@ from tui.project_folder.environment_selection import (
     select_environment,
 )
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, read_manifest_head
-from tui.project_folder.project_folder_reader import ProjectReader
+from tui.project_folder.project_folder_reader import ProjectDeclaration, ProjectReader
 from tui.services.promotion import deployed_tables
 
 
@@ -66,35 +67,14 @@ def create_overlay(
     """
     folder = find_folder(environ, cwd, project=project)
     head = read_manifest_head(environ, folder)
-    if environment in head.protected_by_name:
-        raise UsageError(
-            f"{environment} is declared in {PROJECT_FILE}, so it cannot overlay {base}",
-            remedy="--from creates an environment that no file declares, such as --env pr-123",
-        )
-    prefix = overlay_prefix(environment)
-    if near := next((name for name in head.protected_by_name if name.lower() == environment.lower()), None):
-        raise UsageError(f"{environment} differs from {near} only in case", remedy="give --env another name")
-    there = select_environment(environ, cwd, project=folder, environment=base)
-    if there.overlay is not None:
-        raise UsageError(f"{base} overlays {there.overlay.base} itself", remedy=f"give --from {there.overlay.base}")
-    declared = ProjectReader(there, environ).read()
+    prefix = _checked_prefix(environment, base, head)
     home = os.path.realpath(
         environment_home(environ, project=head.project, project_id=head.id, environment=environment)
     )
-    before = read_overlay(home)
-    if before is not None and before.base != base:
-        raise Refused(
-            f"{environment} overlays {before.base}", remedy=f"headgate down --env {environment} --purge, then up again"
-        )
-    with closing(open_source(there.where.ledger, base, head.id)) as reader:
-        serving = deployed_tables(reader)
-        pinned = _pinned(reader, before, environment)
-        served = reader.facts().serves
-    # Another checkout may have started the agent of the base.
-    data = (served.data if served is not None else there.data).rstrip("/")
-    declared_base = declared.project.environments[base]
-    naming, sources = declared_base.naming, declared_base.sources.data
-    reads = Base(base, naming, str(Path(folder, sources).resolve()) if sources else data, serving)
+    source = _read_source(environ, cwd, folder, base)
+    declared, reads, data = source.declared, source.base, source.data
+    before = _existing(home, base, environment)
+    pinned = _pinned(source.place, before, environment)
     found = overlay_project(declared.project, declared.texts, reads, pinned, _built_before(home, before))
     if lost := sorted(pinned.keys() & set(found.built)):
         raise Refused(
@@ -103,15 +83,12 @@ def create_overlay(
         )
     if not found.built and before is None:
         return None
-    names = {"prefix": prefix} | {k: v for k in ("catalog", "database") if (v := getattr(naming, k))}
-    sections: dict[str, dict[str, object]] = {
-        base: {"data": data},
-        environment: {"data": f"{data}.{environment}", "naming": names},
-    }
+    names = {"prefix": prefix} | {k: v for k in ("catalog", "database") if (v := getattr(reads.naming, k))}
+    sections = {base: {"data": data}, environment: {"data": f"{data}.{environment}", "naming": names}}
     manifest = overlay_manifest(declared.texts[PROJECT_FILE], folder, environment, base, sections)
     overlay = Overlay(
         base=base,
-        base_home=there.where.home,
+        base_home=source.place.where.home,
         base_data=data,
         branch=folder,
         created_at=now,
@@ -121,20 +98,73 @@ def create_overlay(
         inherited=found.inherited,
     )
     if before is not None:
-        overlay = replace(
-            overlay,
-            created_at=before.created_at,
-            created_by=before.created_by,
-            since=before.since,
-            expires_at=before.expires_at if expires_s is None else overlay.expires_at,
-            inherited={**before.inherited, **found.inherited},
-        )
+        overlay = _continued(before, overlay, ends=expires_s is not None)
     _check(found, manifest, environment)
     _write(home, {**found.texts, PROJECT_FILE: manifest}, overlay)
     place = select_environment(environ, cwd, project=str(Path(home, PROJECT_FOLDER)), environment=environment)
-    newer = {name: serving[name].version for name in found.inherited if name in serving}
+    newer = {name: reads.serving[name].version for name in found.inherited if name in reads.serving}
     behind = {name: version for name, version in newer.items() if version != found.inherited[name]}
     return CreatedOverlay(place, found, overlay, behind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The branch with the variables of the base, and the base as its ledger describes it."""
+
+    place: SelectedEnvironment
+    declared: ProjectDeclaration
+    base: Base
+    data: str
+    """Absolute path of the base's data folder."""
+
+
+def _read_source(environ: Mapping[str, str], cwd: str, folder: str, base: str) -> _Source:
+    there = select_environment(environ, cwd, project=folder, environment=base)
+    if there.overlay is not None:
+        raise UsageError(f"{base} overlays {there.overlay.base} itself", remedy=f"give --from {there.overlay.base}")
+    declared = ProjectReader(there, environ).read()
+    with closing(open_source(there.where.ledger, base, there.project_id)) as reader:
+        serving, served = deployed_tables(reader), reader.facts().serves
+    # Another checkout may have started the agent of the base.
+    data = (served.data if served is not None else there.data).rstrip("/")
+    known = declared.project.environments[base]
+    sources = str(Path(folder, known.sources.data).resolve()) if known.sources.data else data
+    return _Source(there, declared, Base(base, known.naming, sources, serving), data)
+
+
+def _existing(home: str, base: str, environment: str) -> Overlay | None:
+    """Return the overlay that a home has, or None. Raises Refused if it reads another base."""
+    before = read_overlay(home)
+    if before is not None and before.base != base:
+        raise Refused(
+            f"{environment} overlays {before.base}", remedy=f"headgate down --env {environment} --purge, then up again"
+        )
+    return before
+
+
+def _checked_prefix(environment: str, base: str, head: ManifestHead) -> str:
+    """Return the prefix of an overlay's names. Raises UsageError if no overlay can have its name."""
+    if environment in head.protected_by_name:
+        raise UsageError(
+            f"{environment} is declared in {PROJECT_FILE}, so it cannot overlay {base}",
+            remedy="--from creates an environment that no file declares, such as --env pr-123",
+        )
+    prefix = overlay_prefix(environment)
+    if near := next((name for name in head.protected_by_name if name.lower() == environment.lower()), None):
+        raise UsageError(f"{environment} differs from {near} only in case", remedy="give --env another name")
+    return prefix
+
+
+def _continued(before: Overlay, after: Overlay, *, ends: bool) -> Overlay:
+    """Return an overlay that is generated again; it has a new end only if `ends`."""
+    return replace(
+        after,
+        created_at=before.created_at,
+        created_by=before.created_by,
+        since=before.since,
+        expires_at=after.expires_at if ends else before.expires_at,
+        inherited={**before.inherited, **after.inherited},
+    )
 
 
 def _built_before(home: str, before: Overlay | None) -> frozenset[TableName]:
@@ -146,17 +176,18 @@ def _built_before(home: str, before: Overlay | None) -> frozenset[TableName]:
         return frozenset(table for table, each in deployed_tables(reader).items() if not each.external)
 
 
-def _pinned(reader: LedgerReader, before: Overlay | None, environment: str) -> dict[TableName, Deployment]:
+def _pinned(base: SelectedEnvironment, before: Overlay | None, environment: str) -> dict[TableName, Deployment]:
     """Return the versions that an overlay reads. Raises Refused if the base has deleted one of them."""
     found = {}
-    for table, version in (before.inherited if before is not None else {}).items():
-        deployment = reader.deployment(table, version)
-        if deployment is None or deployment.deleted:
-            raise Refused(
-                f"{before.base if before else 'the base'} has deleted {table}@v{version}, which {environment} reads",
-                remedy=f"headgate down --env {environment} --purge, then headgate up --env {environment} again",
-            )
-        found[table] = deployment
+    with closing(open_source(base.where.ledger, base.environment, base.project_id)) as reader:
+        for table, version in (before.inherited if before is not None else {}).items():
+            deployment = reader.deployment(table, version)
+            if deployment is None or deployment.deleted:
+                raise Refused(
+                    f"{base.environment} has deleted {table}@v{version}, which {environment} reads",
+                    remedy=f"headgate down --env {environment} --purge, then headgate up --env {environment} again",
+                )
+            found[table] = deployment
     return found
 
 
