@@ -20,6 +20,7 @@ from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.observed.aligned_positions import AlignedPair, Unaligned, Version
 from core.observed.versions import Deployment
+from core.plan.descriptions import evidence_lines
 from core.project.model import Settings
 from core.project.overlay import OVERLAY_FILE, Overlay, overlay_from_text
 from core.project_reader.revision_reader import read_revision
@@ -328,7 +329,7 @@ def _change(old: Deployment, new: Deployment) -> tuple[ChangeKind, str]:
     if before is None or after is None:
         return ChangeKind.STATE_CHANGED, "its texts cannot be compared"
     change = classify(before, replace(after, pool=before.pool))
-    edits = mask_secrets("; ".join(str(evidence) for evidence in change.evidence))
+    edits = mask_secrets("; ".join(evidence_lines(change.evidence)))
     label = change.kind.definition.label if change.kind is not ChangeKind.NONE else ""
     return change.kind, f"{label}: {edits}" if edits else label
 

@@ -78,7 +78,8 @@ def test_every_table_that_both_serve_is_compared_at_one_position_and_the_result_
     assert position.summary == "batch 6 of paid@v1 of dev and batch 5 of paid@v1 of pr-123"
     assert position.counts == {"old_watermark_ms": 60_000, "new_watermark_ms": 60_000}
     change = found["paid", "change"]
-    assert change.verdict == "expected" and "id > 5" in change.summary
+    edit = "filter or projection: filter changed: id > 3 → id > 5"
+    assert (change.verdict, change.summary) == ("expected", edit)
     assert found["report", "change"].summary == "unchanged, downstream of paid"
     assert {check for table, check in found if table == "report"} >= {"schema", "differences", "rows"}
     views = [view for _, each in pool.compared for view in each if "paid" in view.files[0]]
