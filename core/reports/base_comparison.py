@@ -130,7 +130,8 @@ def comparison_as_markdown(found: BaseComparison) -> str:
     page = MarkdownPage(COMMENT_LIMIT)
     here, base = escape_markdown(found.environment), escape_markdown(found.base)
     page.add(f"### {here} compared with {base}: {escape_markdown(str(found.verdict))}", "")
-    end = f"compared at {_utc(found.at)}, after the same input; old: {base}, new: {here}"
+    same = ", after the same input" if found.compared else ""
+    end = f"compared at {_utc(found.at)}{same}; old: {base}, new: {here}"
     page.add(f"**{'UNEXPECTED' if found.unexpected else 'OK' if found.compared else 'NOT COMPARED'}** · {end}", "")
     heading = f"| table | change | rows in {base} | rows in {here} | differing rows | explained by | position |"
     rows = [f"| {' | '.join(map(escape_markdown, _cells(table)))} |" for table in found.compared]

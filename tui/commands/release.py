@@ -9,6 +9,7 @@ from core.reports.base_comparison import comparison_as_markdown
 from core.run.model import StepState
 from core.run.release import Release
 from tui.command_line.context import CommandContext
+from tui.command_line.exit_codes import INTERRUPTED
 from tui.commands.apply import execute_by_name
 from tui.commands.runs import follow_run, planned_steps, run_as_json, step_table
 from tui.presentation.reports.check_results import (
@@ -141,7 +142,12 @@ def _compare_with_base(context: CommandContext) -> int:
             here = operations.place.environment
             raise UsageError(f"{here} has not been compared with {overlay.base} yet", remedy="headgate release diff")
     else:
-        found = compare_now(operations, overlay, COMPARE_S if args.timeout is None else args.timeout, output.progress)
+        limit_s = COMPARE_S if args.timeout is None else args.timeout
+        try:
+            found = compare_now(operations, overlay, limit_s, output.progress)
+        except KeyboardInterrupt:
+            output.say("interrupted; the agent goes on comparing: headgate release diff --last shows the result")
+            return INTERRUPTED
     if output.as_json:
         context.document("headgate.base_comparison/1", **(base_comparison_as_json(found) if found else {}))
     elif found is None:

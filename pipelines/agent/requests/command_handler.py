@@ -351,7 +351,7 @@ class CommandHandler:
 
 def _seconds(args: dict[str, Any], default: float, most: float = LONGEST_S) -> float:
     seconds = args.get("seconds", default)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or math.isnan(seconds):
         raise UsageError(f"{cut(repr(seconds), 40)} is not a number of seconds", remedy="give seconds as a number")
     return min(float(seconds), most)
 

@@ -187,9 +187,14 @@ class _Comparison:
             if table not in self._there:
                 why = CheckResult(OverlayCheck.PRESENCE, CheckVerdict.SKIPPED, f"only {here} has it")
                 yield _Compared(table, 0, number_in_ledger(new.version), (why,))
+        pending = {table: version for table, version in self._deployed if version > OWN and table not in self._here}
         for table, old in self._there.items():
-            if table not in self._here and table not in self._versions.overlay.inherited:
-                words = f"only {base} has it: {here} neither builds nor reads it"
+            if table in pending:
+                words = f"{self._versions.name(table, pending[table])} does not serve yet"
+                why = CheckResult("differences", CheckVerdict.SKIPPED, words)
+                yield _Compared(table, old.version, number_in_ledger(pending[table]), (why,))
+            elif table not in self._here and table not in self._versions.overlay.inherited:
+                words = f"only {base} has it: {here} has not built it, and does not read it"
                 why = CheckResult(OverlayCheck.PRESENCE, CheckVerdict.SKIPPED, words)
                 yield _Compared(table, old.version, 0, (why,))
 

@@ -148,6 +148,17 @@ def test_an_environment_that_is_no_overlay_has_nothing_to_compare_with(
     assert "dev overlays no other environment, so there is nothing to compare it with" in capsys.readouterr().err
 
 
+def test_an_interrupted_comparison_goes_on(
+    overlay: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tui.commands.release.compare_now", interrupt)
+    assert run_command_line(["release", "diff"]) == 130
+    assert "the agent goes on comparing: headgate release diff --last" in capsys.readouterr().err
+
+
 def test_an_agent_that_dies_meanwhile_shows_no_result(overlay: Any, capsys: pytest.CaptureFixture[str]) -> None:
     overlay.script["comparison"] = TryAgain("the comparison ended without a result, because the agent was restarted")
     assert run_command_line(["release", "diff"]) not in (0, 1, 2)

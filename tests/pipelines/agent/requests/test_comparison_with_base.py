@@ -1,5 +1,6 @@
 """The comparison of an overlay with its base: what is compared, awaited, left out, stored and refused."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,23 @@ def test_tables_of_one_side_are_listed_and_those_that_the_overlay_reads_are_not(
     found = {table: row for (table, check), row in stored(agent).items() if check == "presence"}
     assert {table: (row.old_version, row.new_version, row.summary) for table, row in found.items()} == {
         "fresh": (0, 1, "only pr-123 has it"),
-        "other": (4, 0, "only dev has it: pr-123 neither builds nor reads it"),
+        "other": (4, 0, "only dev has it: pr-123 has not built it, and does not read it"),
     }
+
+
+def test_a_table_that_the_overlay_still_builds_is_not_compared(
+    two: TwoLedgers, agent: AgentContext, commands: CommandHandler
+) -> None:
+    two.put("pr-123", "report", 1, "SELECT id, kind FROM STREAM paid", reads=1, active=False)
+    compare(commands)
+    row = stored(agent)["report", "differences"]
+    assert (row.verdict, row.summary) == ("skipped", "report@v1 of pr-123 does not serve yet")
+    assert (row.old_version, row.new_version) == (2, 1)
+
+
+def test_a_time_limit_that_is_no_number_is_refused(two: TwoLedgers, commands: CommandHandler) -> None:
+    with pytest.raises(UsageError, match="nan is not a number of seconds"):
+        begin(commands, math.nan)
 
 
 def test_a_position_is_waited_for_and_a_table_without_one_is_left_out_after_the_time_limit(
