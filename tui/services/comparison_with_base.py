@@ -1,10 +1,9 @@
 """Has the agent of an overlay compare its tables with those of the base, and reads the stored result."""
 
 import time
-from pathlib import Path
 
-from core.model.errors import HeadgateError, UsageError
-from core.project.overlay import OVERLAY_FILE, Overlay, overlay_from_text
+from core.model.errors import UsageError
+from core.project.overlay import Overlay
 from core.reports.base_comparison import BaseComparison, comparison_of
 from core.run.records import OVERLAY_COMPARISON
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
@@ -19,15 +18,12 @@ _POLL_S = 0.5
 def overlay_of(operations: EnvironmentService) -> Overlay:
     """Return what the environment overlays. Raises UsageError if it is no overlay."""
     place = operations.place
-    try:
-        return overlay_from_text(Path(place.where.home, OVERLAY_FILE).read_text("utf-8"))
-    except FileNotFoundError as error:
+    if place.overlay is None:
         raise UsageError(
             f"{place.environment} overlays no other environment, so there is nothing to compare it with",
             remedy="headgate release diff RUN shows the comparison of a release; headgate release list lists the runs",
-        ) from error
-    except (OSError, ValueError) as error:
-        raise HeadgateError(f"{OVERLAY_FILE} cannot be read: {error}", remedy=f"check {place.where.home}") from error
+        )
+    return place.overlay
 
 
 def stored_comparison(operations: EnvironmentService, overlay: Overlay) -> BaseComparison | None:

@@ -158,12 +158,11 @@ class _Comparison:
     """One comparison of all tables that both environments serve."""
 
     def __init__(self, agent: AgentContext, versions: OverlayVersions, work: _Work, seconds: float) -> None:
-        self._agent, self._versions, self._work = agent, versions, work
+        self._agent, self._versions, self._work = agent, versions.as_of_now(), work
         self._seconds = seconds
         self._began = agent.monotonic()
         self._looked_at: dict[TableName, float] = {}
-        self._deployed = versions.deployed()
-        self._here, self._there = versions.serving_here(), versions.serving_in_base()
+        self._here, self._there = self._versions.serving_here(), self._versions.serving_in_base()
         self._changes = {
             table: _change(self._there[table], new) for table, new in self._here.items() if table in self._there
         }
@@ -187,7 +186,9 @@ class _Comparison:
             if table not in self._there:
                 why = CheckResult(OverlayCheck.PRESENCE, CheckVerdict.SKIPPED, f"only {here} has it")
                 yield _Compared(table, 0, number_in_ledger(new.version), (why,))
-        pending = {table: version for table, version in self._deployed if version > OWN and table not in self._here}
+        pending = {
+            table: version for table, version in self._versions.deployed() if version > OWN and table not in self._here
+        }
         for table, old in self._there.items():
             if table in pending:
                 words = f"{self._versions.name(table, pending[table])} does not serve yet"
@@ -206,6 +207,7 @@ class _Comparison:
             waited = self._agent.monotonic() - self._began
             over = waited >= self._seconds
             strict = not over and waited < min(STRICT_S, self._seconds / 2)
+            self._versions = self._versions.as_of_now()
             for table in tuple(waiting):
                 found = self._try(table, strict=strict, over=over)
                 if isinstance(found, _Compared):
@@ -213,6 +215,9 @@ class _Comparison:
                     self._work.done += 1
                     self._agent.faults.pass_by(f"comparison of {table} with the base")
                     yield found
+                    if found.at is not None:
+                        # Comparing rows took time, in which the base may have replaced or deleted versions.
+                        self._versions = self._versions.as_of_now()
                 else:
                     reasons[table] = str(found)
             if waiting:
@@ -223,7 +228,7 @@ class _Comparison:
     def _try(self, table: TableName, *, strict: bool, over: bool) -> _Compared | Sentence:
         """Compare a table if there is a position; return why there is none yet if the table has to wait."""
         key, base_key = ((each.table, each.version) for each in (self._here[table], self._there[table]))
-        deployed = self._deployed = self._versions.deployed()
+        deployed = self._versions.deployed()
         if key not in deployed or base_key not in deployed:
             gone = self._versions.name(*(key if key not in deployed else base_key))
             return self._skipped(table, Sentence(f"{gone} was deleted during the comparison"))
@@ -300,7 +305,7 @@ class _Comparison:
         upstream = sorted(
             {
                 version[0]
-                for version in _upstream(self._deployed, (new.table, new.version))
+                for version in _upstream(self._versions.deployed(), (new.table, new.version))
                 if version[1] > OWN and self._changes.get(version[0], (ChangeKind.NONE, ""))[0] is not ChangeKind.NONE
             }
         )
@@ -311,10 +316,10 @@ class _Comparison:
         """Return which tables both versions read in different versions of the base, or None if there are none."""
         overlay, here = self._versions.overlay, self._versions.environment
         of_base: dict[TableName, set[int]] = {}
-        for table, version in _upstream(self._deployed, (old.table, old.version)):
+        for table, version in _upstream(self._versions.deployed(), (old.table, old.version)):
             of_base.setdefault(table, set()).add(version)
         found = []
-        for table, version in sorted(_inputs_from_base(self._deployed, (new.table, new.version))):
+        for table, version in sorted(_inputs_from_base(self._versions.deployed(), (new.table, new.version))):
             inherited = overlay.inherited.get(table, 0)
             if version == OWN and table in overlay.inherited:
                 name = self._versions.name(table, inherited)

@@ -138,3 +138,10 @@ def test_a_base_that_has_moved_on_is_not_mistaken_for_the_version_that_is_read(t
     deployed = two.versions.deployed()
     bindings = [deployed[T("paid"), number].bindings[0].version for number in (1, OWN + 1)]
     assert bindings == [4, 3]
+
+
+def test_a_view_as_of_now_does_not_read_the_versions_again(two: TwoLedgers) -> None:
+    now = two.versions.as_of_now()
+    two.base.update_deployment(T("paid"), 1, drop_after=5.0)
+    assert (T("paid"), 1) in now.deployed() and now.find(T("paid"), 1) == now.deployed()[T("paid"), 1]
+    assert (T("paid"), 1) not in now.as_of_now().deployed()
