@@ -53,16 +53,19 @@ class AgentVersions:
 class AgentClient:
     """Sends commands to one environment's agent, one connection per command. Thread-safe."""
 
-    def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
+    def __init__(
+        self, path: str, *, ledger: int, title: str = "", owner: int | None = None, environment: str = ""
+    ) -> None:
         """Prepare calls to the socket at `path`.
 
         `ledger` is the newest ledger version that this program understands. `owner` is the agent's user id, by default
-        this user's.
+        this user's. Errors name the `title` and the command that starts the agent of the `environment`.
         """
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
         self._title = title or path
+        self._start = f"headgate up --env {environment}" if environment else "headgate up"
 
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
@@ -133,7 +136,8 @@ class AgentClient:
             ) from error
         except OSError as error:
             connection.close()
-            raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
+            words = f"no agent is running for {self._title}"
+            raise AgentUnreachable(words, remedy=f"start it: {self._start}") from error
         return connection
 
     def _reach(self, connection: socket.socket) -> None:

@@ -68,8 +68,10 @@ class EnvironmentService:
         """The client for the agent's socket; it connects at the first call."""
         from state.migrations import SCHEMA_VERSION
 
-        where = self.place.where
-        return AgentClient(where.socket, ledger=SCHEMA_VERSION, title=self.place.title, owner=where.owner)
+        place, where = self.place, self.place.where
+        return AgentClient(
+            where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner, environment=place.environment
+        )
 
     @cached_property
     def agent(self) -> AgentCommands:

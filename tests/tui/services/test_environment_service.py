@@ -86,7 +86,7 @@ def test_problems_come_all_at_once(folder: Path, place: SelectedEnvironment) -> 
 def test_an_environment_never_started_says_how_to_start_it(place: SelectedEnvironment) -> None:
     with pytest.raises(LedgerUnavailable) as refused:
         EnvironmentService(place, {}).snapshot()
-    assert refused.value.remedy == "start it: headgate up"
+    assert refused.value.remedy == "start it: headgate up --env dev"
 
 
 def test_drift_is_detected_by_revision(folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any) -> None:

@@ -22,7 +22,7 @@ from core.project.model import layer_place
 from core.text.sentence import Sentence
 from core.text.wording import long_duration
 from state.ledger_snapshot import LedgerSnapshot
-from state.row_types import StagedRow
+from state.row_types import EnvironmentRow, StagedRow
 from tui.presentation.styling.theme import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import trend_words
 
@@ -313,9 +313,10 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
     seen = heartbeat_age_s(facts.agent_seen_at, now)
     if seen is None:
-        return Freshness(None, True, False, "NO AGENT", "no agent has run here yet: start one with `headgate up`", True)
+        reason = f"no agent has run here yet: start one with {_start(facts)}"
+        return Freshness(None, True, False, "NO AGENT", reason, True)
     if facts.agent_pid is None:
-        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen), True)
+        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen, facts), True)
     if is_stale(seen, facts.agent_pid):
         reason = (
             f"the data is {_bucket(seen)} old: staging and executing need live data; stopping and cancelling do not"
@@ -324,8 +325,12 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
     return Freshness(seen, False, True, f"live {int(INTERVAL_S)}s", "")
 
 
-def _last_known(seen: float) -> str:
-    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with `headgate up`"
+def _last_known(seen: float, facts: EnvironmentRow) -> str:
+    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with {_start(facts)}"
+
+
+def _start(facts: EnvironmentRow) -> str:
+    return f"`headgate up --env {facts.environment}`"
 
 
 def _bucket(seconds: float) -> str:
