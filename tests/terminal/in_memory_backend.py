@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.lineage.column_lineage import ColumnLineage, LineageEdge
@@ -220,8 +220,11 @@ class FakeBackend:
     def commands(self) -> Sequence[CommandRow]:
         return self.current.commands
 
-    def started_environments(self) -> Sequence[str]:
-        return ("dev", "prod")
+    def environments(self) -> Mapping[str, bool]:
+        return {"dev": True, "prod": True, "stage": False}
+
+    def close(self) -> None:
+        """Do nothing: the pizzeria has no ledger."""
 
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         if len(tables) > 1:
@@ -328,9 +331,19 @@ class MovingBackend(FakeBackend):
         return self.current
 
 
+def never_started(name: str) -> FakeBackend:
+    """Return the backend of an environment without a ledger."""
+    found = FakeBackend()
+    words, remedy = f"pizzeria {name} has never been started on this machine", f"start it: headgate up --env {name}"
+    found.current = LedgerSnapshot(NOW, problem=words, remedy=remedy)
+    return found
+
+
 if __name__ == "__main__":
     import sys
 
+    from tui.presentation.screen_content.screen_frame import ConsoleIdentity
+    from tui.screens.environment_tab import OpenedEnvironment
     from tui.screens.startup import run_console
 
     safe = "--protected" in sys.argv
@@ -339,13 +352,18 @@ if __name__ == "__main__":
     if "--clients" in sys.argv:
         pizzeria.rename("clients", sys.argv[sys.argv.index("--clients") + 1])
     environment = "prod" if safe else "dev"
+    prod = kind(protected=True, now=time.time() if kind is StillBackend else NOW)
+    beside = {"prod": prod, "stage": never_started("stage")}
+
+    def opened(name: str) -> OpenedEnvironment:
+        return OpenedEnvironment(ConsoleIdentity("pizzeria", name, name == "prod", "alice"), beside[name])
+
     code = run_console(
+        ConsoleIdentity("pizzeria", environment, safe, "alice"),
         pizzeria.snapshot,
         lambda: pizzeria,
-        project="pizzeria",
-        environment=environment,
-        protected=safe,
-        user="alice",
+        open_environment=opened,
+        also=tuple(beside) if "--several" in sys.argv else (),
     )
-    print(f"calls {pizzeria.calls}")
+    print(f"calls {pizzeria.calls}, prod {prod.calls}")
     sys.exit(code)

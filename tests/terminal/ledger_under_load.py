@@ -73,18 +73,16 @@ def write(ledger: Ledger, chance: random.Random, statements: int, changes: int) 
 
 def open_over(home: Path) -> int:
     """Run the console over a folder's ledger."""
+    from tui.presentation.screen_content.screen_frame import ConsoleIdentity
     from tui.screens.backend import ConsoleBackend
     from tui.screens.startup import run_console
     from tui.services.environment_service import EnvironmentService
 
     service = EnvironmentService(place_of(home), {})
     return run_console(
+        ConsoleIdentity("pizzeria", "dev", protected=False, user="alice"),
         service.last_known,
         lambda: ConsoleBackend(service),
-        project="pizzeria",
-        environment="dev",
-        protected=False,
-        user="alice",
     )
 
 

@@ -154,7 +154,7 @@ def test_q_gives_the_terminal_back_and_exits_with_zero() -> None:
         terminal.send("q")
         assert terminal.ends()
         assert terminal.status == 0
-        assert terminal.raw.rstrip().endswith(b"calls []")
+        assert terminal.raw.rstrip().endswith(b"calls [], prod []")
         assert b"\x1b[?1049l" in terminal.raw
         assert b"\x1b[?25h" in terminal.raw
         assert terminal.raw.count(b"\x1b[?1049h") == 1
@@ -250,3 +250,39 @@ def test_a_key_that_opens_a_screen_is_not_said_to_change_nothing() -> None:
         terminal.wait(lambda text: "began to serve" in text)
         terminal.quiet()
         assert "no change" not in terminal.text()
+
+
+@pytest.mark.sampled
+@SIZES
+def test_several_environments_stay_within_the_bytes_of_one(width: int, height: int, bound: int) -> None:
+    with console(width, height, "--still", "--several") as terminal:
+        terminal.wait(lambda text: "[ dev ! 2 ]  PROD protected ! 2   stage ?" in text)
+        ready(terminal)
+        assert terminal.received <= bound
+        assert terminal.quiet(5.0)
+        before = terminal.received
+        terminal.send("n")
+        terminal.wait(lambda text: "[ PROD protected ! 2 ]" in text)
+        terminal.quiet()
+        # The two environments of this test look alike, so that a switch sends little else than the first line.
+        assert terminal.received - before <= bound / 4
+
+
+def test_what_is_typed_for_one_environment_never_reaches_the_other() -> None:
+    with console(80, 24, "--several") as terminal:
+        terminal.wait(lambda text: "stage ?" in text)
+        all_open(terminal)
+        terminal.send(":env prod\r")
+        terminal.wait(lambda text: "[ PROD protected ! 2 ]" in text)
+        terminal.quiet()
+        terminal.send(":stop till\r")
+        terminal.wait(lambda text: "in pizzeria PROD protected" in text)
+        terminal.quiet(0.6)
+        terminal.send("till")
+        terminal.wait(lambda text: "stop:  till" in text)
+        terminal.quiet()
+        terminal.send("\r")
+        terminal.wait(lambda text: "stop: till stopped" in text)
+        terminal.send("nq")
+        assert terminal.ends()
+        assert b"calls [], prod [('stop', ('till',), 'till')]" in terminal.raw

@@ -1,10 +1,11 @@
 """The console without a terminal, with clocks that advance only on request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from textual.pilot import Pilot
 
+from core.model.errors import UsageError
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity
@@ -13,6 +14,7 @@ from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import FoldingMode
 from tui.screens.application import ConsoleApp
 from tui.screens.console_screen import ConsoleScreen
+from tui.screens.environment_tab import OpenedEnvironment
 from tui.screens.home import HomeScreen
 from tui.widgets.line_widgets import FixedLines
 
@@ -57,14 +59,14 @@ class Console:
 
     async def show_ledger(self) -> None:
         """Show the current state of the pizzeria."""
-        self.app.state.view = self.app._newest = make_ledger_view(self.backend.current)
+        self.app.state.view = self.app.tab.newest = make_ledger_view(self.backend.current)
         self.screen.redraw()
         await self.pilot.pause()
 
     async def ledger_arrives(self) -> None:
         """Let the application read the pizzeria's state, as it does twice a second."""
-        self.app._newest = make_ledger_view(self.backend.current)
-        self.app._show_newest()
+        self.app.tab.newest = make_ledger_view(self.backend.current)
+        self.app.show_newest()
         await self.pilot.pause()
 
     def lines(self, widget: FixedLines) -> str:
@@ -90,10 +92,21 @@ def in_console(
     backend: FakeBackend | None = None,
     read_only: str = "",
     folded: bool = False,
+    beside: Mapping[str, FakeBackend] | None = None,
+    also: Sequence[str] = (),
 ) -> None:
-    """Run a scenario in a console; `folded` leaves the tree as it starts, else every branch is opened."""
+    """Run a scenario in a console; `folded` leaves the tree as it starts, else every branch is opened.
+
+    `beside` are other environments of the project, of which `also` are opened at once.
+    """
     asked = backend or FakeBackend(protected=protected)
     clocks = {"now": NOW, "tick": 1000.0}
+
+    def opened(name: str) -> OpenedEnvironment:
+        if beside is None or name not in beside:
+            raise UsageError(f"pizzeria declares no environment {name!r}", remedy="give --env one of: dev, prod")
+        there = beside[name]
+        return OpenedEnvironment(ConsoleIdentity("pizzeria", name, there.protected, "alice"), there)
 
     async def run() -> None:
         place = ConsoleIdentity("pizzeria", "prod" if protected else "dev", protected, "alice")
@@ -105,6 +118,8 @@ def in_console(
             read_only=read_only,
             clock=lambda: clocks["now"],
             monotonic=lambda: clocks["tick"],
+            open_environment=opened,
+            also=also,
         )
         async with app.run_test(size=size) as pilot:
             await pilot.pause()

@@ -9,11 +9,12 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
+from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, Refused, UsageError
 from core.model.states import WantedState
 from core.project.model import Pool
 from core.project.overlay import parse_period
@@ -22,26 +23,35 @@ from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import clock
-from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
+from tui.project_folder.environment_selection import SelectedEnvironment, environments_started, select_environment
 from tui.services.environment_service import EnvironmentService
 
 if TYPE_CHECKING:
-    from tui.presentation.screen_content.screen_frame import LaterCommands
+    from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands
     from tui.screens.backend import ConsoleBackend
+    from tui.screens.environment_tab import OpenedEnvironment
 
 
 def console(context: CommandContext) -> int:
-    """Open the console. It shows the last known state if no agent can be reached or started."""
+    """Open the console. It shows the last known state if no agent can be reached or started.
+
+    `--env` may name several environments. The first one is shown, and only its agent is started; the others are opened
+    as they are, even if they were never started.
+    """
     require_terminal(context)
+    shown, *also = dict.fromkeys(getattr(context.args, "environments", None) or (None,))
+    if also:
+        context.args.env = shown
     try:
         client = context.operations.client
         agent_process.ensure_running(context.place, client, context.environ, progress=context.output.progress)
     except (Refused, HeadgateError) as error:
-        if not os.path.exists(context.place.where.ledger):
+        if not (also or os.path.exists(context.place.where.ledger)):
             raise
-        context.output.say(f"{error.summary}: showing the last known state")
+        known = os.path.exists(context.place.where.ledger)
+        context.output.say(f"{error.summary}: showing the last known state" if known else error.summary)
     context.output.clear()
-    return open_console(context)
+    return open_console(context, also=[name for name in also if name is not None])
 
 
 def require_terminal(context: CommandContext) -> None:
@@ -52,34 +62,54 @@ def require_terminal(context: CommandContext) -> None:
         raise UsageError("this terminal has no full screen (TERM)", remedy="set TERM, for example xterm-256color")
 
 
-def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
-    """Run the console until the user exits. `offer_down` is called if the user chooses to stop everything."""
+def open_console(
+    context: CommandContext, *, offer_down: Callable[[], object] | None = None, also: Sequence[str] = ()
+) -> int:
+    """Run the console until the user exits. `offer_down` is called if the user chooses to stop everything.
+
+    The environments `also` of the same project are opened beside that of the context. Raises LedgerUnavailable if that
+    is the only one and has never been started, and UsageError if the project lacks one of them.
+    """
     from tui.screens.startup import run_console
 
     operations = context.operations
-    while True:
-        place = operations.place
-        if not os.path.exists(place.where.ledger):
-            raise LedgerUnavailable(
-                f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
-            )
-        left = run_console(
-            operations.last_known,
-            partial(_backend, operations),
-            project=place.project,
-            environment=place.environment,
-            protected=place.protected,
-            colour=place.colour,
-            user=_user(operations),
-            environ=context.environ,
-            offer_down=offer_down,
-            later=_commands_for_later(context, place),
+    place = operations.place
+    if not also and not os.path.exists(place.where.ledger):
+        raise LedgerUnavailable(
+            f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
         )
-        if isinstance(left, int):
-            return left
-        operations.close()
-        there = select_environment(context.environ, context.cwd, project=place.folder, environment=left)
-        operations = EnvironmentService(there, context.environ)
+    declared: Mapping[str, bool] = {}
+    with suppress(InvalidProject):
+        declared = environments_started(place, context.environ) if also else {}
+    for name in also:
+        # The ledger of a declared environment is read only once the console is open, which it could delay.
+        if name not in declared:
+            select_environment(context.environ, context.cwd, project=place.folder, environment=name)
+    return run_console(
+        _identity(operations),
+        operations.last_known,
+        partial(_backend, operations),
+        environ=context.environ,
+        offer_down=offer_down,
+        later=_commands_for_later(context, place),
+        open_environment=partial(_open_environment, context, place.folder),
+        also=also,
+    )
+
+
+def _open_environment(context: CommandContext, folder: str, name: str) -> "OpenedEnvironment":
+    from tui.screens.environment_tab import OpenedEnvironment
+
+    place = select_environment(context.environ, context.cwd, project=folder, environment=name)
+    operations = EnvironmentService(place, context.environ)
+    return OpenedEnvironment(_identity(operations), _backend(operations))
+
+
+def _identity(operations: EnvironmentService) -> "ConsoleIdentity":
+    from tui.presentation.screen_content.screen_frame import ConsoleIdentity
+
+    place = operations.place
+    return ConsoleIdentity(place.project, place.environment, place.protected, _user(operations), place.colour)
 
 
 def _backend(operations: EnvironmentService) -> "ConsoleBackend":

@@ -272,9 +272,11 @@ def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> Environ
     return environment_paths(home, owner)
 
 
-def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """List the project's environments that have a ledger here: those of headgate.yml in its order, then overlays."""
-    declared = tuple(read_manifest_head(environ, place.folder).protected_by_name)
-    names = (*declared, *(each for each in overlays_beside(place.where.home) if each not in declared))
-    found = (select_environment(environ, place.folder, project=place.folder, environment=name) for name in names)
-    return tuple(there.environment for there in found if os.path.exists(there.where.ledger))
+def environments_started(place: SelectedEnvironment, environ: Mapping[str, str]) -> dict[str, bool]:
+    """Map each of the project's environments to whether it has a ledger here.
+
+    Those of headgate.yml come in its order, then overlays. No ledger is opened, so none can delay the answer.
+    """
+    head = read_manifest_head(environ, place.folder)
+    names = dict.fromkeys((*head.protected_by_name, *overlays_beside(place.where.home)))
+    return {name: os.path.exists(_where(environ, head, name).ledger) for name in names}

@@ -1,4 +1,4 @@
-"""The Textual application: a thread polls the ledger, a timer redraws, and only changed cells are sent.
+"""The Textual application: it shows one of the open environments, a timer redraws, and only changed cells are sent.
 
 Nothing on the event loop waits for a file or a socket.
 """
@@ -8,49 +8,35 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar
 
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
-from textual.message import Message
 from textual.screen import Screen
 
-from core.model.errors import HeadgateError, InvalidProject
-from core.model.states import ALIVE, State
+from core.model.errors import HeadgateError, UsageError
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, failure_words
+from tui.presentation.screen_content.screen_frame import (
+    ConsoleIdentity,
+    EnvironmentBadge,
+    LaterCommands,
+    environments_answer,
+)
 from tui.presentation.styling.styled_text import Tone, line
 from tui.presentation.styling.theme import choose_glyphs, choose_palette
 from tui.presentation.view.ledger_view import LedgerView
 from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
-from tui.screens.console_state import ConsoleState, StatusMessage
+from tui.screens.console_state import ConsoleState
+from tui.screens.environment_tab import EnvironmentTab, OpenedEnvironment
 from tui.screens.home import HomeScreen
-from tui.screens.poller import POLL_S, LedgerRead, Poller, ReadFailure, ReloadFinished, ScreenDataRead, WorkerCrashed
-from tui.screens.statement_actions import StatementActionsScreen
+from tui.screens.poller import POLL_S
 from tui.terminal.cell_diff import ShadowScreen
 from tui.terminal.driver import ConsoleDriver
 from tui.terminal.first_frame import FirstFrame
 from tui.widgets.textual_strips import StripPainter, put_update
-
-T = TypeVar("T")
-
-SCREENS = {
-    "statements": ("statements", "StatementsScreen"),
-    "detail": ("statement_detail", "DetailScreen"),
-    "changes": ("changes", "ChangesScreen"),
-    "review": ("review", "ReviewScreen"),
-    "run": ("runs", "RunScreen"),
-    "runs": ("runs", "RunsScreen"),
-    "audit": ("audit_log_events", "AuditScreen"),
-    "log": ("audit_log_events", "LogScreen"),
-    "events": ("audit_log_events", "EventsScreen"),
-    "rows": ("text_screen", "RowsScreen"),
-    "help": ("text_screen", "HelpScreen"),
-}
-"""Module and class of each screen by name. A module is imported when its screen is first opened, to start quickly."""
 
 FIRST_CHECK_S, CHECK_S = 5.0, 60.0
 """Seconds before the first check of the project's files for errors, and between checks.
@@ -62,8 +48,11 @@ STOP_ALL = 7001
 """Exit code of the application when the user chose to stop everything."""
 
 
-def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: LaterCommands) -> None:
-    """Ask whether to keep everything running (Enter) or stop it (`stop`); esc returns to the console."""
+def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: LaterCommands, title: str) -> None:
+    """Ask whether to keep everything running (Enter) or stop it (`stop`); esc returns to the console.
+
+    `title` is project and name of the environment that would be stopped.
+    """
     question = ConfirmationDialog(
         title="LEAVE the console of",
         body=(
@@ -79,34 +68,17 @@ def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None], commands: 
         verb="stop everything",
         safe="leave it running",
         escape="stay here",
-        place=screen.state.identity.title,
+        place=title,
     )
     screen.question.ask(question, lambda _: leave(STOP_ALL), lambda: leave(0))
 
 
-class WorkFinished(Message):
-    """Posted when a worker thread has finished, so that its progress message is removed."""
-
-    def __init__(
-        self,
-        then: Callable[[Any], object],
-        result: object,
-        error: HeadgateError | None,
-        progress: StatusMessage | None,
-    ) -> None:
-        super().__init__()
-        self.then = then
-        self.result = result
-        self.error = error
-        self.progress = progress
-
-
-class ConsoleApp(App[int | str], inherit_bindings=False):
-    """The console for one environment, as a Textual application."""
+class ConsoleApp(App[int], inherit_bindings=False):
+    """The console as a Textual application: one tab for each open environment, of which one is shown."""
 
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
-    DEFAULT_MODE: ClassVar[str] = "_default"
+    DEFAULT_MODE: ClassVar[str] = "environment 1"
 
     def __init__(
         self,
@@ -121,98 +93,191 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         monotonic: Callable[[], float] = time.monotonic,
         offer_down: bool = False,
         later: LaterCommands | None = None,
+        open_environment: Callable[[str], OpenedEnvironment] | None = None,
+        also: Sequence[str] = (),
     ) -> None:
         if opening is not None:
             ConsoleDriver.opening = opening
         super().__init__(driver_class=ConsoleDriver, ansi_color=True, watch_css=False)
         self.animation_level = "none"
-        self.title = f"Headgate {identity.project} {identity.environment}"
-        self.backend = backend
         self.environ = environ
         self.offer_down = offer_down
         self.later = later or LaterCommands()
-        self.state = ConsoleState(
-            backend=backend,
-            identity=identity,
+        self._make_state = partial(
+            ConsoleState,
             glyphs=choose_glyphs(environ),
             painter=StripPainter(choose_palette(environ)),
             clock=clock,
             monotonic=monotonic,
-            host=self,
             read_only=read_only,
         )
-        if first is not None:
-            self.state.view = first
-        self._newest: LedgerView | None = None
-        self._fetched: ScreenDataRead | None = None
-        """Data read for a screen but not shown yet, for example while the display is frozen."""
+        self._open = open_environment
+        self._also = also
+        """Names of the environments to open once the first one is on screen."""
+        self._known: tuple[str, ...] = ()
+        """Names of the project's environments, as far as they have been read."""
+        self._opened = 0
+        self.tab = self._first = self._make_tab(OpenedEnvironment(identity, backend), first)
+        """The environment that is shown."""
+        self.tabs: dict[str, EnvironmentTab | None] = {identity.environment: self.tab}
+        """All open environments by name, in the order in which they were asked for; None while one is being opened."""
+        self.title = f"Headgate {identity.project} {identity.environment}"
         self._holding = opening is not None and opening.shadow is not None
         """True while the first frame stays on screen, until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
-        self._poller = Poller(backend, self.state.view, self.post_message)
-        self._reloading: StatusMessage | None = None
 
-    # Screens.
-
-    def get_default_screen(self) -> Screen[object]:
-        return HomeScreen(self.state)  # type: ignore[return-value]  # Screen is invariant in what it returns
+    @property
+    def state(self) -> ConsoleState:
+        """The state of the environment that is shown."""
+        return self.tab.state
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self.resend_cells())
-        self.set_interval(POLL_S, self._show_newest)
-        self._poller.start()
+        self.set_interval(POLL_S, self.show_newest)
+        self.tab.came_to_front(self.screen)
+        self.tab.state.shown_at = float("-inf")
+        self.tab.start()
         self.set_timer(FIRST_CHECK_S, self._check_files)
         self.set_interval(CHECK_S, self._check_files)
+        for name in self._also:
+            self._open_in_thread(name, None)
 
     def _check_files(self) -> None:
-        threading.Thread(target=self.state.backend.check_files, name="console-files", daemon=True).start()
+        self.tab.check_files()
 
     def on_unmount(self) -> None:
-        self._poller.stop()
+        for tab in self._open_tabs():
+            tab.close()
 
-    def open_screen(self, name: str, **arguments: object) -> None:
-        """Open a screen by its name, passing `arguments` to it."""
-        module, kind = SCREENS[name]
-        screen: ConsoleScreen = getattr(import_module(f"tui.screens.{module}"), kind)(self.state, **arguments)
-        self._poller.screen = screen
-        self.push_screen(screen)
-        self.read_now()
+    # Environments.
 
-    def command(self, text: str) -> None:
-        """Run a `:` command on the screen in front."""
-        from tui.screens.colon_commands import run_command
+    def _make_tab(self, opened: OpenedEnvironment, first: LedgerView | None = None) -> EnvironmentTab:
+        self._opened += 1
+        tab = EnvironmentTab(self, opened, mode=f"environment {self._opened}", state=self._make_state, first=first)
+        self.add_mode(tab.mode, tab.first_screen)
+        return tab
 
-        if isinstance(self.screen, StatementActionsScreen):
-            run_command(self.screen, text)
+    def _open_tabs(self) -> list[EnvironmentTab]:
+        return [tab for tab in self.tabs.values() if tab is not None]
 
-    def go_home(self) -> None:
-        """Close all screens except the home screen."""
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
+    def badges(self) -> tuple[EnvironmentBadge, ...]:
+        """Return all open environments as the first line shows them; none if only one is open."""
+        if len(self.tabs) == 1:
+            return ()
+        return tuple(EnvironmentBadge(name) if tab is None else tab.badge for name, tab in self.tabs.items())
 
-    def go_back(self) -> None:
-        """Go back to the previous screen. On the first screen, quit."""
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
+    def environment_names(self) -> tuple[str, ...]:
+        """Return the names of the project's environments, as far as they have been read, and of those that are open."""
+        return tuple(dict.fromkeys((*self._known, *self.tabs)))
+
+    def learn_environments(self) -> None:
+        """Read the names of the project's environments in a thread; errors are left to whoever opens one."""
+
+        def read() -> None:
+            try:
+                self._known = tuple(self._first.state.backend.environments())
+            except HeadgateError:
+                self._known = ()
+
+        threading.Thread(target=read, name="console-environments", daemon=True).start()
+
+    def next_environment(self, step: int) -> None:
+        """Show the next open environment or, if `step` is -1, the previous one."""
+        tabs = self._open_tabs()
+        self.show_tab(tabs[(tabs.index(self.tab) + step) % len(tabs)])
+
+    def show_tab(self, tab: EnvironmentTab) -> None:
+        """Show another open environment, with its screens as they were left."""
+        if tab is self.tab:
+            return
+        self.tab.was_hidden()
+        self.tab = tab
+        self.switch_mode(tab.mode)
+        tab.came_to_front(self.screen)
+        self.show_newest()
+
+    def open_environment(self, name: str, asked_by: ConsoleScreen) -> None:
+        """Show an environment, and open it first if it is not open. Without a name, list the environments.
+
+        An environment that has to be opened is shown only if the user has not begun something else meanwhile.
+        """
+        tab = self.tabs.get(name)
+        if tab is not None and tab is not self.tab:
+            self.show_tab(tab)
+        elif name in self.tabs:
+            words = f"env: this is {name}" if tab else f"env: {name} is still being opened"
+            self.state.notify(words, Tone.CHANGING)
+        elif name:
+            self._open_in_thread(name, asked_by)
         else:
-            self.quit()
+            self._list_environments("")
+
+    def _list_environments(self, unknown: str) -> None:
+        state = self.state
+
+        def answer(declared: Mapping[str, bool]) -> None:
+            state.notify(environments_answer(unknown, declared, tuple(self.tabs)), Tone.CHANGING)
+
+        self.tab.run_in_thread(self._first.state.backend.environments, answer)
+
+    def _open_in_thread(self, name: str, asked_by: ConsoleScreen | None) -> None:
+        if self._open is None or name in self.tabs:
+            return
+        tab, open_environment = self.tab, self._open
+        self.tabs[name] = None
+
+        def work() -> OpenedEnvironment | HeadgateError:
+            try:
+                return open_environment(name)
+            except HeadgateError as error:
+                return error
+
+        def opened(found: OpenedEnvironment | HeadgateError) -> None:
+            if isinstance(found, HeadgateError):
+                del self.tabs[name]
+                if isinstance(found, UsageError):
+                    self._list_environments(name)
+                else:
+                    tab.state.notify(f"{name} cannot be opened: {found.sentence}", Tone.BAD)
+                return
+            self.tabs[name] = new = self._make_tab(found)
+            new.start()
+            if asked_by is None:
+                return
+            if asked_by.is_free:
+                self.show_tab(new)
+            else:
+                tab.state.notify(f"{new.state.identity.words} is open: n shows it", Tone.CHANGING)
+
+        tab.run_in_thread(work, opened, progress=f"opening {name}" if asked_by else "")
+
+    def close_environment(self, name: str) -> None:
+        """Close an open environment of the console, by default the one that is shown. It keeps running."""
+        name = name or self.tab.name
+        tab = self.tabs.get(name)
+        if tab is None:
+            self.state.notify(f"env: {name} is not open", Tone.CHANGING)
+        elif len(self._open_tabs()) == 1:
+            self.state.notify(f"env: {name} is the only one open; :quit leaves the console", Tone.CHANGING)
+        else:
+            if tab is self.tab:
+                self.next_environment(1)
+            del self.tabs[name]
+            tab.close()
+            tab.release()
+            self.remove_mode(tab.mode)
+            words = f"env: {tab.state.identity.words} is closed here; its agent, statements and runs continue"
+            self.state.notify(words)
 
     def quit(self) -> None:
         """Leave the console.
 
         If anything may be running and stopping is offered, the user is first asked whether to stop it.
         """
-        if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._anything_runs():
-            ask_to_leave(self.screen, self.exit, self.later)
+        if self.offer_down and isinstance(self.screen, ConsoleScreen) and self._first.anything_runs():
+            ask_to_leave(self.screen, self.exit, self.later, self._first.state.identity.title)
         else:
             self.exit(0)
-
-    def _anything_runs(self) -> bool:
-        snapshot = self.state.view.snapshot
-        if snapshot.facts is None or self.state.freshness.agent:
-            return True
-        may_run = {*ALIVE, State.STOPPING, State.UNKNOWN}
-        return any(one.state in may_run for one in snapshot.statements if not one.external)
 
     def resend_cells(self) -> None:
         """Redraw the whole terminal by sending every cell again."""
@@ -226,108 +291,34 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         """Suspend this process until the shell resumes it. The agent and the statements keep running."""
         self.action_suspend_process()
 
-    def edit_file(self, path: str) -> bool:
-        """Open a file in the user's editor and wait until the editor exits; return False if it could not be started."""
+    def edit_file(self, path: str) -> str:
+        """Open a file in the user's editor and wait until the editor exits.
+
+        Returns why the editor could not be started, or an empty string.
+        """
         with self.suspend():
-            problem = _run_editor(self.environ, path)
-        if problem:
-            self.state.notify(problem, Tone.BAD)
-        return not problem
+            return _run_editor(self.environ, path)
 
-    # Reading.
+    # Showing.
 
-    def read_now(self, *, progress: str = "") -> None:
-        """Reread all data now, showing the message `progress` until the data has been read."""
-        if progress:
-            self._reloading = self.state.notify(progress, Tone.DIM)
-        self._poller.read_now()
-
-    def on_worker_crashed(self, message: WorkerCrashed) -> None:
-        raise message.bug
-
-    def on_ledger_read(self, message: LedgerRead) -> None:
-        first = self._newest is None
-        self._newest = message.view
-        if first or message.asked:
-            self._show_newest()
-
-    def on_reload_finished(self, message: ReloadFinished) -> None:
-        self.state.end_message(self._reloading)
-        self._show_newest()
-
-    def on_screen_data_read(self, message: ScreenDataRead) -> None:
-        self._fetched = message
-        if not self.state.frozen:
-            self._take_fetched(message)
-            message.screen.redraw()
-
-    def _take_fetched(self, message: ScreenDataRead) -> None:
-        self._fetched = None
-        if isinstance(message.what, ReadFailure):
-            self.state.notify(message.what.words, Tone.BAD)
-        else:
-            message.screen.was_read = True
-            message.screen.receive(message.what)
-
-    def _show_newest(self) -> None:
+    def show_newest(self) -> None:
+        """Show what was read last, of all open environments."""
         screen = self.screen if self.screen_stack else None
         if not isinstance(screen, ConsoleScreen):
             return
-        self._poller.screen = screen
+        for tab in self._open_tabs():
+            tab.show_newest(screen if tab is self.tab else None)
         if self.state.frozen:
             return
-        if self._newest is not None:
-            self._tell_failed(self._newest)
-            self.state.replace_view(self._newest)
-        if self._fetched is not None:
-            self._take_fetched(self._fetched)
         screen.redraw()
         # If the terminal has become too small, Home never draws its rows, so there is nothing to wait for.
         drawn = not isinstance(screen, HomeScreen) or screen.has_class("-small") or screen.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
 
-    def _tell_failed(self, view: LedgerView) -> None:
-        known = {run.id for run in self.state.view.snapshot.failed_runs}
-        seen_before = self.state.view.snapshot.facts is not None
-        for run in view.snapshot.failed_runs:
-            if seen_before and run.id not in known:
-                self.state.notify(failure_words(run), Tone.BAD)
-
     def _release(self) -> None:
         self._holding = False
         self.screen.refresh()
-
-    # Work.
-
-    def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run `work` in a daemon thread, which cannot delay the exit.
-
-        The result of `work` is passed to `then` on the event loop.
-        """
-        message = self.state.notify(progress, Tone.CHANGING) if progress else None
-
-        def run() -> None:
-            result, error = None, None
-            try:
-                result = work()
-            except HeadgateError as refused:
-                error = refused
-            except Exception as bug:
-                self.post_message(WorkerCrashed(bug))
-                return
-            self.post_message(WorkFinished(then, result, error, message))
-
-        threading.Thread(target=run, name="console-work", daemon=True).start()
-
-    def on_work_finished(self, message: WorkFinished) -> None:
-        self.state.end_message(message.progress)
-        if message.error is not None:
-            self.state.notify(_error_text(message.error), Tone.BAD)
-            self.read_now()
-        else:
-            message.then(message.result)
-        self._show_newest()
 
     # Frames.
 
@@ -352,15 +343,6 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             driver.write(data)
             self._end_update()
             driver.flush()
-
-
-def _error_text(error: HeadgateError) -> str:
-    """Return an error with its remedy or, for a project with problems, with the first of them."""
-    first = error.problems[0] if isinstance(error, InvalidProject) and error.problems else None
-    if first is None:
-        return f"{error.summary}. {error.remedy}".strip()
-    place = f"{first['file']}:{first.get('line') or 1}: " if first.get("file") else ""
-    return f"{error.summary}. {place}{first['summary']}. {first['remedy']}"
 
 
 def _run_editor(environ: Mapping[str, str], path: str) -> str:

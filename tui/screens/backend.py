@@ -6,7 +6,6 @@ Requests are made in threads, never on the event loop. A read is repeated only i
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
@@ -29,7 +28,7 @@ from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails, lines_about
-from tui.project_folder.environment_selection import started_environments
+from tui.project_folder.environment_selection import environments_started
 from tui.project_folder.project_folder_reader import find_sql_file
 from tui.services.deployed_statements import history_of, statement_details
 from tui.services.plan_submission import find_plan_row, plan_of_row, with_edits
@@ -93,7 +92,7 @@ class ConsoleBackend:
         self.agent = service.agent
         """Sends actions; only its `confirmation`, which is quick and does no I/O, may be called on the event loop."""
         self.snapshot = service.last_known
-        self.started_environments = partial(started_environments, service.place, service.environ)
+        self.close = service.close
         self._plans: dict[str, Plan] = {}
         self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
         self._drift: tuple[object, ProjectView] | None = None
@@ -206,6 +205,10 @@ class ConsoleBackend:
     def last_run(self) -> str:
         """Return the id of the latest run; empty if there is no run."""
         return next((run.id for run in self.reader.runs(1)), "")
+
+    def environments(self) -> Mapping[str, bool]:
+        """Map each environment of the project to whether it was ever started here, in the order of headgate.yml."""
+        return environments_started(self._service.place, self._service.environ)
 
     # Files.
 

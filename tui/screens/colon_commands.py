@@ -17,6 +17,7 @@ OF_A_VERSION = frozenset({"stop", "start", "restart"})
 """Actions that accept a single version of a table, such as `orders@v2`."""
 
 RETAIN = "--retain"
+CLOSE = "--close"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
@@ -116,16 +117,12 @@ def _lock(screen: StatementActionsScreen) -> None:
 
 
 def _env(screen: StatementActionsScreen, rest: str) -> None:
-    state = screen.state
-
-    def known(names: tuple[str, ...]) -> None:
-        if rest in names and rest != state.identity.environment:
-            state.host.exit(rest)
-        else:
-            here = f"this is {state.identity.environment}; " if rest == state.identity.environment else ""
-            state.notify(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)
-
-    state.host.run_in_thread(state.backend.started_environments, known)
+    """Open or show an environment, close one, or list all."""
+    word, _, named = rest.partition(" ")
+    if word == CLOSE:
+        screen.state.host.close_environment(named.strip())
+    else:
+        screen.state.host.open_environment(rest, screen)
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:

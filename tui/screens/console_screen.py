@@ -5,6 +5,7 @@ A screen receives every key and looks up its action in the keymap. Nothing here 
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
@@ -15,6 +16,7 @@ from textual.widget import Widget
 from core.model.errors import HeadgateError
 from core.text.sentence import sentence_of
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
+from tui.presentation.interaction.confirmation_dialogs import ARMS_AFTER_S
 from tui.presentation.interaction.input_line import input_line_cells
 from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
 from tui.presentation.screen_content.screen_frame import (
@@ -24,6 +26,7 @@ from tui.presentation.screen_content.screen_frame import (
     breadcrumb_line,
     choices,
     dialog_keys,
+    environment_spans,
     footer,
     hints,
     message_lines,
@@ -54,7 +57,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         super().__init__()
         self.state = state
         self.question = QuestionBox(state)
-        self.typed = TypedLine(state, self.screen_name, self.action_context)
+        self.typed = TypedLine(state, self.screen_name, self._context_now)
         self.key_at = 0.0
         self.keys = keymap_of(self.screen_name)
         painter = state.painter
@@ -158,7 +161,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.refresh_body()
         state = self.state
         fresh, access, wrong = state.freshness, state.access, state.backend.problems_in_files
-        banner = banner_line(state.identity, state.view, fresh, width, access=access, problems_in_files=wrong)
+        badges = state.host.badges()
+        banner = banner_line(
+            state.identity, state.view, fresh, width, access=access, problems_in_files=wrong, badges=badges
+        )
         self.banner.show((banner,))
         path, counts = self.path_and_counts()
         if state.frozen:
@@ -170,15 +176,20 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def _status_lines(self, width: int) -> Sequence[Line]:
         state, message, now = self.state, self.state.message, self.state.clock()
+        several = bool(state.host.badges())
+        about = state.identity if several else None
         if self.typed.entry is not None:
-            return (input_line_cells(self.typed.entry, state.glyphs, width),)
+            prompt = environment_spans(state.identity) if several else ()
+            return (input_line_cells(self.typed.entry, state.glyphs, width, prompt),)
         if wrong := self.wrong_filter():
             text = f"{wrong}; all rows are shown until the filter is corrected"
             return message_lines(text, None, Tone.CHANGING, width)
         if message is not None and now - message.at < message.seconds:
-            return message_lines(message.text, message.at, message.tone, width)
+            names_other = message.about is not state.identity
+            about = message.about if several or names_other else None
+            return message_lines(message.text, message.at, message.tone, width, about=about)
         text, at, tone = standing_message(state.view, state.freshness, now)
-        return message_lines(text, at, tone, width, most=STANDING_LINES)
+        return message_lines(text, at, tone, width, most=STANDING_LINES, about=about)
 
     def _footer_line(self, width: int) -> Line:
         entry, dialog = self.typed.entry, self.question.dialog
@@ -188,7 +199,10 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             if entry.sign == "/" and (wrong := self.wrong_filter()):
                 return line((f" {wrong}", Tone.CHANGING))
             return choices(self.typed.completions(), width, self.state.glyphs.ellipsis)
-        return hints(footer(self.screen_name, self.action_context()), width)
+        return hints(footer(self.screen_name, self._context_now()), width)
+
+    def _context_now(self) -> ActionContext:
+        return replace(self.action_context(), several=bool(self.state.host.badges()))
 
     # Keys.
 
@@ -262,9 +276,14 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def perform_action(self, action: ConsoleAction, key: str) -> None:
         """Perform an action, or show why it is not possible now."""
-        context = self.action_context()
+        context, state = self._context_now(), self.state
         if reason := why_not_possible(action, context):
-            self.state.notify(f"{action_label(action, context)}: {reason}", Tone.CHANGING)
+            state.notify(f"{action_label(action, context)}: {reason}", Tone.CHANGING)
+            return
+        if action.level is not ConfirmationLevel.LOOK and state.monotonic() - state.shown_at < ARMS_AFTER_S:
+            # The key may have been meant for the environment that was on the screen before.
+            words = f"{action_label(action, context)}: {state.identity.words} has only just appeared: press {key} again"
+            state.notify(words, Tone.CHANGING)
             return
         handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
         handler(key)
@@ -283,12 +302,19 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def do_command(self, key: str) -> None:
         self.typed.begin(":")
+        self.state.host.learn_environments()
+
+    def do_next_environment(self, key: str) -> None:
+        self.state.host.next_environment(1)
+
+    def do_previous_environment(self, key: str) -> None:
+        self.state.host.next_environment(-1)
 
     def do_filter(self, key: str) -> None:
         self.typed.begin("/")
 
     def do_help(self, key: str) -> None:
-        self.state.host.open_screen("help", about=self.screen_name, now=self.action_context())
+        self.state.host.open_screen("help", about=self.screen_name, now=self._context_now())
 
     def do_back(self, key: str) -> None:
         if key == "escape" and self.typed.filter_text:

@@ -1,16 +1,16 @@
-"""The state shared by all screens, the line being typed after `/` or `:`, and the confirmation dialog."""
+"""The state that all screens of an environment share, the line typed after `/` or `:`, and the confirmation dialog."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.interaction import confirmation_dialogs, input_line
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog
 from tui.presentation.interaction.input_line import InputLine
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity, EnvironmentBadge
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.theme import Glyphs
 from tui.presentation.view.ledger_view import (
@@ -25,12 +25,15 @@ from tui.screens.backend import ConsoleBackend
 from tui.widgets.line_widgets import FixedLines
 from tui.widgets.textual_strips import StripPainter
 
+if TYPE_CHECKING:
+    from tui.screens.console_screen import ConsoleScreen
+
 T = TypeVar("T")
 MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
-    """The part of the application that screens use.
+    """The part of the application that the screens of one environment use.
 
     It is declared here so that screens need not import the application.
     """
@@ -39,7 +42,6 @@ class ConsoleHost(Protocol):
     def go_back(self) -> None: ...
     def go_home(self) -> None: ...
     def quit(self) -> None: ...
-    def exit(self, result: int | str, /) -> None: ...
     def command(self, text: str) -> None: ...
     def read_now(self, *, progress: str = "") -> None: ...
     def resend_cells(self) -> None: ...
@@ -47,6 +49,13 @@ class ConsoleHost(Protocol):
     def edit_file(self, path: str) -> bool: ...
     def copy_to_clipboard(self, text: str) -> None: ...
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None: ...
+    def badges(self) -> tuple[EnvironmentBadge, ...]: ...
+    def environment_names(self) -> tuple[str, ...]: ...
+    def learn_environments(self) -> None: ...
+    def open_environment(self, name: str, asked_by: "ConsoleScreen") -> None: ...
+    def close_environment(self, name: str) -> None: ...
+    def next_environment(self, step: int) -> None: ...
+    def relay(self, message: "StatusMessage") -> None: ...
 
 
 class StatusMessage(NamedTuple):
@@ -58,11 +67,13 @@ class StatusMessage(NamedTuple):
     tone: Tone
     seconds: float
     """How long the message is shown, in seconds."""
+    about: ConsoleIdentity
+    """The environment that the message is about, which may not be the one on the screen."""
 
 
 @dataclass(slots=True)
 class ConsoleState:
-    """The state shared by all screens. It is accessed on the event loop only."""
+    """The state shared by all screens of one environment. It is accessed on the event loop only."""
 
     backend: ConsoleBackend
     identity: ConsoleIdentity
@@ -81,6 +92,8 @@ class ConsoleState:
     read_only: str = ""
     histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Lines typed earlier, oldest first, by the sign before them (`:` or `/`)."""
+    shown_at: float = float("-inf")
+    """When the user came from another environment to this one, by the monotonic clock."""
 
     @property
     def freshness(self) -> Freshness:
@@ -97,7 +110,8 @@ class ConsoleState:
 
     def notify(self, text: str, tone: Tone = Tone.PLAIN, *, seconds: float = MESSAGE_S) -> StatusMessage:
         """Show a message in the status line for `seconds` seconds."""
-        self.message = StatusMessage(text, self.clock(), tone, seconds)
+        self.message = StatusMessage(text, self.clock(), tone, seconds, self.identity)
+        self.host.relay(self.message)
         return self.message
 
     def end_message(self, message: StatusMessage | None) -> None:
@@ -161,7 +175,8 @@ class TypedLine:
             return completions(self.entry.text)
         # Deleted tables can be deployed again by name.
         tables = tuple(sorted({*self.state.view.statements, *self.state.view.snapshot.deleted}))
-        return complete_command(self.entry.text, self._screen_name, tables, self._action_context())
+        environments = self.state.host.environment_names()
+        return complete_command(self.entry.text, self._screen_name, tables, self._action_context(), environments)
 
 
 DIALOG_WIDTH = 100

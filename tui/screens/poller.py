@@ -1,13 +1,13 @@
-"""A thread that reads the ledger and the current screen's data, and posts changes as messages.
+"""A thread that reads the ledger of one environment and the data of its screen, and delivers what has changed.
 
-The thread touches no widget.
+The thread touches no widget: deliveries are calls that the event loop makes.
 """
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from textual.message import Message
+from functools import partial
+from typing import Protocol
 
 from core.model.errors import HeadgateError
 from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
@@ -16,15 +16,8 @@ from tui.screens.console_screen import ConsoleScreen
 
 POLL_S = 0.5
 """Seconds between two reads; also the seconds between two redraws."""
-
-
-class LedgerRead(Message):
-    """Posted when the ledger has been read. `asked` is True if a reload was requested."""
-
-    def __init__(self, view: LedgerView, *, asked: bool) -> None:
-        super().__init__()
-        self.view = view
-        self.asked = asked
+HIDDEN_POLL_S = 5.0
+"""Seconds between two reads of an open environment that is not shown: only the first line shows anything of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +27,35 @@ class ReadFailure:
     words: str
 
 
-class ScreenDataRead(Message):
-    """Posted when the data for one screen has been read."""
+class Reader(Protocol):
+    """The receiver of what a poller has read. All calls are made on the event loop."""
 
-    def __init__(self, screen: ConsoleScreen, what: object) -> None:
-        super().__init__()
-        self.screen = screen
-        self.what = what
-
-
-class ReloadFinished(Message):
-    """Posted when a requested reload has finished."""
-
-
-class WorkerCrashed(Message):
-    """Posted when a thread fails because of a bug, which is then raised on the event loop and ends the console."""
-
-    def __init__(self, bug: Exception) -> None:
-        super().__init__()
-        self.bug = bug
+    def take_view(self, view: LedgerView, *, asked: bool) -> None: ...
+    def take_screen_data(self, screen: ConsoleScreen, what: object) -> None: ...
+    def end_reload(self) -> None: ...
+    def crash(self, bug: Exception) -> None: ...
 
 
 class Poller:
-    """Reads the ledger and the current screen's data twice a second, and immediately on request."""
+    """Reads the ledger and the data of the screen in front twice a second, and immediately on request.
 
-    def __init__(self, backend: ConsoleBackend, view: LedgerView, post: Callable[[Message], object]) -> None:
+    Without a screen in front, it reads only the ledger, every HIDDEN_POLL_S.
+    """
+
+    def __init__(
+        self,
+        backend: ConsoleBackend,
+        view: LedgerView,
+        reader: Reader,
+        deliver: Callable[[Callable[[], object]], object],
+    ) -> None:
         self.screen: ConsoleScreen | None = None
-        """The screen in front; set on the event loop."""
+        """The screen in front; None while another environment is shown. Set on the event loop."""
         self._backend = backend
         self._view = view
-        self._post = post
+        self._reader = reader
+        self._deliver = deliver
+        """Has the event loop make a call; may be used from any thread."""
         self._asked = threading.Event()
         self._over = threading.Event()
 
@@ -84,7 +76,7 @@ class Poller:
         try:
             self._read_for_ever()
         except Exception as bug:
-            self._post(WorkerCrashed(bug))
+            self._deliver(partial(self._reader.crash, bug))
 
     def _read_for_ever(self) -> None:
         view, shown, asked = self._view, False, False
@@ -93,16 +85,16 @@ class Poller:
             newer = make_ledger_view(self._backend.snapshot(view.snapshot), view)
             if newer is not view or not shown:
                 view, shown = newer, True
-                self._post(LedgerRead(view, asked=asked))
+                self._deliver(partial(self._reader.take_view, view, asked=asked))
             screen = self.screen
             if screen is not None:
                 what = self._fetch(screen)
                 if what is not None and (fetched is None or fetched[0] is not screen or fetched[1] != what):
                     fetched = (screen, what)
-                    self._post(ScreenDataRead(screen, what))
+                    self._deliver(partial(self._reader.take_screen_data, screen, what))
             if asked:
-                self._post(ReloadFinished())
-            asked = self._asked.wait(POLL_S)
+                self._deliver(self._reader.end_reload)
+            asked = self._asked.wait(POLL_S if self.screen is not None else HIDDEN_POLL_S)
             self._asked.clear()
 
     def _fetch(self, screen: ConsoleScreen) -> object:

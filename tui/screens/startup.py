@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands
@@ -11,30 +11,30 @@ from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterC
 if TYPE_CHECKING:
     from state.ledger_snapshot import LedgerSnapshot
     from tui.screens.backend import ConsoleBackend
+    from tui.screens.environment_tab import OpenedEnvironment
 
 
 def run_console(
+    identity: ConsoleIdentity,
     read_ledger: "Callable[[LedgerSnapshot | None], LedgerSnapshot]",
     open_backend: "Callable[[], ConsoleBackend]",
     *,
-    project: str,
-    environment: str,
-    protected: bool = False,
-    colour: str = "",
-    user: str = "",
     environ: Mapping[str, str] = os.environ,
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
     later: LaterCommands | None = None,
-) -> int | str:
-    """Run the console for one environment until the user leaves it; return an exit code or the next environment.
+    open_environment: "Callable[[str], OpenedEnvironment] | None" = None,
+    also: Sequence[str] = (),
+) -> int:
+    """Run the console until the user leaves it; return an exit code.
 
     The first frame shows the snapshot that `read_ledger` returns; `open_backend` is called once that frame is on
     screen. `read_only` explains why this user may not act; it is empty if this user may. If the user chooses to stop
     everything, `offer_down` is called once the terminal is restored; if `offer_down` is None, that choice is not
-    offered. `later` contains the commands to show to a user who leaves.
+    offered. `later` contains the commands to show to a user who leaves. `open_environment` opens another environment of
+    the project by its name, in a thread, and raises HeadgateError; the environments `also` are opened once the first
+    one is on screen.
     """
-    identity = ConsoleIdentity(project, environment, protected, user, colour)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
     if refused:
         print(f"headgate: {refused}", file=sys.stderr)
@@ -62,6 +62,8 @@ def run_console(
             read_only=read_only,
             offer_down=offer_down is not None,
             later=later,
+            open_environment=open_environment,
+            also=also,
         )
         code = app.run(mouse=environ.get("HEADGATE_MOUSE") == "1")
     if code == STOP_ALL and offer_down is not None:

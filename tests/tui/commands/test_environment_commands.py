@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tui.command_line import exit_codes
 from tui.command_line.context import CommandContext
 from tui.command_line.output import CommandOutput
 from tui.commands import console_up_down
+from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 from tui.project_folder.environment_selection import select_environment
 from tui.screens import startup
 from tui.services import doctor_checks, teardown
@@ -797,6 +799,43 @@ def test_a_user_who_leaves_is_given_commands_that_work(
     )
     assert console_up_down.open_console(context) == 0
     assert told == [said]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "opened"),
+    [
+        ("--env dev --env prod", 0, ("dev", "prod")),
+        ("--env prod --env dev --env prod", 0, ("prod", "dev")),
+        ("--env prod", 3, ()),
+        ("--env dev --env statge", 2, ()),
+    ],
+)
+def test_the_console_opens_several_environments_even_those_never_started(
+    words: str, code: int, opened: tuple[str, ...], ledger: Any, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    found: list[str] = []
+
+    def run_console(
+        identity: ConsoleIdentity, *_: object, also: Sequence[str], open_environment: Any, **__: object
+    ) -> int:
+        there = [open_environment(name) for name in also]
+        found.extend((identity.environment, *(one.identity.environment for one in there)))
+        assert [one.backend.snapshot(None).problem for one in there if one.identity.environment == "prod"] in (
+            [],
+            ["shop PROD protected has never been started on this machine"],
+        )
+        return 0
+
+    def not_startable(*_: object, **__: object) -> bool:
+        raise Refused("prod is protected", remedy="headgate up --env prod")
+
+    monkeypatch.setattr(startup, "run_console", run_console)
+    monkeypatch.setattr(console_up_down, "require_terminal", lambda _: None)
+    monkeypatch.setattr(console_up_down.agent_process, "ensure_running", not_startable)
+    assert exit_codes.run_command_line(words.split()) == code
+    assert tuple(found) == opened
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_doctor_gives_the_remedy_of_every_problem_that_it_lists(

@@ -23,7 +23,13 @@ from tui.presentation.interaction.help_text import topic_lines
 from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
 from tui.presentation.screen_content.plan_review import heading, sections_below_rows
-from tui.presentation.screen_content.screen_frame import ConsoleIdentity, LaterCommands, banner_line, message_lines
+from tui.presentation.screen_content.screen_frame import (
+    ConsoleIdentity,
+    EnvironmentBadge,
+    LaterCommands,
+    banner_line,
+    message_lines,
+)
 from tui.presentation.styling.styled_text import Line, Span, Tone, line, line_width, plain, wrap_line, wrap_lines
 from tui.presentation.styling.theme import DARK, MONO, SIXTEEN, UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
@@ -196,12 +202,12 @@ def test_a_read_error_is_reported_once_and_not_every_half_second() -> None:
     backend = Failing()
 
     async def scenario(console: Console) -> None:
-        console.app.open_screen("audit")
+        console.app.tab.open_screen("audit")
         await console.until(lambda: "the ledger is gone. headgate up" in console.status(), "the sentence")
         said, asked = console.app.state.message, backend.asked
         for _ in range(3):
             console.pass_time(1.0)
-            console.app.read_now()
+            console.app.tab.read_now()
             await console.until(lambda before=asked: backend.asked > before, "another reading")
             asked = backend.asked
         await console.pilot.pause()
@@ -235,3 +241,22 @@ def test_the_environment_of_a_dialog_has_its_own_colour_and_its_words_in_every_p
         assert Span("pizzeria PROD protected", identity.tone) in first
     assert {palette.paint(identity.tone).reverse for palette in (SIXTEEN, MONO)} == {True}
     assert DARK.paint(identity.tone).bg is not None
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("shown", [0, 5])
+def test_many_open_environments_are_counted_and_those_with_faults_shown_first(shown: int, width: int) -> None:
+    view = make_ledger_view(FakeBackend().current)
+    names = [*(f"pr-{n}" for n in range(100, 108)), "dev", "PROD protected"]
+    faults = {"PROD protected": 3, "pr-102": None}
+    badges = tuple(
+        EnvironmentBadge(name, Tone.OPEN, n == shown, faults.get(name, 0)) for n, name in enumerate(names)
+    )  # fmt: skip
+    place = ConsoleIdentity("the-payments-platform-of-the-company", names[shown], False, "alice")
+    drawn = banner_line(place, view, freshness(view.snapshot, NOW), width, badges=badges)
+    text = plain(drawn)
+    assert line_width(drawn) == width
+    assert f"[ {names[shown]} ]" in text and "live 2s" in text
+    assert " PROD protected ! 3" in text and " pr-102 ? " in text
+    counted = int(left.split()[0]) if (left := text.partition(" +")[2]) else 0
+    assert counted + sum(f" {name} " in text for name in names) == len(names)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tui.presentation.interaction.keymap import ALL_SCREENS, keymap_of
-from tui.screens.application import SCREENS
 from tui.screens.console_screen import ConsoleScreen
+from tui.screens.environment_tab import SCREENS
 
 SOURCES = Path(__file__).parents[3] / "tui" / "screens"
 

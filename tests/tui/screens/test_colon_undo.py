@@ -9,7 +9,7 @@ from tests.tui.console_harness import Console, in_console
 
 async def typed(console: Console, text: str) -> None:
     """Run a `:` command at once, because typing it letter by letter would take until the data is stale."""
-    console.app.command(text)
+    console.app.tab.command(text)
     await console.pilot.pause()
     console.screen.redraw()
     await console.pilot.pause()
@@ -37,7 +37,7 @@ async def typed(console: Console, text: str) -> None:
 )
 def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen(screen, **arguments)
+        console.app.tab.open_screen(screen, **arguments)
         await console.pilot.pause()
         before = len(console.app.screen_stack)
         await typed(console, text)
@@ -88,7 +88,7 @@ def test_a_vacuum_that_retains_needs_hours() -> None:
 
 def test_a_retirement_needs_names_where_no_run_is_shown() -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("audit")
+        console.app.tab.open_screen("audit")
         await console.pilot.pause()
         await typed(console, "retire")
         assert "retire: name tables: :retire TABLE" in console.status() and not console.backend.calls
@@ -99,7 +99,7 @@ def test_a_retirement_needs_names_where_no_run_is_shown() -> None:
 @pytest.mark.parametrize(("screen", "text"), [("audit", "close 9f2c BI team"), ("run", "close BI team")])
 def test_a_ticket_is_closed_by_a_command(screen: str, text: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        console.app.tab.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
         await console.pilot.pause()
         await typed(console, text)
         await console.until(lambda: bool(console.backend.calls), "the close")

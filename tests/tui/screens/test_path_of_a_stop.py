@@ -37,7 +37,7 @@ def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
     def recorded(name: str, call: Any) -> Any:
         def record(*args: Any, **kwargs: Any) -> Any:
             # The test's agent and the poller also start threads; a greeting is answered before the stop.
-            if name != "thread" or "ConsoleApp.run_in_thread" in callers():
+            if name != "thread" or "EnvironmentTab.run_in_thread" in callers():
                 walks[name] = callers()
             return call(*args, **kwargs)
 

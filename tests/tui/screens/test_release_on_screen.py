@@ -49,7 +49,7 @@ class ReleasingBackend(FakeBackend):
 
 
 async def opened(console: Console) -> None:
-    console.app.open_screen("run", run_id=RUN)
+    console.app.tab.open_screen("run", run_id=RUN)
     await console.until(lambda: "* serves" in console.text(), "the pairs")
 
 
@@ -76,7 +76,7 @@ def test_without_an_agent_run_and_release_are_halted_on_screen() -> None:
         said = console.text().partition("RUN")[2]
         assert "halted since" in said and "nothing continues until" in said
         assert not any("running" in row for row in said.splitlines() if "catch up" in row or "start" in row)
-        console.app.open_screen("runs")
+        console.app.tab.open_screen("runs")
         await console.until(lambda: "LASTED" in console.text() and "1 of 1" in console.text(), "the list")
         (row,) = (row for row in console.text().splitlines()[2:] if RUN[:10] in row)
         assert "halted" in row and f"run {RUN[:10]} halted" in console.text().splitlines()[0]

@@ -311,27 +311,9 @@ def test_leaving_a_run_sends_nothing() -> None:
     in_console(scenario)
 
 
-def test_env_leaves_for_another_environment_and_for_no_other_name() -> None:
-    async def scenario(console: Console) -> None:
-        for name, flash in (
-            ("staging", "started here: dev, prod"),
-            (console.app.state.identity.environment, "this is"),
-        ):
-            await console.press(":")
-            await console.type(f"env {name}")
-            await console.press("enter")
-            await console.until(lambda said=flash: said in console.status(), "the answer")
-        await console.press(":")
-        await console.type("env prod")
-        await console.press("enter")
-        await console.until(lambda: console.app.return_value == "prod", "the console leaves")
-
-    in_console(scenario)
-
-
 def test_cancel_asks_and_is_sent() -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.press("C")
         assert "CANCEL run 9f2c" in console.dialog()
@@ -347,13 +329,13 @@ def test_no_lower_case_key_anywhere_calls_an_act() -> None:
     async def scenario(console: Console) -> None:
         for name in ("home", "statements", "changes", "audit", "log", "runs"):
             if name != "home":
-                console.app.open_screen(name)
+                console.app.tab.open_screen(name)
                 await console.pilot.pause()
             for key in "abcdefghijklmnoprstuvwxyz":
                 if console.screen.screen_name == name and key not in "hqp":
                     await console.press(key)
                     console.screen.typed.entry = None
-            console.app.go_home()
+            console.app.tab.go_home()
             await console.pilot.pause()
         assert console.backend.calls == []
 
@@ -371,9 +353,9 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
         }  # fmt: skip
         for name, (arguments, words) in wanted.items():
-            console.app.open_screen(name, **arguments)
+            console.app.tab.open_screen(name, **arguments)
             await console.until(lambda words=words: words in console.text(), f"{name}: {words}")
-            console.app.go_back()
+            console.app.tab.go_back()
             await console.pilot.pause()
 
     in_console(scenario, size=size)
@@ -544,7 +526,7 @@ def test_views_of_a_statement_open_from_every_row_that_is_about_one(
     screen: str, arguments: dict[str, str], row: str, table: str
 ) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen(screen, **arguments)
+        console.app.tab.open_screen(screen, **arguments)
         await console.until(lambda: row in console.screen.table.ids, "the rows")
         console.screen.following = False
         for look in LOOKS:
@@ -582,12 +564,12 @@ def test_h_closes_what_l_opened_and_every_other_page(key: str) -> None:
         await console.press(key)
         assert console.screen.screen_name == "home"
         for name in sorted(set(ALL_SCREENS) - {"home", "detail"}):
-            console.app.open_screen(name, **OPENED_WITH.get(name, {}))
+            console.app.tab.open_screen(name, **OPENED_WITH.get(name, {}))
             await console.pilot.pause()
             assert console.screen.screen_name == name
             await console.press(key)
             assert console.screen.screen_name == "home", name
-        console.app.open_screen("detail", table="till", tab="lineage")
+        console.app.tab.open_screen("detail", table="till", tab="lineage")
         await console.press(key)
         assert console.screen.screen_name == "detail", "there it chooses a column"
 
@@ -623,7 +605,7 @@ class BrokenRun(FakeBackend):
 def test_retry_without_an_id_asks_about_the_last_run_from_anywhere(start: str) -> None:
     async def scenario(console: Console) -> None:
         if start != "home":
-            console.app.open_screen(start, **({"table": "till"} if start == "detail" else {}))
+            console.app.tab.open_screen(start, **({"table": "till"} if start == "detail" else {}))
             await console.pilot.pause()
         await console.press(":")
         await console.type("retry")
@@ -686,11 +668,11 @@ def test_every_key_on_every_screen_has_an_effect_or_says_that_it_has_none(screen
         silent, kept = [], []
         every = sorted(key for key in keys - LEAVING if not key.startswith(":") or key == ":")
         for key in every[(third + sorted(ALL_SCREENS).index(screen)) % 3 :: 3]:
-            console.app.go_home()
+            console.app.tab.go_home()
             console.app.state.frozen = False
             console.app.state.marks.clear()
             if screen != "home":
-                console.app.open_screen(screen, **OPENED_WITH.get(screen, {}))
+                console.app.tab.open_screen(screen, **OPENED_WITH.get(screen, {}))
             await console.pilot.pause()
             if screen == "changes":
                 await console.until(lambda: console.screen.table.ids, "the edits that were read in a thread")
@@ -795,7 +777,7 @@ def test_rows_of_a_plan_and_steps_of_a_run_that_do_not_fit_are_counted(name: str
             return replace(found, run=replace(found.run, steps=steps))
 
     async def scenario(console: Console) -> None:
-        console.app.open_screen(name, **arguments)
+        console.app.tab.open_screen(name, **arguments)
         await console.until(lambda: " more below" in console.text(), "the count of the rows below")
         table = console.screen.table
 

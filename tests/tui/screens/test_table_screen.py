@@ -91,7 +91,7 @@ def test_a_row_that_vanished_behind_another_screen_leaves_no_ghost(size: tuple[i
     async def scenario(console: Console) -> None:
         assert console.screen.table.choose("till@v2")
         assert "v2 coming" in console.text()
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         console.backend.current = alone
         await console.ledger_arrives()
@@ -187,12 +187,12 @@ def test_a_frozen_screen_takes_nothing_until_it_is_let_go() -> None:
             return super().detail(table)
 
     async def scenario(console: Console) -> None:
-        console.app.open_screen("detail", table="till")
+        console.app.tab.open_screen("detail", table="till")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
         await console.press(".")
         console.backend.words = "the ledger is gone"
-        console.app.read_now()
-        await console.until(lambda: console.app._fetched is not None, "what was read")
+        console.app.tab.read_now()
+        await console.until(lambda: console.app.tab._fetched is not None, "what was read")
         assert "the ledger is gone" not in console.text()
         await console.press(".")
         await console.until(lambda: "the ledger is gone" in console.text(), "what was read meanwhile")
@@ -252,13 +252,13 @@ def test_on_a_wide_terminal_the_text_is_beside_the_rows() -> None:
             "changes": ({}, "menu_sales", "30 seconds"),
         }
         for name, (arguments, row, text) in wanted.items():
-            console.app.open_screen(name, **arguments)
+            console.app.tab.open_screen(name, **arguments)
             await console.until(lambda text=text: text in console.text(), f"{name}: {text}")
             table, pane = console.screen.table.region, console.screen.pane.region
             assert table.y == pane.y
             assert pane.x > table.x + table.width
             assert any(row in line[: table.width] for line in console.text().splitlines())
-            console.app.go_back()
+            console.app.tab.go_back()
             await console.pilot.pause()
 
     in_console(scenario, size=(200, 60))

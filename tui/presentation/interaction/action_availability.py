@@ -59,6 +59,8 @@ class ActionContext:
     """Why the environment is read-only for this user; None if it is not."""
     read_only: Sentence | None = None
     """Why the console is read-only. Stop and cancel remain possible."""
+    several: bool = False
+    """True if the console has several environments open."""
 
 
 def action_context_of(
@@ -129,6 +131,7 @@ _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], Sentence | None]]
         _run(now, ("running", "failed")) or (now.frozen if now.run_failed else Sentence("no step has failed"))
     ),
     ActionRequirement.SKIPPABLE: lambda now: now.not_skipped,
+    ActionRequirement.SEVERAL: lambda now: _unless(now.several, "no other environment is open: `:env NAME` opens one"),
 }
 """Maps each requirement to a function that explains why it is not met, or returns None.
 

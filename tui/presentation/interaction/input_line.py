@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
 from tui.presentation.interaction.keymap import ACTIONS, ActionRequirement, actions_on_screen
-from tui.presentation.styling.styled_text import Line, Tone, line, width_of
+from tui.presentation.styling.styled_text import Line, Tone, line, line_width, width_of
 from tui.presentation.styling.theme import Glyphs
 
 
@@ -88,16 +88,16 @@ def complete(entry: InputLine, choices: tuple[str, ...]) -> InputLine:
     return replace(entry, text=text, place=len(text))
 
 
-def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int) -> Line:
-    """Render the line being typed.
+def input_line_cells(entry: InputLine, glyphs: Glyphs, width: int, prompt: Line = ()) -> Line:
+    """Render the line being typed, after a `prompt` that names the environment if several are open.
 
     If it is too long, its start is cut off, so that the cursor is always visible.
     """
     before, after = entry.text[: entry.place], entry.text[entry.place :]
-    room = max(width - 4, 1)
+    room = max(width - 4 - line_width(prompt), 1)
     while width_of(before) > room:
         before = before[1:]
-    return line((f" {entry.sign}", Tone.KEY), before, (glyphs.cursor, Tone.KEY), after)
+    return line(" ", *prompt, (entry.sign, Tone.KEY), before, (glyphs.cursor, Tone.KEY), after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("undelete", ":undelete TABLE…", "Plan to restore deleted tables from the trash, and review it"),
     ColonCommand("unlock", ":unlock 30m TICKET", "Unlock a protected environment for you, for at most 8h"),
     ColonCommand("lock", ":lock", "End your unlock"),
-    ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
+    ColonCommand("env", ":env [NAME]", "Open an environment, or show it; `:env --close [NAME]` closes it here"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
 
@@ -170,16 +170,29 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
     return tuple(sorted(known.items()))
 
 
+TAKES_ENVIRONMENTS = frozenset({"env"})
+"""Names of the `:` commands that accept names of environments as arguments."""
+
+
 def complete_command(
-    text: str, screen: str, tables: Sequence[str], now: ActionContext | None = None
+    text: str,
+    screen: str,
+    tables: Sequence[str],
+    now: ActionContext | None = None,
+    environments: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return at most 40 completions of a `:` line: command names for the first word, table names after it."""
+    """Return at most 40 completions of a `:` line.
+
+    The first word is completed to the name of a command, all others to names of tables or environments.
+    """
     word, space, rest = text.partition(" ")
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))
+    head, _, last = rest.rpartition(" ")
+    if word in TAKES_ENVIRONMENTS:
+        return tuple(" ".join(filter(None, (word, head, name))) for name in environments if name.startswith(last))
     if word not in TAKES_TABLES:
         return ()
-    head, _, last = rest.rpartition(" ")
     up = _UPSTREAM.match(last)
     begun = up[0] if up else ""
     prefix = (f"{word} {head} " if head else f"{word} ") + begun

@@ -60,6 +60,8 @@ class ActionRequirement(StrEnum):
     """The run has a failed step, is not over, and no freeze prevents it from continuing."""
     SKIPPABLE = "skippable"
     """This user may skip the failed step."""
+    SEVERAL = "several"
+    """Several environments are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,11 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("changes", ("p",), ALL_SCREENS - {"changes"}, "changes",
                   "Files compared with what is deployed, and what is staged", command="headgate plan --all --offline",
                   typed="changes", rank=40),
+    ConsoleAction("next_environment", ("n",), ALL_SCREENS, "env",
+                  "Next open environment; each keeps its screens, marks and filters",
+                  needs=frozenset({ActionRequirement.SEVERAL}), rank=9),
+    ConsoleAction("previous_environment", ("N",), ALL_SCREENS, "previous", "Previous open environment",
+                  needs=frozenset({ActionRequirement.SEVERAL}), rank=99),
     ConsoleAction("suspend", ("ctrl+z",), ALL_SCREENS, "suspend", "Back to the shell; `fg` returns here", rank=99),
     ConsoleAction("interrupt", ("ctrl+c",), ALL_SCREENS, "", "Shows how to leave; never affects a run", rank=99),
     # Lists and tree.

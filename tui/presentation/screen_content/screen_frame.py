@@ -1,6 +1,6 @@
 """The frame of every screen: banner, breadcrumb, status line and footer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from state.ledger_snapshot import LedgerSnapshot
 from state.row_types import CommandRow
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
-from tui.presentation.interaction.keymap import KEY_NAMES, actions_on_screen
+from tui.presentation.interaction.keymap import KEY_NAMES, ActionRequirement, actions_on_screen
 from tui.presentation.styling.styled_text import (
     EMPTY,
     Line,
@@ -34,6 +34,8 @@ from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import OPEN_TO_ALL, Access, Freshness, LedgerView, pool_fault
 
 SEPARATOR = "   "
+PROJECT_BESIDE_BADGES = 12
+"""Maximum width of the project's name in the first line if several environments are open."""
 WIDE = 160
 """Minimum width at which the home screen shows panes next to its tree."""
 
@@ -60,9 +62,27 @@ class ConsoleIdentity:
         return environment_tone(protected=self.protected, colour=self.colour)
 
     @property
+    def on_ground(self) -> bool:
+        """True if the name is drawn on a coloured ground, which then extends one cell beyond it on both sides."""
+        return self.tone is not Tone.OPEN
+
+    @property
     def title(self) -> str:
         """Project and environment, as displayed in titles."""
         return f"{self.project} {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentBadge:
+    """An open environment in the first line of a console that has several open."""
+
+    words: str
+    """The environment's name as displayed."""
+    tone: Tone = Tone.DIM
+    shown: bool = False
+    """True for the environment on the screen."""
+    faults: int | None = None
+    """Number of faults; a broken pool counts as one. None if no agent observes the environment now."""
 
 
 class LaterCommands(NamedTuple):
@@ -80,20 +100,28 @@ def banner_line(
     *,
     access: Access = OPEN_TO_ALL,
     problems_in_files: int = 0,
+    badges: Sequence[EnvironmentBadge] = (),
 ) -> Line:
     """Render line 1 of the screen: project, environment, access, age of the data, pool, faults, runs, stage, user.
 
     The number of errors in the project's files follows the runs. Parts that do not fit are omitted, least important
     first; environment and age of the data are always shown. `access` is shown unless the environment is open to all.
+    If several environments are open, `badges` has all of them, and the one on the screen is in brackets.
     """
     environment = f" {identity.words} "
     user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
     project = shorten(identity.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
-    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, identity.tone)]
+    if badges:
+        project = shorten(project, PROJECT_BESIDE_BADGES)
+        shown = _badge_spans(badges, width - width_of(project) - width_of(SEPARATOR + fresh.words) - 2)
+    else:
+        shown = (Span(environment, identity.tone),)
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), *shown]
     room = width - line_width(tuple(start))
     kept: list[tuple[int, str, Tone]] = []
     opened = [(0, -1, access.words, Tone.DIM if access.locked else Tone.CHANGING)] if access.words else []
-    for part in sorted([*opened, *_parts(view, fresh, problems_in_files)]):
+    parts = _parts(view, fresh, problems_in_files, counts_faults=not badges)
+    for part in sorted([*opened, *parts]):
         taken = width_of(SEPARATOR + part[2])
         if taken > room:
             break
@@ -104,7 +132,31 @@ def banner_line(
     return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
 
 
-def _parts(view: LedgerView, fresh: Freshness, problems_in_files: int) -> list[tuple[int, int, str, Tone]]:
+def _badge_spans(badges: Sequence[EnvironmentBadge], room: int) -> tuple[Span, ...]:
+    """Render badges in their order. If not all fit, those without faults are omitted first, and counted."""
+    drawn, kept, left = tuple(map(_badge, badges)), set[int](), room
+    for n in sorted(range(len(badges)), key=lambda n: (not badges[n].shown, badges[n].faults == 0)):
+        more = len(badges) - len(kept) - 1
+        if badges[n].shown or line_width(drawn[n]) + (len(f" +{more}") if more else 0) <= left:
+            kept.add(n)
+            left -= line_width(drawn[n])
+    spans = [span for n in sorted(kept) for span in drawn[n]]
+    if omitted := [badge for n, badge in enumerate(badges) if n not in kept]:
+        spans.append(Span(f" +{len(omitted)}", Tone.BAD if any(one.faults for one in omitted) else Tone.DIM))
+    return tuple(spans)
+
+
+def _badge(badge: EnvironmentBadge) -> Line:
+    begin, end = ("[", "]") if badge.shown else (" ", "")
+    count = line((f"! {badge.faults} ", Tone.BAD) if badge.faults else "")
+    # Of the environment on the screen, the age of its data is shown in full.
+    unknown = line(("? ", Tone.CHANGING) if badge.faults is None and not badge.shown else "")
+    return line((begin, Tone.KEY), (f" {badge.words} ", badge.tone), *count, *unknown, (end, Tone.KEY))
+
+
+def _parts(
+    view: LedgerView, fresh: Freshness, problems_in_files: int, *, counts_faults: bool
+) -> list[tuple[int, int, str, Tone]]:
     """Return the parts of line 1 as (importance, position, text, tone); 0 is the most important, or the leftmost."""
     snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
@@ -114,7 +166,7 @@ def _parts(view: LedgerView, fresh: Freshness, problems_in_files: int) -> list[t
         words = f"! {words}" if pool_fault(snapshot) else words
         tone = Tone.CHANGING if snapshot.facts.pool_state == "starting" else Tone.BAD
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else tone))
-    if view.faults:
+    if view.faults and counts_faults:
         parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))
     if snapshot.failed_runs:
         more = f" and {len(snapshot.failed_runs) - 1} more" if len(snapshot.failed_runs) > 1 else ""
@@ -198,8 +250,13 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Return the keys in a screen's footer, ordered by rank."""
-    ranked = sorted((one for one in actions_on_screen(screen) if one.rank < 99), key=lambda action: action.rank)
+    """Return the keys in a screen's footer, ordered by rank.
+
+    Keys between environments are left out while only one is open, which is the usual case.
+    """
+    listed = (one for one in actions_on_screen(screen) if one.rank < 99)
+    known = (one for one in listed if now.several or ActionRequirement.SEVERAL not in one.needs)
+    ranked = sorted(known, key=lambda action: action.rank)
     return tuple(
         KeyHint(KEY_NAMES.get(one.keys[0], one.keys[0]), action_label(one, now), not why_not_possible(one, now))
         for one in ranked
@@ -263,18 +320,43 @@ _BEGINNING = {
 
 
 def message_lines(
-    text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
+    text: str,
+    at: float | None,
+    tone: Tone,
+    width: int,
+    *,
+    most: int = MESSAGE_LINES,
+    about: ConsoleIdentity | None = None,
 ) -> tuple[Line, ...]:
     """Render a message, with its time unless that is None, on at most `most` lines.
 
-    A longer message ends with an ellipsis.
+    A longer message ends with an ellipsis. Unless `about` is None, the message begins with that environment.
     """
     stamp = f" {clock(at)} " if at is not None else " "
-    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
+    start = line((stamp, Tone.DIM), *(environment_spans(about) if about and text else ()))
+    indent = line_width(start)
+    rows = [plain(row) for row in wrap(text, width - indent - 1)]
     if len(rows) > most:
-        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
-    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
-    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
+        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - indent - 1)]
+    starts = (start, *(line(" " * indent) for _ in rows[1:]))
+    return tuple(fit((*first, Span(row, tone)), width) for first, row in zip(starts, rows, strict=True))
+
+
+def environment_spans(identity: ConsoleIdentity) -> Line:
+    """Return an environment's name in its colour, followed by a space, as it begins a message or a typed line."""
+    return line((f" {identity.words} " if identity.on_ground else identity.words, identity.tone), " ")
+
+
+def environments_answer(name: str, declared: Mapping[str, bool], opened: Sequence[str]) -> str:
+    """List a project's environments, given with whether each was ever started; `name` is one that was not found."""
+
+    def words(each: str) -> str:
+        if each in opened:
+            return f"{each} (open)"
+        return each if declared[each] else f"{each} (never started)"
+
+    found = ", ".join(map(words, declared)) or "none"
+    return f"env: there is no environment {name}; declared: {found}" if name else f"env: declared: {found}"
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:

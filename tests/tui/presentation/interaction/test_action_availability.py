@@ -56,7 +56,7 @@ def said(console: Console) -> str:
 def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: str) -> None:
     async def scenario(console: Console) -> None:
         if screen == "detail":
-            console.app.open_screen("detail", table="order_items")
+            console.app.tab.open_screen("detail", table="order_items")
             await console.until(lambda: "VERDICT" in console.text(), "the detail")
         elif screen == "changes":
             await console.press("p")
@@ -123,7 +123,7 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
 )
 def test_a_run_offers_what_its_state_allows(state: str, possible: str, words: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         footer = console.lines(console.screen.footer)
         assert words in footer if state == "paused" else ("P pause" in footer) == ("P" in possible)
@@ -143,14 +143,14 @@ def test_a_run_offers_what_its_state_allows(state: str, possible: str, words: st
 
 def test_start_is_offered_where_something_does_not_run() -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("detail", table="oven_load")
+        console.app.tab.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
         assert " S start " not in console.lines(console.screen.footer)
         await console.press("S")
         assert console.screen.question.dialog is None
         assert "it is already running; R restarts it" in said(console)
         for table in ("orders_paid", "crm_orders"):
-            console.app.open_screen("detail", table=table)
+            console.app.tab.open_screen("detail", table=table)
             await console.pilot.pause()
             await console.press("S")
             assert console.screen.question.dialog is not None
@@ -229,7 +229,7 @@ def test_an_unavailable_action_is_marked_without_colour_and_without_more_space()
 @pytest.mark.parametrize("screen", ["changes", "audit", "help", "run"])
 def test_an_act_on_named_tables_is_asked_for_on_any_screen(screen: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        console.app.tab.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
         await console.pilot.pause()
         await console.press(":")
         await console.type("stop till")
@@ -264,7 +264,7 @@ def test_marks_are_of_the_screen_that_shows_them() -> None:
 @pytest.mark.parametrize(("command", "words"), [("show", "VERDICT"), ("sql", "statement v1"), ("lineage", "READ BY")])
 def test_viewing_a_named_statement_keeps_the_one_on_screen(command: str, words: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("detail", table="oven_load")
+        console.app.tab.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
         await console.press(":")
         await console.type(f"{command} till")
@@ -281,7 +281,7 @@ def test_a_continued_run_offers_nothing_and_names_its_continuation() -> None:
             return RunView(replace(super().run(run_id).run, continued_by="7f3a-01c2f"))
 
     async def scenario(console: Console) -> None:
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "continued by run 7f3a-01c2f" in console.text(), "the run")
         await console.press("C")
         assert console.screen.question.dialog is None
@@ -302,7 +302,7 @@ def test_a_continued_run_offers_nothing_and_names_its_continuation() -> None:
 )
 def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str, typed: str, command: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.type(typed)
         if typed.startswith(":"):
@@ -333,7 +333,7 @@ def test_in_a_freeze_a_run_that_would_move_a_pointer_is_asked_about_only_to_paus
             return replace(super().run(run_id), plan=plan and replace(plan, frozen=FROZEN))
 
     async def scenario(console: Console) -> None:
-        console.app.open_screen("run", run_id="9f2c")
+        console.app.tab.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.type(keys)
         if keys.startswith(":"):

@@ -85,7 +85,7 @@ def test_unread_and_unreadable_files_are_reported() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_keys_choose_a_column_and_its_lineage_follows(size: tuple[int, int]) -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("detail", table="oven_load", tab="lineage")
+        console.app.tab.open_screen("detail", table="oven_load", tab="lineage")
         await console.until(lambda: "[pizza]" in console.text(), "the first column")
         await console.press("l")
         await console.until(lambda: "= length(pizza)" in console.text(), "the second column")
@@ -99,7 +99,7 @@ def test_keys_choose_a_column_and_its_lineage_follows(size: tuple[int, int]) -> 
 
 def test_on_another_pane_the_keys_say_where_columns_are() -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("detail", table="oven_load")
+        console.app.tab.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the overview")
         await console.press("l")
         await console.until(lambda: "columns are on pane 4, lineage" in console.text(), "the sentence")

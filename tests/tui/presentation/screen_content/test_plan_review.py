@@ -149,7 +149,7 @@ class Guarded(FakeBackend):
 
 def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
     async def scenario(console: Console) -> None:
-        console.app.open_screen("review", plan_hash="7f3a")
+        console.app.tab.open_screen("review", plan_hash="7f3a")
         await console.until(lambda: "approvals 0 of 1" in console.text(), "the review")
         await console.press("E")
         assert "approvals 0 of 1: press A as another login" in console.status()
