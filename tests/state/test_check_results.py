@@ -1,9 +1,13 @@
 """Results of comparisons: the latest result for each table of a run, kept for as long as the run is retained."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from core.model.names import TableName as T
-from core.run.records import CheckResultRow
+from core.run.records import OVERLAY_COMPARISON, CheckResultRow
 from state.ledger import Ledger, LedgerReader
 from state.retention import DAY_S, RUNS_D
 from tests.support.ledger_rows import create_run, run_row
@@ -28,5 +32,26 @@ def test_results_are_deleted_with_their_run(ledger: Ledger) -> None:
     ledger.put_check_results("r-1", T("a"), [result(1, "schema")])
     ledger.forget_old(2.0)
     assert ledger.check_results("r-1")
+    ledger.put_overlay_comparison([replace(result(1, "schema"), run_id=OVERLAY_COMPARISON)])
     ledger.forget_old(2.0 + RUNS_D * DAY_S)
-    assert ledger.check_results("r-1") == ()
+    assert ledger.check_results("r-1") == () and ledger.check_results(OVERLAY_COMPARISON)
+
+
+def of_overlay(table: str) -> CheckResultRow:
+    return replace(result(1, "schema", table), run_id=OVERLAY_COMPARISON)
+
+
+def test_a_comparison_with_the_base_replaces_the_one_before_it_as_a_whole_or_not_at_all(ledger: Ledger) -> None:
+    ledger.put_check_results("r-1", T("a"), [result(1, "schema")])
+    ledger.put_overlay_comparison([of_overlay("a"), of_overlay("b")])
+    ledger.put_overlay_comparison([of_overlay("b"), of_overlay("c")])
+    assert [row.table for row in ledger.check_results(OVERLAY_COMPARISON)] == ["b", "c"]
+
+    def broken() -> Iterator[CheckResultRow]:
+        yield of_overlay("d")
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        ledger.put_overlay_comparison(broken())
+    assert [row.table for row in ledger.check_results(OVERLAY_COMPARISON)] == ["b", "c"]
+    assert ledger.check_results("r-1") == (result(1, "schema"),)

@@ -149,7 +149,8 @@ def _compare_with_base(context: CommandContext) -> int:
             output.say("interrupted; the agent goes on comparing: headgate release diff --last shows the result")
             return INTERRUPTED
     if output.as_json:
-        context.document("headgate.base_comparison/1", **(base_comparison_as_json(found) if found else {}))
+        body = base_comparison_as_json(found) if found else {"base": overlay.base, "results": []}
+        context.document("headgate.base_comparison/1", **body)
     elif found is None:
         output.say(f"{operations.place.environment} has built no table yet, and {overlay.base} has none")
     elif args.markdown:

@@ -286,8 +286,7 @@ class _Comparison:
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
-            words = Sentence(" ".join(error.summary.split()))
-            return self._skipped(new.table, words)
+            return self._skipped(new.table, Sentence(mask_secrets(" ".join(error.summary.split()))))
         return self._result(new.table, (self._change_check(new), position, *compared, *checked), at)
 
     def _skipped(self, table: TableName, why: Sentence, check: str = "differences") -> _Compared:
