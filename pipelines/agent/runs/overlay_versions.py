@@ -99,9 +99,11 @@ class OverlayVersions:
         """Return the number of the version that an external table of the overlay is."""
         version = self.overlay.inherited.get(external.table, 0)
         of_base = base.get((external.table, version))
-        if of_base is not None and _place(of_base) == _place(external):
-            return version
-        return OWN
+        if of_base is None:
+            return OWN
+        # A version that writes a topic has an empty folder, and all versions of its statement share the topic.
+        topic = of_base.writes_topic and table_format(external.format).topics
+        return version if topic or _place(of_base) == _place(external) else OWN
 
 
 def number_in_ledger(version: int) -> int:

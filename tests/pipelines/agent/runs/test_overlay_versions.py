@@ -1,5 +1,6 @@
 """The versions of an overlay and of its base as one set, and positions that both have read, found in real logs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_an_external_table_at_another_location_is_another_source(two: TwoLedgers
     deployed = two.versions.deployed()
     assert deployed[T("paid"), OWN + 1].bindings == (Binding(T("landed"), OWN, True),)
     assert two.versions.name(T("landed"), OWN) == "landed of pr-123"
+
+
+def test_a_topic_that_the_base_writes_is_the_version_that_writes_it(two: TwoLedgers) -> None:
+    written = two.base.deployment(T("orders"), 3)
+    assert written is not None
+    two.base.put_deployment(replace(written, format="kafka"))
+    two.own.put_deployment(external_row("orders", folder="kafka://b:9092/dev_orders", format="kafka", active=True))
+    assert two.versions.deployed()[T("paid"), OWN + 1].bindings == (Binding(T("orders"), 3, True),)
 
 
 def test_a_version_that_the_base_has_retired_is_not_mistaken_for_another(two: TwoLedgers) -> None:
