@@ -20,7 +20,7 @@ _WORDS = {
     "opinion": "Spark analysis",
     "upgrade_shown": "upgrade test",
     "measure": "measurement",
-    "look_for_topics": "look for topics",
+    "look_for_inputs": "look for topics and folders",
     "policy_apply": "policy apply",
     "policy_approve": "policy approve",
     "exit": "down",

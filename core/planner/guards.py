@@ -17,8 +17,9 @@ from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Retention, RetentionKind, Step
 from core.plan.request import EARLIEST, PlanRequest
 from core.planner.context import DeclaredTables, ObservedTables
+from core.planner.folder_guard import judge_folders
 from core.planner.promotion import source_conditions
-from core.planner.topic_guard import judge_topics
+from core.planner.topic_guard import BEGINS_READING, judge_topics
 from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.policy.roles_and_rules import ALLOW, ASK, DISK_FACTOR, Policy
 from core.project.model import Table
@@ -124,9 +125,9 @@ def judge_plan(
         source=source,
         topics_rewritten=tuple(sorted(topics_rewritten)),
     )
-    topics = judge_topics(declared, nodes, answers)
+    inputs = judge_topics(declared, nodes, answers), judge_folders(declared, nodes, answers)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case), *_promotion(case))
-    return GuardVerdicts((*found, *((topics,) if topics else ()), *policy_guards(case)))
+    return GuardVerdicts((*found, *(guard for guard in inputs if guard), *policy_guards(case)))
 
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
@@ -192,9 +193,8 @@ def _rates(case: GuardInput) -> Guard:
 
     A start or resume only gets a warning, because rows are dropped only if the backlog is large.
     """
-    limited = [
-        node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
-    ]
+    begun = (node for node in case.nodes if node.action in BEGINS_READING)
+    limited = [node for node in begun if _is_limited(case.declared.tables.get(node.table))]
     replayed = (node for node in limited if node.action is Action.REBUILD and node.strategy not in _NO_REPLAY)
     rebuilt = sorted(node.table for node in replayed)
     if rebuilt:
@@ -206,7 +206,6 @@ def _rates(case: GuardInput) -> Guard:
 
 
 _NO_REPLAY = FORKS | {Strategy.SEEDED}
-_READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART, Action.ROLLBACK, Action.UNDELETE})
 
 
 def _is_limited(table: Table | None) -> bool:

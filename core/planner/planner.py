@@ -17,6 +17,7 @@ from core.plan.request import PlanRequest
 from core.planner.context import DeclaredTables, PlanningContext, planning_context
 from core.planner.delete_and_retire import delete_body, retire_body
 from core.planner.deploy import deploy_body
+from core.planner.folder_guard import read_folders
 from core.planner.guards import judge_plan
 from core.planner.left_behind_and_exposures import exposures
 from core.planner.orphans_to_reuse_or_trash import without_orphans
@@ -125,6 +126,12 @@ def topics_of(plan: Plan, project: Project) -> tuple[str, ...]:
     """Return the locations of the topics that the statements need which a plan starts, each once."""
     declared = DeclaredTables(project, project.environments[plan.environment])
     return tuple(dict.fromkeys(used.location for used in used_topics(declared, plan.nodes)))
+
+
+def folders_of(plan: Plan, project: Project) -> tuple[str, ...]:
+    """Return the declared locations of the external files that a plan begins to stream, each once."""
+    declared = DeclaredTables(project, project.environments[plan.environment])
+    return tuple(dict.fromkeys(location for _, _, location in read_folders(declared, plan.nodes)))
 
 
 def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.table_formats import table_format
-from core.observed.seen_topics import seen_topics
+from core.observed.seen_inputs import seen_topics
 from core.plan.model import Guard, PlanNode
 from core.planner.context import DeclaredTables
 from core.planner.warning_and_refusal_kinds import GuardFinding
 from core.text.sentence import Fact
 
-_BEGIN = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART, Action.ROLLBACK, Action.UNDELETE})
+BEGINS_READING = frozenset(
+    {Action.REBUILD, Action.START, Action.RESUME, Action.RESTART, Action.ROLLBACK, Action.UNDELETE}
+)
+"""Actions after which a statement reads its inputs from a new run of its query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ def used_topics(declared: DeclaredTables, nodes: Iterable[PlanNode]) -> Iterator
     """Yield the topics that the statements need which a plan starts, in the order of the nodes."""
     tables = declared.tables
     for node in nodes:
-        if node.action not in _BEGIN or not node.version:
+        if node.action not in BEGINS_READING or not node.version:
             continue
         if (table := tables.get(node.table)) is not None and table.written_topic():
             from core.sql.written_topics import with_topic_named

@@ -446,6 +446,8 @@ class GuardFinding(FactKind):
     TOPICS_UNKNOWN = "{unknown:;}"
     TOPICS_UNSEEN = "whether topic {topics:and} of {table} exists is unknown: no agent has looked"
     TOPICS_UNREAD = "whether topic {topics:and} of {table} exists is unknown: {why}"
+    FOLDERS_MISSING = "{missing:;}", "create it, an empty folder is enough: {commands:;}"
+    READ_FOLDER_MISSING = "{tables:few} {tables:reads/read} {parent}, and there is no folder {folder}"
     SOURCE_SOUND = "what is promoted has no known fault in {source}"
     SOURCE_ACCEPTED = "{found:;}: the policy accepts that"
     SOURCE_FAILED = (

@@ -328,6 +328,9 @@ class Checkpoints(Protocol):
     def missing_topics(self, locations: Iterable[str]) -> Mapping[str, tuple[str, ...] | HeadgateError]:
         """Return the topics that do not exist, by location, or why that is unknown. Each cluster is asked once."""
 
+    def missing_folders(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Return the local folders, of absolute paths, that do not exist; others may be missing or unknown."""
+
     def newest_message(self, location: str) -> tuple[int, float | None]:
         """Return the sum of the topics' latest offsets, and the newest timestamp of their messages in epoch seconds.
 

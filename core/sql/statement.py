@@ -161,8 +161,12 @@ class TableDdl:
 
         `data` is the folder against which a relative location is resolved.
         """
-        absolute = "://" in self.location or self.location.startswith(("/", "file:"))
-        return self.location if absolute else f"{data}/{self.location}"
+        return absolute_location(self.location, data)
+
+
+def absolute_location(location: str, data: str) -> str:
+    """Return a location as an absolute one; a relative location lies in the folder `data`."""
+    return location if "://" in location or location.startswith(("/", "file:")) else f"{data}/{location}"
 
 
 _STAR = re.compile(r"(?:\b(?:SELECT|DISTINCT|ALL)\s*|(?<!\bcount)\(\s*|,\s*|\.)\*", re.I)

@@ -361,6 +361,9 @@ class TableCheckpoints:
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
         return self._topics.missing(locations)
 
+    def missing_folders(self, folders: Iterable[str]) -> tuple[str, ...]:
+        return tuple(filter(_is_missing, folders))
+
     def newest_message(self, location: str) -> tuple[int, float | None]:
         return self._topics.newest(location)
 
@@ -630,6 +633,17 @@ def _reading(folder: str) -> Iterator[None]:
 
 def _unreadable(folder: str, error: Exception) -> TryAgain:
     return TryAgain(f"the log of {folder} cannot be read: {error}", remedy="check what wrote it")
+
+
+def _is_missing(folder: str) -> bool:
+    """True if a path certainly does not exist; False if that cannot be seen."""
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _refuse_unmounted(folder: str) -> None:

@@ -141,6 +141,9 @@ class ModelledFiles:
     def missing_topics(self, locations: Any) -> dict[str, Any]:
         return dict.fromkeys(locations, ())
 
+    def missing_folders(self, folders: Any) -> tuple[str, ...]:
+        return ()
+
     def newest_message(self, location: str) -> tuple[int, float | None]:
         return 0, None
 

@@ -147,7 +147,7 @@ def _plan(context: CommandContext, promotion: "Promotion | None" = None) -> int:
         said.refuse_impossible(declared.project, environment, known.observed, operations.projects.parse_cache)
     found = operations.compute_over(declared.project, known, request)
     with suppress(AgentUnreachable):
-        if answering and operations.look_for_topics(found, declared.project):
+        if answering and operations.look_for_inputs(found, declared.project):
             known = replace(operations.planner_input(), source=source)
             found = operations.compute_over(declared.project, known, request)
     if promotion is None:

@@ -345,14 +345,14 @@ class EnvironmentService:
             place = read_manifest(declared.texts[MANIFEST_PATH], []).place(environment.name, edit.kind.code)
             raise Refused(f"{place}: {edit}", remedy=str(edit.remedy))
 
-    def look_for_topics(self, plan: "Plan", project: "Project") -> bool:
-        """Have the agent look for the topics of a plan; True if the plan must be computed again.
+    def look_for_inputs(self, plan: "Plan", project: "Project") -> bool:
+        """Have the agent look for the topics and folders of a plan; True if the plan must be computed again.
 
         Raises AgentUnreachable.
         """
-        from tui.services.plan_submission import look_for_topics
+        from tui.services.plan_submission import look_for_inputs
 
-        return look_for_topics(self.client, plan, project)
+        return look_for_inputs(self.client, plan, project)
 
     def submit(
         self,

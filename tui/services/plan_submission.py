@@ -226,9 +226,9 @@ def _first_plan(
     project: "Project",
     computed: Callable[[PlannerInput], Plan],
 ) -> tuple[Plan, PlannerInput]:
-    """Compute a plan, and again if the agent has looked for its topics; return it with its input."""
+    """Compute a plan, and again if the agent saw topics or folders that it had not known; return it with its input."""
     plan = computed(known := observed())
-    if look_for_topics(client, plan, project):
+    if look_for_inputs(client, plan, project):
         plan = computed(known := observed())
     return plan, known
 
@@ -317,22 +317,26 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
     return weighed(before) != weighed(now)
 
 
-def look_for_topics(client: AgentClient, plan: Plan, project: "Project") -> bool:
-    """Have the agent look for the topics of a plan; True if it has looked, so that the plan must be computed again.
+def look_for_inputs(client: AgentClient, plan: Plan, project: "Project") -> bool:
+    """Have the agent look for the topics and folders of a plan; True if the plan must be computed again.
 
     All errors but AgentUnreachable are ignored: the plan then says what is unknown.
     """
-    if not plan.nodes or all(guard.name != "topics" for guard in plan.guards):
+    if not plan.nodes:
         return False
-    from core.planner.planner import topics_of
+    from core.planner.planner import folders_of, topics_of
 
+    topics = topics_of(plan, project) if any(guard.name == "topics" for guard in plan.guards) else ()
+    folders = folders_of(plan, project)
+    if not (topics or folders):
+        return False
+    args = {"locations": topics, "folders": folders, "seconds": TOPICS_S}
     try:
-        client.call("look_for_topics", {"locations": topics_of(plan, project), "seconds": TOPICS_S})
+        return bool(client.call("look_for_inputs", args).get("changed"))
     except AgentUnreachable:
         raise
     except HeadgateError:
         return False
-    return True
 
 
 def _tables_to_measure(plan: Plan) -> list[TableName]:

@@ -45,7 +45,7 @@ REQUIRED_ROLES = {
     "peek": (VIEW, "look at rows"),
     "compare": (VIEW, "compare rows"),
     "opinion": (OPERATE, "have Spark analyse statements"),
-    "look_for_topics": (OPERATE, "look for topics"),
+    "look_for_inputs": (OPERATE, "look for topics and folders"),
     "upgrade_shown": (OPERATE, "record what an upgrade test has shown"),
     "start": (OPERATE, "start statements"),
     "restart": (OPERATE, "restart statements"),

@@ -31,7 +31,7 @@ from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.statements.statement_control import StatementControl
-from pipelines.agent.tables.external_inputs import look_for_topics, read_from_outside
+from pipelines.agent.tables.external_inputs import look_for_inputs, read_from_outside
 from pipelines.agent.tables.table_identities import refuse_gone
 from state.row_types import StagedRow
 from state.runs import refuse_impossible_action
@@ -115,7 +115,7 @@ class CommandHandler:
             "opinion": self._analyse,
             "upgrade_shown": self._note_upgrade,
             "measure": self._measure,
-            "look_for_topics": self._look_for_topics,
+            "look_for_inputs": self._look_for_inputs,
             "unlock": self._policies.unlock,
             "lock": self._policies.lock,
             "policy_apply": self._policies.apply,
@@ -138,7 +138,7 @@ class CommandHandler:
             raise UsageError(
                 f"the agent does not know the command {cut(str(op), 40)!r}", remedy="restart the agent after an upgrade"
             )
-        if op in ("status", "peek", "compare", "comparison", "measure", "look_for_topics", "adoption"):
+        if op in ("status", "peek", "compare", "comparison", "measure", "look_for_inputs", "adoption"):
             self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
@@ -331,12 +331,12 @@ class CommandHandler:
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
-    def _look_for_topics(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+    def _look_for_inputs(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         locations = sorted({str(each) for each in args.get("locations") or ()})
         if len(locations) > TABLES_LIMIT or not all(each.startswith("kafka://") for each in locations):
             raise UsageError("these are no locations of topics", remedy="plan again with this version of Headgate")
-        look_for_topics(self._agent, locations, _seconds(args, MEASURE_S))
-        return {"looked": len(locations)}
+        folders = sorted({str(each) for each in args.get("folders") or ()})[:TABLES_LIMIT]
+        return {"changed": look_for_inputs(self._agent, locations, folders, _seconds(args, MEASURE_S))}
 
     def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         return {"starting": self._agent.pool.start_again()}

@@ -3,6 +3,7 @@
 Headgate compares these tables with their declarations, and never creates or changes them.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,17 +17,18 @@ from core.model.errors import HeadgateError, Refused, TryAgain
 from core.model.names import query_name
 from core.model.states import TableFaultKind
 from core.model.table_formats import table_format
-from core.observed.seen_topics import SeenTopics, topics_key
+from core.observed.seen_inputs import SeenTopics, folder_key, missing_folder, topics_key
 from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.ports.storage import TableFault
 from core.project.model import Project
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.kafka_topics import avro_parts, registry_of
+from core.sql.statement import absolute_location
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import hidden_except, parsed_ddl, parsed_statement, topic_of
 from pipelines.spark_connect import call_deadlines
-from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing
+from pipelines.spark_connect.declared_tables import fault_of_declaration, fault_of_topics, fault_where_missing, path_of
 from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, fault_of_columns, newest_messages
 from pipelines.storage.postgres_tables import database_fault, rows_in_database
@@ -34,6 +36,10 @@ from pipelines.storage.schema_registry import AvroText, fault_of_schemas, note_u
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
+
+
+_PATTERN = re.compile(r"[*?[{]")
+"""Matches a path that Spark takes for a pattern of paths."""
 
 
 def refuse_input_not_there(agent: AgentContext, deployment: Deployment) -> None:
@@ -122,8 +128,35 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
                 _refuse(fault_of_schemas(table.parsed_ddl, agent.places.home))
 
 
-def look_for_topics(agent: AgentContext, locations: Sequence[str], seconds: float) -> None:
-    """Record which topics exist at locations, for the plans that follow; takes at most `seconds`."""
+def look_for_inputs(agent: AgentContext, locations: Sequence[str], folders: Sequence[str], seconds: float) -> bool:
+    """Record which topics exist at locations, and which declared folders, for the plans that follow.
+
+    Returns False if plans cannot have changed. Takes at most `seconds` for topics and for folders each. Patterns and
+    folders of other file systems are taken to exist.
+    """
+    found = _look_for_folders(agent, folders, seconds) if folders else False
+    if locations:
+        _look_for_topics(agent, locations, seconds)
+    return found or bool(locations)
+
+
+def _look_for_folders(agent: AgentContext, locations: Sequence[str], seconds: float) -> bool:
+    data, known = agent.layout.sources_data or agent.layout.data, agent.ledger.spark_analyses()
+    paths = {each: path_of(absolute_location(each, data)) for each in locations}
+    local = {each: path for each, path in paths.items() if path.startswith("/") and not _PATTERN.search(path)}
+    try:
+        missing = call_deadlines.call(seconds, agent.files.missing_folders, tuple(local.values()))
+    except call_deadlines.MissedDeadline:
+        return False
+    # What exists is recorded only where it was missing before: a project has thousands of folders.
+    news = {each: path if path in missing else "" for each, path in local.items()}
+    news = {each: path for each, path in news.items() if path != missing_folder(known, each)}
+    for location, path in news.items():
+        agent.ledger.put_spark_analysis(folder_key(location), path, at=agent.clock())
+    return bool(news)
+
+
+def _look_for_topics(agent: AgentContext, locations: Sequence[str], seconds: float) -> None:
     missing: Mapping[str, tuple[str, ...] | HeadgateError] = {}
     with suppress(call_deadlines.MissedDeadline):
         missing = call_deadlines.call(seconds, agent.files.missing_topics, locations)

@@ -9,7 +9,7 @@ from domain_builders import deployed
 from core.model.names import TableName as T
 from core.model.problems import Severity
 from core.observed.planner_input import ObservedDeployment, OtherVersion
-from core.observed.seen_topics import SeenTopics, topics_key
+from core.observed.seen_inputs import SeenTopics, topics_key
 from core.plan.model import Plan
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planner.planner import make_plan, topics_of

@@ -516,6 +516,9 @@ class ScriptedFiles:
     def missing_topics(self, locations: Iterable[str]) -> dict[str, tuple[str, ...] | HeadgateError]:
         return {each: self.unmade.get(each, ()) for each in locations}
 
+    def missing_folders(self, folders: Iterable[str]) -> tuple[str, ...]:
+        return tuple(folder for folder in folders if folder in self.unmade)
+
     def newest_message(self, location: str) -> tuple[int, float | None]:
         return self.newest[location]
 

@@ -8,13 +8,13 @@ import small_project
 from core.model.errors import TryAgain
 from core.model.names import TableName as T
 from core.model.states import State, TableFaultKind
-from core.observed.seen_topics import SeenTopics, seen_topics
+from core.observed.seen_inputs import SeenTopics, seen_topics
 from core.plan.request import PlanRequest
 from core.ports.storage import TableFault
 from pipelines.agent.pool.pointers import PointerCheck
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
 from pipelines.agent.statements.deployment_lifecycle import REPEATED, start
-from pipelines.agent.tables.external_inputs import look_for_topics
+from pipelines.agent.tables.external_inputs import look_for_inputs
 from tests.pipelines.agent.runs import test_fork_steps as forks
 from tests.pipelines.agent.runs import test_run_driver as lane
 
@@ -77,13 +77,13 @@ def test_plans_see_the_topics_that_the_agent_has_looked_for(agent: Any) -> None:
     silent = TryAgain("no broker of h:9092 answers: timed out")
     places = ["kafka://h:9092/t", "kafka://h:9092/u", "kafka://i:9092/t"]
     agent.files.unmade |= {places[1]: ("u",), places[2]: silent}
-    look_for_topics(agent, places, 1.0)
+    look_for_inputs(agent, places, (), 1.0)
     answers = agent.ledger.spark_analyses()
     assert [seen_topics(answers, each) for each in places] == [
         SeenTopics(), SeenTopics(("u",)), SeenTopics(unread=silent.summary)
     ]  # fmt: skip
     agent.files.unmade.clear()
-    look_for_topics(agent, places, 1.0)
+    look_for_inputs(agent, places, (), 1.0)
     answers = agent.ledger.spark_analyses()
     assert [seen_topics(answers, each) for each in places] == [SeenTopics()] * 3
 

@@ -269,9 +269,9 @@ def test_a_retry_after_an_edit_shows_the_continuing_plan_and_runs_it_once_confir
     assert exit_codes.run_command_line(["runs", "retry", "7f3a-1"]) == 3
     said = capsys.readouterr().err
     assert "+INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;" in said and "start b@v1" in said
-    assert [request["op"] for request in agent.heard] == ["opinion", "submit_plan"]
+    assert [request["op"] for request in agent.heard] == ["look_for_inputs", "opinion", "submit_plan"]
     assert exit_codes.run_command_line(["runs", "retry", "7f3a-1", "--confirm", "2", "--json"]) == 0
-    first, again, apply = [request for request in agent.heard if request["op"] != "opinion"]
+    first, again, apply = [request for request in agent.heard if request["op"] not in ("opinion", "look_for_inputs")]
     assert first["args"]["request"]["continues"] == "7f3a-1"
     assert first["args"]["hash"] == again["args"]["hash"] == apply["args"]["hash"]
     told = json.loads(capsys.readouterr().out)

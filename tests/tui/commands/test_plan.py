@@ -157,7 +157,7 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
     answers = iter([Stale("the environment changed"), {"confirm": "2"}])
     agent.script["submit_plan"] = lambda request: next(answers)
     assert exit_codes.run_command_line(["plan", "b"]) == 0
-    assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
+    assert [heard["op"] for heard in agent.heard] == ["look_for_inputs", "opinion", "submit_plan", "submit_plan"]
 
 
 def test_a_plan_is_computed_again_as_long_as_its_input_changes(
@@ -234,7 +234,7 @@ def test_a_plan_is_computed_again_only_for_new_answers_of_spark(
     assert len(made) == 1 + 2, "what to ask Spark follows from the first plan, and its answers are in the second"
     assert exit_codes.run_command_line(["plan", "b"]) == 0
     assert len(made) == 3 + 1, "it said so before"
-    assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan"] * 3
+    assert [heard["op"] for heard in agent.heard] == ["look_for_inputs", "opinion", "submit_plan"] * 3
 
 
 def test_a_plan_is_computed_once_without_an_agent(ledger: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

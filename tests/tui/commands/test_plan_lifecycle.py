@@ -509,3 +509,20 @@ def test_a_plan_over_an_edited_data_folder_is_refused_while_the_agent_runs(
         assert "headgate up --env dev, headgate adopt --env dev" in said
     assert serving.runs.driven == []
     assert exit_codes.run_command_line(["plan", "--all", "--offline"]) == 0
+
+
+def test_a_plan_that_starts_a_reader_of_a_folder_that_does_not_exist_is_denied_until_it_does(
+    serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, folder = serving.context.files, f"{serving.context.layout.data}/in"
+    files.unmade[folder] = ()  # type: ignore[attr-defined]  # A double.
+    for words, readers in ((["plan", "a", "--rebuild"], "a reads"), (["plan", "--all", "--rebuild"], "a, z read")):
+        (refusal,) = written(words, capsys, 3)["refusals"]
+        assert refusal["guard"] == "folders"
+        assert refusal["summary"].endswith(f"{readers} landed, and there is no folder {folder}")
+        assert refusal["remedy"] == f"create it, an empty folder is enough: mkdir -p {folder}"
+    assert exit_codes.run_command_line(["plan", "b"]) == 0, "its statement reads no external table"
+    files.unmade.clear()  # type: ignore[attr-defined]  # A double.
+    capsys.readouterr()
+    plan = written(["plan", "a", "--rebuild"], capsys)
+    assert all(guard["name"] != "folders" for guard in plan["guards"]) and applied(plan["hash"][:12], plan) == 0

@@ -1,4 +1,4 @@
-"""Kafka topics as the agent saw them shortly before a plan, kept by location among the answers to plans' questions."""
+"""Topics and folders as the agent saw them shortly before a plan, kept by location among the answers to plans."""
 
 import json
 from collections.abc import Mapping
@@ -31,3 +31,16 @@ def seen_topics(answers: Mapping[str, str], location: str) -> SeenTopics | None:
         return SeenTopics(tuple(map(str, found["missing"])), str(found["unread"]))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def folder_key(location: str) -> str:
+    """Return the key under which the ledger keeps what was seen at the declared location of a table of files.
+
+    The value is the absolute path of a folder that does not exist, or empty.
+    """
+    return f"folder {location}"
+
+
+def missing_folder(answers: Mapping[str, str], location: str) -> str:
+    """Return the absolute path of a folder that does not exist; empty if it does, or if the agent has not looked."""
+    return answers.get(folder_key(location), "")
