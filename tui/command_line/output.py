@@ -48,13 +48,14 @@ class CommandOutput:
         with suppress(OSError):
             print(lead + "\n".join(lines), file=sys.stderr, flush=True)
 
-    def print(self, lines: Iterable[str], *, hang: int | None = None) -> None:
+    def print(self, lines: Iterable[str], *, hang: int | None = None, most: int | None = None) -> None:
         """Print lines on stdout. Line breaks within a line are escaped.
 
-        With `hang`, a terminal wraps long lines between words. Continuation lines are indented by `hang` spaces.
+        With `hang`, a terminal wraps long lines between words, and without a terminal, lines are wrapped at `most`
+        columns if that is given. Continuation lines are indented by `hang` spaces.
         """
         self.clear()
-        width = stdout_width() if hang is not None else None
+        width = stdout_width() or most if hang is not None else None
         with _stdout_errors_translated():
             for line in map(escape_control_characters, lines):
                 for part in [line] if width is None else _wrapped(line, width, hang):

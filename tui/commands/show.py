@@ -15,6 +15,9 @@ from tui.presentation.screen_content.statement_sheet import LABEL, sheet_text, s
 from tui.presentation.styling.theme import WORDS_ALONE
 from tui.presentation.view.ledger_view import make_ledger_view, statement_view
 
+LONGEST_LINE = 160
+"""Width at which lines are wrapped without a terminal: a statement can have hundreds of readers, or a long error."""
+
 
 def show(context: CommandContext) -> int:
     """Print a statement's details or SQL. Returns 1 if a `--fail-on` condition matches the statement."""
@@ -43,7 +46,8 @@ def show(context: CommandContext) -> int:
     if own is None or own.version != serving.version:
         own = statement_view(lines[0] if lines else _deleted(serving), serving.bindings)
     look = RowContext(WORDS_ALONE, snapshot.read_at)
-    output.print(sheet_text(statement_sheet(own, found, view, look, readers=readers, by_key=False)), hang=LABEL)
+    sheet = statement_sheet(own, found, view, look, readers=readers, by_key=False)
+    output.print(sheet_text(sheet), hang=LABEL, most=LONGEST_LINE)
     return check_fail_on(context, conditions, lines, snapshot.statements)
 
 

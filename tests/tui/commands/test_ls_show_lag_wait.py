@@ -195,6 +195,19 @@ def test_show_gives_the_lag_objective(shop: Any, measured: Any, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["objective_s"] == 300.0
 
 
+def test_show_wraps_long_lines_also_without_a_terminal(
+    shop: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(300):
+        shop.put_deployment(deployed(f"reader_{number}", reads="a"))
+    shop.put_deployment(deployed("b", reads="a", state="failed", error_class="X", error="no such column " * 200))
+    for table, last in (("a", "reader_299@v1"), ("b", "no such column")):
+        assert exit_codes.run_command_line(["show", table]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= 160 and any(last in line for line in lines)
+    assert sum(line.count("reader_") for line in lines) == 0 and sum(line.startswith(" " * 12) for line in lines) > 15
+
+
 def test_show_takes_one_version(shop: Any, deployed: Any, measured: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shop.put_deployment(deployed("a", version=2, active=False, state="starting"))
     shop.put_measurements([measured("a", version=2, lag_rows=77)])
