@@ -286,10 +286,10 @@ class FakeBackend:
         self.current = replace(self.current, unlocks=(unlock,))
         return UnlockAnswer("alice", ticket, 1800.0, unlock.until)
 
-    def lock(self) -> bool:
+    def lock(self) -> tuple[bool, bool]:
         self.calls.append(("lock",))
         ended, self.current = bool(self.current.unlocks), replace(self.current, unlocks=())
-        return ended
+        return ended, self.protected
 
     def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
         self.calls.append((verb, run_id, confirm))

@@ -173,9 +173,10 @@ class AgentCommands:
             return None
         return UnlockAnswer(str(found.get("actor", "")), why, seconds, float(found.get("until") or 0.0))
 
-    def lock(self) -> bool:
-        """End this user's unlock. Returns False if there was none."""
-        return bool(self._client.call("lock", line=equivalent_command(self._place, "lock")).get("changed"))
+    def lock(self) -> tuple[bool, bool]:
+        """End this user's unlock. Returns whether there was one, and whether the environment is protected."""
+        found = self._client.call("lock", line=equivalent_command(self._place, "lock"))
+        return bool(found.get("changed")), bool(found.get("protected", True))
 
     def refuse_early(self, op: str, act: str = "") -> None:
         """Raise the agent's refusal if this user may not use the command `op` at all, such as in a locked environment.

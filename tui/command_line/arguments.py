@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -291,6 +292,8 @@ def audit(parser: CommandParser) -> None:
 
 
 def unlock(parser: CommandParser) -> None:
+    # Otherwise, `-5m` would be taken for an option, and the ticket for the time.
+    parser._negative_number_matcher = re.compile(r"-\d\w*\Z")
     parser.add_argument("length", metavar="TIME", help="how long, from 1m to 8h, such as 30m")
     parser.add_argument("ticket", metavar="TICKET", help="why, in a word or a quoted line; the audit log keeps it")
 

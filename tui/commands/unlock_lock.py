@@ -25,12 +25,13 @@ def unlock(context: CommandContext) -> int:
 
 def lock(context: CommandContext) -> int:
     """End this user's unlock of the environment."""
+    title = context.place.title
     try:
-        ended = context.operations.agent.lock()
+        ended, protected = context.operations.agent.lock()
     except AgentUnreachable:
         if context.place.protected:
             raise
-        context.answer({"unlocked": False, "changed": False}, f"{context.place.title} {NOT_PROTECTED}")
-        return 0
-    context.answer({"unlocked": False, "changed": ended}, lock_answer(context.place.title, ended=ended))
+        ended, protected = False, False
+    body = {"unlocked": False, "changed": ended, "protected": protected}
+    context.answer(body, lock_answer(title, ended=ended, protected=protected))
     return 0

@@ -100,6 +100,10 @@ def _review(screen: StatementActionsScreen, rest: str) -> None:
 
 def _unlock(screen: StatementActionsScreen, rest: str) -> None:
     length, _, ticket = rest.partition(" ")
+    if not ticket.strip():
+        missing = "how long, and why" if not length else "why"
+        screen.state.notify(f"unlock: say {missing}: :unlock {length or '30m'} TICKET", Tone.CHANGING)
+        return
     agent, title = screen.state.backend.agent, screen.state.identity.title
 
     def unlock() -> str:
@@ -113,7 +117,12 @@ def _unlock(screen: StatementActionsScreen, rest: str) -> None:
 
 def _lock(screen: StatementActionsScreen) -> None:
     agent, title = screen.state.backend.agent, screen.state.identity.title
-    screen.state.host.run_in_thread(lambda: lock_answer(title, ended=agent.lock()), screen.show_answer)
+
+    def lock() -> str:
+        ended, protected = agent.lock()
+        return lock_answer(title, ended=ended, protected=protected)
+
+    screen.state.host.run_in_thread(lock, screen.show_answer)
 
 
 def _env(screen: StatementActionsScreen, rest: str) -> None:

@@ -143,7 +143,8 @@ class PolicyEnforcement:
 
     def lock(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """End the caller's unlock."""
-        return {"unlocked": False, "changed": self._agent.ledger.end_unlock(caller.person)}
+        protected = self._agent.layout.environment.protected
+        return {"unlocked": False, "changed": self._agent.ledger.end_unlock(caller.person), "protected": protected}
 
     def _refuse_read_only(self, caller: Caller, words: str) -> None:
         here = self._agent.layout.environment

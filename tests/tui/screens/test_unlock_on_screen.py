@@ -63,7 +63,7 @@ def test_an_unlock_is_typed_shown_with_its_time_left_and_ended() -> None:
         await console.press(":")
         await console.type("lock")
         await console.press("enter")
-        await console.until(lambda: "pizzeria PROD protected is locked" in console.status(), "the answer")
+        await console.until(lambda: "pizzeria PROD protected is locked for you again" in console.status(), "the answer")
         await console.show_ledger()
         assert "read-only" in banner(console)
 
@@ -90,3 +90,20 @@ def test_a_policy_that_is_read_only_is_in_the_frame_of_every_environment() -> No
         assert "the policy makes the environment read-only" in console.status()
 
     in_console(scenario, backend=backend)
+
+
+def test_an_unlock_without_time_or_ticket_says_what_is_missing() -> None:
+    backend = locked()
+
+    async def scenario(console: Console) -> None:
+        for typed, words in (
+            ("unlock", "unlock: say how long, and why: :unlock 30m TICKET"),
+            ("unlock 2h", "unlock: say why: :unlock 2h TICKET"),
+        ):
+            await console.press(":")
+            await console.type(typed)
+            await console.press("enter")
+            await console.until(lambda words=words: words in console.status(), "the answer")
+        assert backend.calls == []
+
+    in_console(scenario, backend=backend, protected=True)

@@ -421,9 +421,11 @@ NOT_PROTECTED = "is not protected: nothing to unlock"
 """Answer to an unlock of an open environment, after its project and name."""
 
 
-def lock_answer(title: str, *, ended: bool) -> str:
+def lock_answer(title: str, *, ended: bool, protected: bool) -> str:
     """Return whether an unlock was ended; `title` is the project and name of the environment."""
-    return f"{title} is locked" + ("" if ended else ": you had not unlocked it")
+    if not protected:
+        return f"{title} is not protected, so it is open to everybody: nothing to lock"
+    return f"{title} is locked for you again" if ended else f"{title} was not unlocked for you: nothing changed"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:

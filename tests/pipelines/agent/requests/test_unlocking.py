@@ -158,9 +158,9 @@ def test_it_survives_the_agent_but_not_the_machine(
 def test_lock_ends_it(begin: Callable[[], CommandHandler]) -> None:
     commands = begin()
     unlock(commands)
-    assert commands.handle(BOB, {"op": "lock"}) == {"unlocked": False, "changed": False}
+    assert commands.handle(BOB, {"op": "lock"}) == {"unlocked": False, "changed": False, "protected": True}
     assert refusal(commands) == ""
-    assert commands.handle(ALICE, {"op": "lock"}) == {"unlocked": False, "changed": True}
+    assert commands.handle(ALICE, {"op": "lock"}) == {"unlocked": False, "changed": True, "protected": True}
     assert "read-only" in refusal(commands)
 
 
