@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.model.actions import StepKind
 from core.model.errors import Refused, UsageError
-from core.model.names import TableName
+from core.model.names import TableName, up_command
 from core.model.states import State
 from core.observed.planner_input import SourceTable
 from core.observed.versions import Deployment, heartbeat_age_s, is_stale, serving_versions
@@ -16,7 +16,7 @@ from core.run.model import StepState
 from state.ledger import LedgerReader
 
 
-def open_source(path: str, environment: str, project_id: str) -> LedgerReader:
+def open_source(path: str, environment: str, project_id: str, *, protected: bool = False) -> LedgerReader:
     """Open the ledger of the environment `environment`, which must belong to the project with this id.
 
     Raises UsageError if there is no such ledger or it belongs to another project or environment, and Refused if it may
@@ -32,7 +32,7 @@ def open_source(path: str, environment: str, project_id: str) -> LedgerReader:
     except OSError as error:
         raise UsageError(
             f"{environment} has never been started on this machine: there is no ledger {path}",
-            remedy=f"start it: headgate up --env {environment}",
+            remedy=f"start it: {up_command(environment, protected=protected)}",
         ) from error
     reader = LedgerReader(Path(path))
     facts = reader.facts()

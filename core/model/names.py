@@ -77,6 +77,11 @@ def environment_words(name: str, *, protected: bool) -> str:
     return f"{name.upper()} protected" if protected else name
 
 
+def up_command(name: str, *, protected: bool) -> str:
+    """Return the command that starts an environment's agent, which in a protected one does not start by itself."""
+    return f"headgate up {'--foreground ' if protected else ''}--env {name}"
+
+
 def split_physical(name: str) -> tuple[TableName, int] | None:
     """Split `orders__v3` into (`orders`, 3); return None if the string is not a physical name."""
     found = _VERSIONED.match(name)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from core.model.names import up_command
 from core.observed.versions import Deployment
 from core.project.model import Environment
 from core.project.naming import Naming, Sources
@@ -61,7 +62,7 @@ def environment_edits(served: ServedEnvironment, declared: Environment, data: st
 
     The same relative folder is no difference in another checkout of the project.
     """
-    up = f"headgate up {'--foreground ' if declared.protected else ''}--env {declared.name}"
+    up = up_command(declared.name, protected=declared.protected)
     for kind, runs, now in (
         (EnvironmentEdit.DATA, served.data, served.data if declared.data == served.declared_data else data),
         (EnvironmentEdit.NAMING, served.naming.pattern, declared.naming.pattern),

@@ -149,14 +149,17 @@ def undo_words(node: PlanNode) -> str:
     return node.undo or "-"
 
 
-def undo_command(plan: Plan, way: Undo) -> str:
-    """Return the command of an undo, with the placeholder RUN if no agent has the plan; empty if there is none."""
+def undo_command(plan: Plan, way: Undo, options: str = "") -> str:
+    """Return the command of an undo, with the placeholder RUN if no agent has the plan; empty if there is none.
+
+    `options` select the environment, such as ` --env stage`; empty if the command needs none.
+    """
     if way.act == "rollback":
-        return f"headgate rollback {way.tables[0]}"
+        return f"headgate rollback {way.tables[0]}{options}"
     if way.act != "plan undo":
-        return f"headgate {way.act} {' '.join(way.tables)}" if way.act else ""
+        return f"headgate {way.act} {' '.join(way.tables)}{options}" if way.act else ""
     kept = plan.request.nonce or plan.request.continues
-    return f"headgate plan undo {plan.hash[:12] if kept else 'RUN'}"
+    return f"headgate plan undo {plan.hash[:12] if kept else 'RUN'}{options}"
 
 
 def undo_effect(way: Undo) -> str:
@@ -199,8 +202,11 @@ def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
-def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
-    """Return lines that explain a node: reason, evidence, losses, undo, strategies, warnings, and file diffs."""
+def node_why(plan: Plan, table: TableName, options: str = "") -> tuple[str, ...]:
+    """Return lines that explain a node: reason, evidence, losses, undo, strategies, warnings, and file diffs.
+
+    `options` are those of the suggested commands, as in `undo_command`.
+    """
     node = next((node for node in plan.nodes if node.table == table), None)
     if node is None:
         return (f"{table} is not in this plan",)
@@ -220,7 +226,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         lines.append(f"  loses {', '.join(node.loses)}")
     for way in plan.undo:
         if table in way.tables:
-            lines.append(f"  undo: {undo_command(plan, way) or 'no way back'}: {undo_effect(way)}")
+            lines.append(f"  undo: {undo_command(plan, way, options) or 'no way back'}: {undo_effect(way)}")
             lines += [f"  undone {way.until}"] if way.until else []
     shown = offer_lines(node)
     lines += [f"  option {line}" for line in shown]

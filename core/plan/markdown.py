@@ -40,7 +40,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     heading = f"| {' | '.join(TITLES)} |"
     page.add_each(rows, _TABLE, "rows", (heading, "|--:|---|---|---|---|--:|--:|---|"))
     guards = tuple(f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan))
-    for title, sentences in (plan_sections(plan) | ({"GUARDS": guards} if guards else {})).items():
+    for title, sentences in (plan_sections(plan, known.options) | ({"GUARDS": guards} if guards else {})).items():
         listed = [f"- {escape_markdown(sentence)}" for sentence in sentences]
         page.add_each(listed, _LIST, f"under {title.capitalize()}", (f"**{title.capitalize()}**", ""))
     page.lines += end

@@ -51,6 +51,8 @@ class PlanStanding:
     """Number of logins other than the author that have approved the plan."""
     closed: str = ""
     """Why the plan can no longer be executed, for example `already applied, run 7f3a-1`."""
+    options: str = ""
+    """Options of the suggested commands, as in `undo_command`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,24 @@ TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> tuple[str, ...]:
     """Return a plan as lines of at most `width` columns (at least 60), without trailing spaces."""
     width = max(width, 60)
-    lines = [*head_lines(plan, width, standing or PlanStanding()), *_table(plan, width)]
-    for title, sentences in plan_sections(plan).items():
+    known = standing or PlanStanding()
+    lines = [*head_lines(plan, width, known), *_table(plan, width)]
+    for title, sentences in plan_sections(plan, known.options).items():
         lines += _section(title, sentences, width)
     return tuple(line.rstrip() for line in lines)
 
 
-def plan_sections(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the sections below the plan's table, by title; empty sections are omitted."""
+def plan_sections(plan: Plan, options: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the sections below the plan's table, by title; empty sections are omitted.
+
+    `options` are those of the suggested commands, as in `undo_command`.
+    """
     sections = {
         "REFUSED": tuple(f"{r.summary}. {_capitalized(str(r.remedy))}" for r in plan.refusals),
         "LEFT BEHIND": tuple(map(_left_behind, plan.left_behind)),
         "READERS": reader_sentences(plan),
         "LOSES": loss_sentences(plan),
-        "UNDO": undo_sentences(plan),
+        "UNDO": undo_sentences(plan, options),
         "GUARDS": guard_sentences(plan),
         "SPARK": spark_sentences(plan),
         "WARNINGS": tuple(f"{w.table}: {w.summary}" if w.table else str(w.summary) for w in plan.warnings),
@@ -233,11 +239,11 @@ def loss_sentences(plan: Plan) -> tuple[str, ...]:
     return tuple(f"{node.table}: {', '.join(node.loses)}" for node in plan.nodes if node.loses)
 
 
-def undo_sentences(plan: Plan) -> tuple[str, ...]:
+def undo_sentences(plan: Plan, options: str = "") -> tuple[str, ...]:
     """Return each undo command with its deadline, effect and cost, or why some tables cannot be undone."""
     found: dict[str, None] = {}
     for way in plan.undo:
-        command = undo_command(plan, way)
+        command = undo_command(plan, way, options)
         if command:
             found[f"{command}  ({way.until})"] = None
         found[f"{'' if command else 'no way back for '}{_named(way.tables)}: {undo_effect(way)}"] = None

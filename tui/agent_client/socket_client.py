@@ -54,18 +54,18 @@ class AgentClient:
     """Sends commands to one environment's agent, one connection per command. Thread-safe."""
 
     def __init__(
-        self, path: str, *, ledger: int, title: str = "", owner: int | None = None, environment: str = ""
+        self, path: str, *, ledger: int, title: str = "", owner: int | None = None, up: str = "headgate up"
     ) -> None:
         """Prepare calls to the socket at `path`.
 
         `ledger` is the newest ledger version that this program understands. `owner` is the agent's user id, by default
-        this user's. Errors name the `title` and the command that starts the agent of the `environment`.
+        this user's, and `up` the command that starts the agent.
         """
         self._path = path
         self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
         self._title = title or path
-        self._start = f"headgate up --env {environment}" if environment else "headgate up"
+        self._up = up
 
     def call(
         self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
@@ -95,7 +95,7 @@ class AgentClient:
             except (EOFError, OSError) as error:
                 raise AgentUnreachable(
                     f"the agent of {self._title} stopped before it had answered ({_op_words(op)})",
-                    remedy="start it again: headgate up; it continues from its ledger",
+                    remedy=f"start it again: {self._up}; it continues from its ledger",
                 ) from error
             except framing.BadFrame as error:
                 raise VersionMismatch(
@@ -136,8 +136,7 @@ class AgentClient:
             ) from error
         except OSError as error:
             connection.close()
-            words = f"no agent is running for {self._title}"
-            raise AgentUnreachable(words, remedy=f"start it: {self._start}") from error
+            raise AgentUnreachable(f"no agent is running for {self._title}", remedy=f"start it: {self._up}") from error
         return connection
 
     def _reach(self, connection: socket.socket) -> None:

@@ -37,7 +37,7 @@ def delete(context: CommandContext) -> int:
     say_set_aside(context, declared.project)
     if submitted.plan.empty:
         raise Refused("none of these tables is deployed", remedy="headgate ls lists the deployed tables")
-    context.output.say("\n".join(plan_lines(submitted.plan)))
+    context.output.say("\n".join(plan_lines(context, submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 
 
@@ -59,7 +59,7 @@ def execute_by_name(context: CommandContext, verb: str, words: Sequence[str], *,
     refuse_unknown(declared.project, planner_input_reader.observe(operations.reader), request)
     submitted = operations.submit(request)
     say_set_aside(context, declared.project)
-    context.output.say("\n".join(plan_lines(submitted.plan)))
+    context.output.say("\n".join(plan_lines(context, submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 
 
@@ -70,7 +70,7 @@ def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
     needed = confirmation_for_plan(plan)
     given = getattr(context.args, "confirm", None)
     if not shown and given is None and output.interactive:
-        output.say("\n".join(plan_lines(plan)))
+        output.say("\n".join(plan_lines(context, plan)))
     loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
     confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]), op="apply")
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)

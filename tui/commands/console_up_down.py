@@ -75,9 +75,7 @@ def open_console(
     operations = context.operations
     place = operations.place
     if not also and not os.path.exists(place.where.ledger):
-        raise LedgerUnavailable(
-            f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
-        )
+        raise LedgerUnavailable(f"{place.title} has never been started", remedy=place.up)
     declared: Mapping[str, bool] = {}
     with suppress(InvalidProject):
         declared = environments_started(place, context.environ) if also else {}

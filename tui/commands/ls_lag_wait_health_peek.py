@@ -58,9 +58,7 @@ def read_snapshot(context: CommandContext) -> LedgerSnapshot:
     """Return the ledger's current snapshot. Without a ledger, print a message and return an empty one."""
     if has_ledger(context.place):
         return context.operations.snapshot()
-    place = context.place
-    start = f"start it: headgate up --env {place.environment}"
-    context.output.say(f"{place.title} has never been started on this machine; {start}")
+    context.output.say(f"{context.place.title} has never been started on this machine; start it: {context.place.up}")
     return LedgerSnapshot(read_at=0.0)
 
 

@@ -242,7 +242,8 @@ def _print(context: CommandContext, warnings: Sequence[Problem], found: Plan, su
     for problem in warnings:
         context.output.say(problem_line(problem.as_json()))
     standing = _standing(submitted)
-    context.output.print(plan_markdown(found, standing) if context.args.markdown else plan_lines(found, standing))
+    report = plan_markdown if context.args.markdown else plan_lines
+    context.output.print(report(context, found, standing))
     if found.refusals:
         return
     if found.empty:

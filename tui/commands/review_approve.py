@@ -4,6 +4,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import UsageError
@@ -38,9 +39,9 @@ def review(context: CommandContext) -> int:
         return 0
     standing = plan_lookup.plan_status_words(found)
     if context.args.markdown:
-        output.print(plan_markdown(found.plan, standing))
+        output.print(plan_markdown(context, found.plan, standing))
         return 0
-    output.print([*plan_lines(found.plan, standing), *reasons_of(found.plan)])
+    output.print([*plan_lines(context, found.plan, standing), *reasons_of(context, found.plan)])
     if found.row is None or not standing.closed:
         output.say(how_to_apply(context, found.plan, context.args.plan if found.saved else "", approved=found.approved))
     return 0
@@ -57,7 +58,7 @@ def approve(context: CommandContext) -> int:
     row = plan_lookup.submitted_plan_row(found)
     refuse_closed(row, now=time.time())
     if context.args.confirm is None and output.interactive:
-        output.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
+        output.say("\n".join(plan_lines(context, found.plan, plan_lookup.plan_status_words(found))))
     needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
     approved, needs = context.operations.agent.approve(row.hash, confirm=confirm)
@@ -121,21 +122,24 @@ def _row_as_json(row: "PlanRow", now: float) -> dict[str, Any]:
     }
 
 
-def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
+def plan_lines(context: CommandContext, found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
     """Return a plan's report as lines that fit the terminal's width."""
-    from core.plan.rendering import judged_at, plan_lines
+    from core.plan.rendering import PlanStanding, judged_at, plan_lines
 
-    shown = judged_at(found, time.time())
-    lines = plan_lines(shown, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
+    known = replace(standing or PlanStanding(), options=context.given_options)
+    lines = plan_lines(judged_at(found, time.time()), min(shutil.get_terminal_size((100, 24)).columns, 160), known)
     return tuple(map(escape_control_characters, lines))
 
 
-def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
+def plan_markdown(context: CommandContext, found: Plan, standing: "PlanStanding | None") -> list[str]:
     """Return the lines of a plan's report in Markdown."""
     from core.plan.markdown import plan_as_markdown
-    from core.plan.rendering import judged_at
+    from core.plan.rendering import PlanStanding, judged_at
 
-    return plan_as_markdown(judged_at(found, time.time()), standing).splitlines()
+    # The report is read elsewhere, where the path of the project means nothing.
+    options = f" --env {found.environment}" if getattr(context.args, "env", None) else ""
+    known = replace(standing or PlanStanding(), options=options)
+    return plan_as_markdown(judged_at(found, time.time()), known).splitlines()
 
 
 def refuse_two_forms(context: CommandContext) -> None:
@@ -144,13 +148,13 @@ def refuse_two_forms(context: CommandContext) -> None:
         raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 
-def reasons_of(found: Plan) -> list[str]:
+def reasons_of(context: CommandContext, found: Plan) -> list[str]:
     """Return lines that explain the action on each table of a plan and then list the plan's steps."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
     for table in found.order:
-        lines += ["", f"why {table}", *(f"  {line}" for line in node_why(found, table))]
+        lines += ["", f"why {table}", *(f"  {line}" for line in node_why(found, table, context.given_options))]
     return [*lines, "", "steps", *(f"  {step_line(step)}" for step in found.steps)]
 
 

@@ -181,7 +181,9 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     output.say(f"edited since run {found.run.id} failed: {edited}")
     for edit in found.edits:
         output.say("\n".join(f"  {line}" for line in edit.lines()))
-    output.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
+    output.say(
+        "\n".join(["", *plan_lines(context, plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)])
+    )
     question = f"Continuing run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
     confirm = context.confirm(found.submitted.confirm, question, op="apply")
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_home, environment_paths
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
-from core.model.names import environment_words, is_environment_name
+from core.model.names import environment_words, is_environment_name, up_command
 from core.project.manifest_head import ManifestHead
 from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER, Overlay, overlay_from_text
 from core.text.escaping import escape_surrogates
@@ -54,6 +54,11 @@ class SelectedEnvironment:
         from core.plan.request import COMMITTED
 
         return f"{COMMITTED}{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def up(self) -> str:
+        """The command that starts the environment's agent."""
+        return up_command(self.environment, protected=self.protected)
 
     @property
     def options(self) -> str:

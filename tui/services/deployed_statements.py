@@ -52,8 +52,7 @@ class ProjectDrift:
 def open_reader(place: SelectedEnvironment) -> "LedgerReader":
     """Open the ledger for reading. Raises LedgerUnavailable if the environment was never started."""
     if not has_ledger(place):
-        remedy = f"start it: headgate up --env {place.environment}"
-        raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy=remedy)
+        raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy=f"start it: {place.up}")
     from state.ledger import LedgerReader
 
     return LedgerReader(Path(place.where.ledger))

@@ -327,7 +327,7 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
     except HeadgateError as error:
         running = agent_process.find_agent_process(place)
         if running is None:
-            return DoctorCheck("agent", True, "no agent is running", "headgate up starts it", warning=True)
+            return DoctorCheck("agent", True, "no agent is running", f"{place.up} starts it", warning=True)
         return DoctorCheck(
             "agent", False, f"{error.summary} (pid {running.pid} is running)", error.remedy or "headgate logs agent"
         )
@@ -369,14 +369,14 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     except HeadgateError as error:
         return DoctorCheck("pool", False, error.summary, error.remedy or "headgate logs agent")
     if facts is None:
-        return DoctorCheck("pool", True, "never started", "headgate up starts it", warning=True)
+        return DoctorCheck("pool", True, "never started", f"{place.up} starts it", warning=True)
     text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
     if facts.pool_state == "failed" and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, "headgate logs pool says why; headgate up starts it again")
+        return DoctorCheck("pool", False, text, f"headgate logs pool says why; {place.up} starts it again")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
         return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts a local pool by itself")
     if agent_process.find_agent_process(place) is None:
-        return DoctorCheck("pool", True, f"last seen: {text}", "headgate up starts it", warning=True)
+        return DoctorCheck("pool", True, f"last seen: {text}", f"{place.up} starts it", warning=True)
     return DoctorCheck("pool", True, text)
 
 
@@ -405,7 +405,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
-            return DoctorCheck("ledger", True, "there is none yet", "headgate up creates it", warning=True)
+            return DoctorCheck("ledger", True, "there is none yet", f"{place.up} creates it", warning=True)
     except Refused as error:
         return DoctorCheck("ledger", False, error.summary, error.remedy)
     from state.ledger import LedgerReader

@@ -69,9 +69,7 @@ class EnvironmentService:
         from state.migrations import SCHEMA_VERSION
 
         place, where = self.place, self.place.where
-        return AgentClient(
-            where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner, environment=place.environment
-        )
+        return AgentClient(where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner, up=place.up)
 
     @cached_property
     def agent(self) -> AgentCommands:

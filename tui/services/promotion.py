@@ -59,7 +59,7 @@ def open_source_of(place: SelectedEnvironment, environ: Mapping[str, str], envir
     Raises UsageError if there is no such environment or ledger, or if the ledger belongs to another project.
     """
     there = select_environment(environ, place.folder, project=place.folder, environment=environment)
-    return open_source(there.where.ledger, environment, place.project_id)
+    return open_source(there.where.ledger, environment, place.project_id, protected=there.protected)
 
 
 def deployed_tables(reader: LedgerReader | None) -> Deployed:

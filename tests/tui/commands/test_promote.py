@@ -427,3 +427,25 @@ def test_other_values_of_the_same_revision_are_counted_apart_and_never_promoted(
         assert "nothing to do" in said and "already run" in said
         assert "b runs with other values of variables than headgate.yml now gives stage, which no promotion" in said
         assert "headgate plan b --env stage" in said
+
+
+def test_the_undo_of_a_plan_names_the_environment_as_the_command_did(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two.run_in(two.dev, "b", FILTERED)
+    plan = written(["promote", "b", *TO_STAGE], capsys)
+    undo = f"headgate plan undo {plan['hash'][:12]} --env stage"
+    for words in (["promote", "b", *TO_STAGE], ["review", plan["hash"][:12], "--env", "stage"]):
+        assert exit_codes.run_command_line(words) == 0
+        assert undo in capsys.readouterr().out
+    assert exit_codes.run_command_line(["review", plan["hash"][:12], "--env", "stage", "--markdown"]) == 0
+    said = capsys.readouterr().out
+    assert undo in said and "--project" not in said
+
+
+def test_a_protected_environment_that_never_started_has_the_remedy_that_starts_it(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (two.folder / "headgate.yml").write_text(HEAD.replace("environments: {", "environments: {qa: {protected: true}, "))
+    for words in (["diff", "--env", "dev", "--env", "qa"], ["apply", "7f3a00", "--env", "qa"]):
+        assert "headgate up --foreground --env qa" in refused(words, 2 if words[0] == "diff" else 4, capsys)

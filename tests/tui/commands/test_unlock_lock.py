@@ -34,7 +34,9 @@ def test_a_secret_in_a_ticket_is_neither_sent_nor_shown(agent: Any, capsys: pyte
     assert "hunter2" not in f"{agent.heard}{capsys.readouterr()}"
 
 
-@pytest.mark.parametrize("words", [["30", "a"], ["9h", "a"], ["59s", "a"], ["1d", "a"], ["30m", ""], ["30m"]])
+@pytest.mark.parametrize(
+    "words", [["30", "a"], ["9h", "a"], ["59s", "a"], ["1d", "a"], ["30m", ""], ["30m"], ["-5m", "a"]]
+)
 def test_a_wrong_length_or_ticket_is_not_sent(words: list[str], agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["unlock", *words]) == 2
     assert agent.heard == [] and len(capsys.readouterr().err.splitlines()) == 2
@@ -51,17 +53,34 @@ def test_an_open_environment_needs_no_agent_but_a_protected_one_does(
     words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(words) == 0
-    assert capsys.readouterr().err == "shop dev is not protected: nothing to unlock\n"
+    assert capsys.readouterr().err.startswith("shop dev is not protected")
     assert exit_codes.run_command_line([*words, "--env", "prod"]) == 4
-    assert "no agent is running for shop PROD protected" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no agent is running for shop PROD protected" in said and "headgate up --foreground --env prod" in said
 
 
-def test_lock_says_whether_there_was_an_unlock(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    for changed, words in ((True, "shop dev is locked\n"), (False, "shop dev is locked: you had not unlocked it\n")):
-        agent.script["lock"] = {"unlocked": False, "changed": changed}
-        assert exit_codes.run_command_line(["lock"]) == 0
-        assert capsys.readouterr().err == words
-    assert list(written(["lock"], capsys).items())[:2] == [("project", "shop"), ("environment", "dev")]
+def test_a_negative_length_is_named_and_not_taken_for_an_option(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["unlock", "-5m", "OPS-1", "--env", "prod"]) == 2
+    assert capsys.readouterr().err == "headgate: '-5m' is not a time from 1m to 8h\n  write 30m or 2h\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "protected", "said"),
+    [
+        (True, True, "shop dev is locked for you again\n"),
+        (False, True, "shop dev was not unlocked for you: nothing changed\n"),
+        (False, False, "shop dev is not protected, so it is open to everybody: nothing to lock\n"),
+    ],
+)
+def test_lock_says_what_happened(
+    changed: bool, protected: bool, said: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["lock"] = {"unlocked": False, "changed": changed, "protected": protected}
+    assert exit_codes.run_command_line(["lock"]) == 0
+    assert capsys.readouterr().err == said
+    assert written(["lock"], capsys) == {"project": "shop", "environment": "dev", **agent.script["lock"]}
 
 
 def test_a_refusal_is_exit_code_3_with_the_command_that_unlocks(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:

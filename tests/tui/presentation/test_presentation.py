@@ -439,7 +439,7 @@ def test_a_plan_shows_its_losses_and_why_it_cannot_be_executed() -> None:
     assert summary_of(plan) == "2 rebuild, 1 record, 1 restart, 1 delete"
     assert losses(plan) == (
         "crm_orders: table crm_orders__v1, 18,220 rows, its checkpoint",
-        "undo: headgate plan undo RUN  (soon)",
+        "undo: headgate plan undo RUN --env dev  (soon)",
         "undo: order_items, oven_load: rebuild; reads 81 k rows again, ETA 41\N{EN DASH}95 s",
         "undo: no way back for crm_orders: its files are kept in the trash for 7 days after the run",
     )

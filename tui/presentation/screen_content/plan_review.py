@@ -233,7 +233,7 @@ def _more_offers(node: PlanNode, executable: int) -> str:
 def sections_below_rows(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Render the sections below a plan's rows: refusals, losses, warnings, guards, leftovers, undo, and steps."""
     lines: list[Line] = [EMPTY]
-    sections = plan_sections(plan)
+    sections = plan_sections(plan, f" --env {plan.environment}")
     for title in sorted(sections, key=[*SECTION_TONES].index):
         tones = repeat(SECTION_TONES[title]) if title != "GUARDS" else map(_verdict_tone, guards_by_verdict(plan))
         lead = Span(f" {title:<11} ", Tone.DIM)
@@ -266,7 +266,11 @@ def _verdict_tone(guard: Guard) -> Tone:
 def losses(plan: Plan) -> tuple[str, ...]:
     """Return sentences on what each statement loses and on how to undo the plan; empty if nothing is lost."""
     lost = loss_sentences(plan)
-    return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
+    return (
+        (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan, f" --env {plan.environment}")))
+        if lost
+        else ()
+    )
 
 
 def summary_of(plan: Plan) -> str:

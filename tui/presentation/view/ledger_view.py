@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from core.lineage.table_graph import distances
-from core.model.names import TableName, trigger_s
+from core.model.names import TableName, trigger_s, up_command
 from core.model.states import ALIVE, State, Trend
 from core.observed.versions import (
     INTERVAL_S,
@@ -22,7 +22,7 @@ from core.project.model import layer_place
 from core.text.sentence import Sentence
 from core.text.wording import long_duration
 from state.ledger_snapshot import LedgerSnapshot
-from state.row_types import EnvironmentRow, StagedRow
+from state.row_types import StagedRow
 from tui.presentation.styling.theme import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import trend_words
 
@@ -311,12 +311,11 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
-    seen = heartbeat_age_s(facts.agent_seen_at, now)
+    seen, up = heartbeat_age_s(facts.agent_seen_at, now), up_command(facts.environment, protected=facts.protected)
     if seen is None:
-        reason = f"no agent has run here yet: start one with {_start(facts)}"
-        return Freshness(None, True, False, "NO AGENT", reason, True)
+        return Freshness(None, True, False, "NO AGENT", f"no agent has run here yet: start one with `{up}`", True)
     if facts.agent_pid is None:
-        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen, facts), True)
+        return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen, up), True)
     if is_stale(seen, facts.agent_pid):
         reason = (
             f"the data is {_bucket(seen)} old: staging and executing need live data; stopping and cancelling do not"
@@ -325,12 +324,8 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
     return Freshness(seen, False, True, f"live {int(INTERVAL_S)}s", "")
 
 
-def _last_known(seen: float, facts: EnvironmentRow) -> str:
-    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with {_start(facts)}"
-
-
-def _start(facts: EnvironmentRow) -> str:
-    return f"`headgate up --env {facts.environment}`"
+def _last_known(seen: float, up: str) -> str:
+    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with `{up}`"
 
 
 def _bucket(seconds: float) -> str:
