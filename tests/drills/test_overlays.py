@@ -123,7 +123,7 @@ def test_an_overlay_that_expires_is_deleted_by_its_agent(walk: Walk) -> None:
     pr.done("up", "--from", "dev", "--expires", "1d")
     applied(pr, pr.plan("--all"))
     walk.has("default.pr_1_marked", ROWS - 2)
-    walk.dev.land(ROWS + 5)
+    walk.dev.land(5, after=ROWS)
     walk.has("default.dev_marked", ROWS + 5)
     walk.has("default.pr_1_marked", ROWS + 3)
     agent = walk.pid("pr-1")

@@ -120,10 +120,13 @@ class Checkout(Driven):
                 (scripts / f"dml.{table}.sql").write_text(DML[table])
         (self.folder / "headgate.yml").write_text(head)
 
-    def land(self, rows: int) -> None:
+    def land(self, rows: int, *, after: int = 0) -> None:
+        """Land one file with `rows` rows, whose ids begin after `after`."""
         (self.data / "landing").mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps({"id": n + 1, "kind": "a"}) + "\n" for n in range(rows))
-        (self.data / "landing/rows.json").write_text(lines)
+        lines = "".join(json.dumps({"id": after + n + 1, "kind": "a"}) + "\n" for n in range(rows))
+        hidden = self.data / "landing/.part"
+        hidden.write_text(lines)
+        hidden.rename(self.data / f"landing/rows-{after}.json")
 
     def deploy(self) -> None:
         self.done("up")
