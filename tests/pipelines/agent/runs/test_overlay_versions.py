@@ -82,6 +82,26 @@ def test_a_window_of_the_sources_explains_the_rows_from_before_it(two: TwoLedger
     assert (row.side, row.why) == (RowSide.OLD, "paid@v1 of pr-123 begins with orders.id >= 9")
 
 
+@pytest.mark.parametrize(
+    ("query", "sides"),
+    [
+        ("SELECT id, kind FROM STREAM orders WHERE id > 3", {RowSide.OLD}),
+        ("SELECT max(id) AS id, kind FROM STREAM orders WHERE id > 3 GROUP BY kind", {*RowSide}),
+    ],
+)
+def test_a_window_by_time_of_files_explains_rows_that_are_missing_and_no_others(
+    query: str, sides: set[RowSide], two: TwoLedgers
+) -> None:
+    two.put("dev", "paid", 1, query, reads=3)
+    two.put("pr-123", "paid", 1, query, begins_after="4 files written before noon")
+    deployed = two.versions.deployed()
+    old, new = deployed[T("paid"), 1], deployed[T("paid"), OWN + 1]
+    rows = of_release(TableCheckpoints("ledger-1"), two.versions, deployed, old, new).rows
+    assert {row.side for row in rows} == sides
+    words = "paid@v1 of pr-123 begins with the rows after 4 files written before noon, in any number"
+    assert {row.why for row in rows} == {words}
+
+
 def aligned(two: TwoLedgers, table: str, old: int) -> AlignedPair | Unaligned:
     key = (T(table), OWN + 1)
     histories = version_histories(TableCheckpoints("ledger-1"), two.versions.deployed(), (T(table), old), key)
