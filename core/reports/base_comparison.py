@@ -103,6 +103,8 @@ class BaseComparison:
             names = ", ".join(table.table for table in self.unexpected[:_MOST_NAMES])
             more = f" and {len(self.unexpected) - _MOST_NAMES} more" if len(self.unexpected) > _MOST_NAMES else ""
             return Sentence(f"unexpected: {names}{more}, of {number}{left}")
+        if not any(table.in_overlay for table in self.tables):
+            return Sentence(f"no rows were compared, because {self.environment} serves no table yet")
         if not self.compared:
             return Sentence(f"no rows were compared{left}")
         return Sentence(f"nothing unexpected in {number}{left}")

@@ -5,6 +5,7 @@ of the comparison before it.
 """
 
 import logging
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -41,6 +42,7 @@ from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.overlay_versions import OWN, OverlayVersions, number_in_ledger
 from pipelines.agent.runs.version_comparison import VersionComparison
+from state.ledger import LedgerReader
 from state.promotion_source import open_source
 
 COMPARE_S = 300.0
@@ -105,16 +107,7 @@ class ComparisonWithBase:
     def _run(self, work: _Work, overlay: Overlay, seconds: float) -> None:
         agent = self._agent
         try:
-            path = f"{overlay.base_home}/ledger.db"
-            try:
-                reader = open_source(path, overlay.base, agent.project_id)
-            except UsageError as error:
-                here = agent.layout.environment.name
-                raise Refused(
-                    f"{overlay.base}, which {here} overlays, is gone or was replaced: {error.summary}",
-                    remedy=f"headgate down --env {here} --purge, then create the overlay again",
-                ) from error
-            with closing(reader):
+            with closing(_ledger_of_base(agent, overlay)) as reader:
                 versions = OverlayVersions(
                     LedgerVersions(reader), LedgerVersions(agent.ledger), overlay, agent.layout.environment.name
                 )
@@ -128,6 +121,18 @@ class ComparisonWithBase:
             work.error = HeadgateError("the comparison failed", remedy="see `headgate logs agent`")
         finally:
             work.running = False
+
+
+def _ledger_of_base(agent: AgentContext, overlay: Overlay) -> LedgerReader:
+    path, here = f"{overlay.base_home}/ledger.db", agent.layout.environment.name
+    again = f"headgate down --env {here} --purge, then create the overlay again"
+    try:
+        return open_source(path, overlay.base, agent.project_id)
+    except UsageError as error:
+        base = f"{overlay.base}, which {here} overlays,"
+        if not os.path.exists(path):
+            raise Refused(f"{base} is gone: there is no ledger {path}", remedy=again) from error
+        raise Refused(f"{base} was replaced: {error.summary}", remedy=again) from error
 
 
 def _overlay_of(agent: AgentContext) -> Overlay:

@@ -44,6 +44,7 @@ GONE = row("other", "presence", "skipped", "only dev has it", new_version=0)
         ((CHANGE, WRONG, SKIPPED), "unexpected: orders, of 1 compared table; 1 table not compared"),
         ((SKIPPED, NEW), "no rows were compared; 1 table not compared"),
         ((NEW, GONE), "no rows were compared"),
+        ((GONE,), "no rows were compared, because pr-123 serves no table yet"),
     ],
 )
 def test_the_verdict_says_what_was_compared(rows: tuple[CheckResultRow, ...], verdict: str) -> None:

@@ -196,7 +196,7 @@ def test_a_base_that_is_gone_is_one_clear_sentence_and_leaves_the_stored_result(
     shutil.rmtree(tmp_path / "home-dev")
     error = failure(commands)
     assert isinstance(error, Refused)
-    assert error.summary.startswith("dev, which pr-123 overlays, is gone or was replaced: ")
+    assert error.summary == f"dev, which pr-123 overlays, is gone: there is no ledger {tmp_path}/home-dev/ledger.db"
     assert error.remedy.startswith("headgate down --env pr-123 --purge")
     assert stored(agent) == before
 
@@ -257,4 +257,5 @@ def test_the_ledger_of_another_project_is_not_read(
     two: TwoLedgers, agent: AgentContext, commands: CommandHandler
 ) -> None:
     agent.project_id = "another"
-    assert "belongs to p dev" in failure(commands).summary
+    summary = failure(commands).summary
+    assert summary.startswith("dev, which pr-123 overlays, was replaced: ") and "belongs to p dev" in summary
