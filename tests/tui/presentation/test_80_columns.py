@@ -32,7 +32,7 @@ from tui.presentation.screen_content.screen_frame import (
 )
 from tui.presentation.styling.styled_text import Line, Span, Tone, line, line_width, plain, wrap_line, wrap_lines
 from tui.presentation.styling.theme import DARK, MONO, SIXTEEN, UNICODE
-from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.presentation.view.ledger_view import Access, freshness, make_ledger_view
 from tui.services.help_topics import help_topic, help_topics
 
 LONG = "orders_paid_by_card_and_delivered_to_the_door_of_the_client_v"
@@ -253,10 +253,10 @@ def test_many_open_environments_are_counted_and_those_with_faults_shown_first(sh
         EnvironmentBadge(name, Tone.OPEN, n == shown, faults.get(name, 0)) for n, name in enumerate(names)
     )  # fmt: skip
     place = ConsoleIdentity("the-payments-platform-of-the-company", names[shown], False, "alice")
-    drawn = banner_line(place, view, freshness(view.snapshot, NOW), width, badges=badges)
+    drawn = banner_line(place, view, freshness(view.snapshot, NOW), width, access=Access("read-only"), badges=badges)
     text = plain(drawn)
     assert line_width(drawn) == width
-    assert f"[ {names[shown]} ]" in text and "live 2s" in text
-    assert " PROD protected ! 3" in text and " pr-102 ? " in text
+    assert f"[ {names[shown]} ]" in text and "read-only" in text and "live 2s" in text
+    assert " PROD protected ! 3" in text and (" pr-102 ? " in text or width == 80)
     counted = int(left.split()[0]) if (left := text.partition(" +")[2]) else 0
     assert counted + sum(f" {name} " in text for name in names) == len(names)

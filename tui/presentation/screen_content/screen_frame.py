@@ -113,7 +113,8 @@ def banner_line(
     project = shorten(identity.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
     if badges:
         project = shorten(project, PROJECT_BESIDE_BADGES)
-        shown = _badge_spans(badges, width - width_of(project) - width_of(SEPARATOR + fresh.words) - 2)
+        always = "".join(SEPARATOR + words for words in (access.words, fresh.words) if words)
+        shown = _badge_spans(badges, width - width_of(project) - width_of(always) - 2)
     else:
         shown = (Span(environment, identity.tone),)
     start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), *shown]
@@ -135,7 +136,7 @@ def banner_line(
 def _badge_spans(badges: Sequence[EnvironmentBadge], room: int) -> tuple[Span, ...]:
     """Render badges in their order. If not all fit, those without faults are omitted first, and counted."""
     drawn, kept, left = tuple(map(_badge, badges)), set[int](), room
-    for n in sorted(range(len(badges)), key=lambda n: (not badges[n].shown, badges[n].faults == 0)):
+    for n in sorted(range(len(badges)), key=lambda n: _badge_rank(badges[n])):
         more = len(badges) - len(kept) - 1
         if badges[n].shown or line_width(drawn[n]) + (len(f" +{more}") if more else 0) <= left:
             kept.add(n)
@@ -144,6 +145,10 @@ def _badge_spans(badges: Sequence[EnvironmentBadge], room: int) -> tuple[Span, .
     if omitted := [badge for n, badge in enumerate(badges) if n not in kept]:
         spans.append(Span(f" +{len(omitted)}", Tone.BAD if any(one.faults for one in omitted) else Tone.DIM))
     return tuple(spans)
+
+
+def _badge_rank(badge: EnvironmentBadge) -> int:
+    return 0 if badge.shown else 1 if badge.faults else 2 if badge.faults is None else 3
 
 
 def _badge(badge: EnvironmentBadge) -> Line:
