@@ -8,7 +8,7 @@ from dataclasses import replace
 from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
 from core.model.act_outcomes import ActOutcome, ActResult
-from core.model.errors import ConfirmationNeeded
+from core.model.errors import ConfirmationNeeded, HeadgateError
 from core.model.events import EventCause
 from core.model.names import TableName
 from core.plan.confirmation import Confirmation, confirmation_for_swap
@@ -37,6 +37,8 @@ class FakeBackend:
         self.calls: list[tuple[object, ...]] = []
         self.reader = self.agent = self
         self.problems_in_files = 0
+        self.lost = ""
+        """Why the schemas cannot be read; empty if they can."""
         self.staged_marks: tuple[StagedRow, ...] = (
             StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
         )
@@ -264,6 +266,18 @@ class FakeBackend:
     def submit_plan_by_verb(self, verb: str, words: tuple[str, ...], *, retain: str = "") -> str:
         self.calls.append((verb, " ".join((*words, *(("for", retain) if retain else ())))))
         return "7f3a" * 16
+
+    def promote(self, words: tuple[str, ...], source: str) -> str:
+        self.calls.append(("promote", words, source))
+        return "7f3a" * 16
+
+    def environment_diff(self, source: str, words: Sequence[str]) -> tuple[str, ...]:
+        return (f"TABLE        {source.upper()}  HERE", "order_items  v2   v1", "", "1 table differs, 0 the same")
+
+    def schema(self, table: str) -> tuple[str, ...]:
+        if self.lost:
+            raise HeadgateError(self.lost, remedy="headgate doctor")
+        return (f"{table}  compatibility: backward", "", "VERSION  SINCE  STATE   COLUMNS")
 
     def close_ticket(self, run: str, reader: str) -> str:
         self.calls.append(("close", run, reader))

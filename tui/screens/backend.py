@@ -349,6 +349,36 @@ class ConsoleBackend:
             )
         return submitted.plan.hash
 
+    def promote(self, words: tuple[str, ...], source: str) -> str:
+        """Submit a plan of the revisions that run in the environment `source`; return the plan's hash.
+
+        `words` are names and selectors of tables there; without any, all tables that differ are promoted. Raises
+        Refused if that is none, or if a table would read other revisions of its parents than it does there.
+        """
+        here = self._service.place.environment
+        if source == here:
+            raise UsageError(f"{here} cannot be promoted into itself", remedy="name another environment: --from ENV")
+        found = self._service.promotion(words, PlanRequest(everything=not words, promoted_from=source))
+        submitted = self._service.submit(found.request, declared=found.declared)
+        if submitted.plan.empty:
+            what = ", ".join(words) or "every table of it"
+            raise Refused(f"nothing to do: {here} runs {what} as {source} does", remedy=f":diff {source} compares them")
+        return submitted.plan.hash
+
+    # Reports, as lines of text.
+
+    def environment_diff(self, source: str, words: Sequence[str]) -> tuple[str, ...]:
+        """Compare the environment `source` with this one, as `headgate diff --env SOURCE --env THIS` does."""
+        from tui.services.environment_comparison import comparison_lines
+
+        return comparison_lines(self._service, source, words)
+
+    def schema(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table in each version and who reads them, as `headgate schema` does."""
+        from tui.presentation.reports.schema_history import schema_lines
+
+        return schema_lines(self._service.schema(table), self._clock())
+
     def continuation(self, run_id: str) -> str:
         """Submit a plan that continues a failed run with edited files.
 

@@ -1,6 +1,7 @@
 """The commands typed after `:`. A command named after an action performs that action."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from string import hexdigits
 
 from core.lineage.selectors import is_selector
@@ -18,6 +19,8 @@ OF_A_VERSION = frozenset({"stop", "start", "restart"})
 
 RETAIN = "--retain"
 CLOSE = "--close"
+FROM = "--from"
+ALL = "--all"
 
 
 def run_command(screen: StatementActionsScreen, text: str) -> None:
@@ -69,6 +72,12 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _unlock(screen, rest)
         case "lock":
             _lock(screen)
+        case "promote":
+            _promote(screen, rest.split())
+        case "diff":
+            _diff(screen, rest.split())
+        case "schema":
+            _schema(screen, rest.split() or screen.view_targets())
         case "env":
             _env(screen, rest)
         case _:
@@ -132,6 +141,47 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
         screen.state.host.close_environment(named.strip())
     else:
         screen.state.host.open_environment(rest, screen)
+
+
+def _promote(screen: StatementActionsScreen, words: list[str]) -> None:
+    """Plan the revisions that run in another environment, for the one on the screen."""
+    usage = "promote: name tables, or all, and where they run: :promote TABLE… --from ENV, :promote --all --from ENV"
+    at = words.index(FROM) if FROM in words else len(words)
+    source, asked = words[at + 1 : at + 2], (*words[:at], *words[at + 2 :])
+    tables = tuple(word for word in asked if word != ALL)
+    if not source or bool(tables) == (ALL in asked):
+        screen.state.notify(usage, Tone.CHANGING)
+        return
+    backend, here = screen.state.backend, screen.state.identity.environment
+    what = f"the promotion of {', '.join(tables) or 'everything'} from {source[0]} to {here}"
+    _planned(screen, lambda: backend.promote(tables, source[0]), "promote", what)
+
+
+def _diff(screen: StatementActionsScreen, words: Sequence[str]) -> None:
+    state = screen.state
+    if not words:
+        state.notify("diff: name the environment to compare with this one: :diff ENV", Tone.CHANGING)
+        return
+    here, (source, *tables) = state.identity.environment, words
+    state.host.open_screen(
+        "report",
+        path=("diff", f"{source} and {here}", *tables),
+        read=partial(state.backend.environment_diff, source, tables),
+        command=" ".join(("headgate diff", *tables, "--env", source, "--env", here)),
+    )
+
+
+def _schema(screen: StatementActionsScreen, words: Sequence[str]) -> None:
+    state = screen.state
+    if len(words) != 1:
+        state.notify("schema: name one table: :schema TABLE", Tone.CHANGING)
+        return
+    state.host.open_screen(
+        "report",
+        path=("schema", words[0]),
+        read=partial(state.backend.schema, words[0]),
+        command=f"headgate schema {words[0]} --env {state.identity.environment}",
+    )
 
 
 def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:

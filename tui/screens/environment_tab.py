@@ -38,6 +38,7 @@ SCREENS = {
     "log": ("audit_log_events", "LogScreen"),
     "events": ("audit_log_events", "EventsScreen"),
     "rows": ("text_screen", "RowsScreen"),
+    "report": ("text_screen", "ReportScreen"),
     "help": ("text_screen", "HelpScreen"),
 }
 """Module and class of each screen by name. A module is imported when its screen is first opened, to start quickly."""

@@ -1,15 +1,16 @@
-"""Screens that show scrolling text: rows of a table, and help."""
+"""Screens that show scrolling text: rows of a table, answers of commands, and help."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from textual.widget import Widget
 
+from core.model.errors import HeadgateError
 from core.text.wording import counted
 from tui.agent_client.agent_commands import PeekedRows
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.help_text import help_lines, topic_lines
 from tui.presentation.screen_content.statement_detail import row_lines
-from tui.presentation.styling.styled_text import Line, Tone, line, plain
+from tui.presentation.styling.styled_text import Line, Tone, line, plain, wrap_line
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_actions import StatementActionsScreen
 from tui.services.help_topics import help_topic, help_topics
@@ -104,6 +105,52 @@ class RowsScreen(TextScreen):
 
     def copy_line(self) -> str:
         return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"
+
+
+class ReportScreen(TextScreen):
+    """The screen that shows the answer of a command, which is computed when it opens and when it is reloaded."""
+
+    screen_name = "report"
+
+    def __init__(
+        self, state: ConsoleState, *, path: tuple[str, ...], read: Callable[[], Sequence[str]], command: str
+    ) -> None:
+        super().__init__(state)
+        self.path = path
+        """The breadcrumb."""
+        self._read = read
+        self._command = command
+        """The equivalent command line."""
+        self.rows: Sequence[str] | None = None
+        self._asked = False
+
+    def fetch(self) -> object:
+        if self._asked:
+            return None
+        self._asked = True
+        try:
+            return tuple(self._read())
+        except HeadgateError as error:
+            return (str(error.sentence),)
+
+    def receive(self, fetched: object) -> None:
+        if isinstance(fetched, tuple):
+            self.rows = fetched
+
+    def do_refresh(self, key: str) -> None:
+        self._asked = False
+        super().do_refresh(key)
+
+    def content(self, width: int) -> Sequence[Line]:
+        if self.rows is None:
+            return (line((f" computing {self._command}", Tone.DIM)),)
+        return tuple(part for row in self.rows for part in wrap_line(line(f" {row}"), width))
+
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        return self.path, counted(self.pane.below, "more line") if self.pane.below else ""
+
+    def copy_line(self) -> str:
+        return self._command
 
 
 class HelpScreen(TextScreen):

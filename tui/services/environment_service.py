@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from core.sql.lineage.model import ColumnOrigin
     from state.ledger import LedgerReader
     from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
+    from tui.presentation.reports.schema_history import SchemaHistory
     from tui.services import follow_up_plans
     from tui.services.plan_submission import SubmittedPlan
     from tui.services.promotion import Promotion
@@ -416,6 +417,14 @@ class EnvironmentService:
             return plan_promotion(
                 replace(asked, tables=named), declared, facts, source=source, target=target, place=self.place
             )
+
+    def schema(self, word: str) -> "SchemaHistory":
+        """Return the columns of a table in each of its versions. Raises UsageError for an unknown table."""
+        from tui.services.table_schemas import schema_history
+
+        table, project = parse_table_name(word), self.projects.read_sound_tables().project
+        reader = self.reader if environment_selection.has_ledger(self.place) else None
+        return schema_history(reader, project, table, self.projects.parse_cache)
 
     def undo(self, word: str, *, children: str | None, rebuild: bool) -> "follow_up_plans.PlannedUndo":
         """Return the request that undoes an executed plan or run, and the project for which to plan it.

@@ -13,6 +13,7 @@ from command_line import written
 from ledger_rows import environment_row
 
 from core.ipc import framing
+from core.model.errors import HeadgateError
 from core.model.names import TableName as T
 from core.observed.versions import Deployment, Measurement
 from core.policy.roles_and_rules import Policy
@@ -36,6 +37,8 @@ from tests.support.submission_desk import deployed as deployment_of
 from tui.command_line import exit_codes
 from tui.project_folder.declaring_files import read_files
 from tui.project_folder.environment_selection import select_environment
+from tui.screens.backend import ConsoleBackend
+from tui.services.environment_service import EnvironmentService
 
 HEAD = """\
 project: shop
@@ -449,3 +452,49 @@ def test_a_protected_environment_that_never_started_has_the_remedy_that_starts_i
     (two.folder / "headgate.yml").write_text(HEAD.replace("environments: {", "environments: {qa: {protected: true}, "))
     for words in (["diff", "--env", "dev", "--env", "qa"], ["apply", "7f3a00", "--env", "qa"]):
         assert "headgate up --foreground --env qa" in refused(words, 2 if words[0] == "diff" else 4, capsys)
+
+
+@pytest.fixture
+def console(two: Two, tmp_path: Path) -> Iterator[ConsoleBackend]:
+    """The backend of a console that shows stage."""
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    service = EnvironmentService(select_environment(environ, str(two.folder), environment="stage"), environ)
+    yield ConsoleBackend(service)
+    service.close()
+
+
+@pytest.mark.parametrize(("words", "command"), [(("b",), ["b"]), ((), ["--all"])])
+def test_the_console_submits_the_promotion_that_the_command_submits(
+    words: tuple[str, ...], command: list[str], two: Two, console: ConsoleBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = two.run_in(two.dev, "b", FILTERED)
+    submitted = console.promote(words, "dev")
+    plan = written(["promote", *command, *TO_STAGE], capsys)
+    assert plan["hash"] == submitted and nodes(plan) == {"b": ("restart", there.revision)}
+
+
+def test_a_mistaken_promotion_of_the_console_is_one_sentence(two: Two, console: ConsoleBackend) -> None:
+    for words, source, said in (
+        ((), "dev", "nothing to do: stage runs every table of it as dev does"),
+        (("b",), "stage", "stage cannot be promoted into itself"),
+        (("b",), "nowhere", "shop declares no environment 'nowhere'"),
+        (("none",), "dev", "none is not deployed in dev"),
+    ):
+        with pytest.raises(HeadgateError) as error:
+            console.promote(words, source)
+        assert said in error.value.summary
+
+
+def test_the_console_compares_environments_as_the_command_does(
+    two: Two, console: ConsoleBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two.run_in(two.dev, "b", FILTERED)
+    assert exit_codes.run_command_line(["diff", "--env", "dev", "--env", "stage"]) == 10
+    printed = capsys.readouterr()
+    lines = [row.rstrip() for row in console.environment_diff("dev", ())]
+    assert lines[: lines.index("")] == [row.rstrip() for row in printed.out.splitlines()]
+    assert all(row in " ".join(printed.err.split()) for row in lines[lines.index("") + 1 :])
+    assert "1 table differs, 2 the same" in lines
+    assert console.environment_diff("dev", ("a",))[0] == "0 tables differ, 1 the same"
+    with pytest.raises(HeadgateError, match="this is stage"):
+        console.environment_diff("stage", ())

@@ -15,6 +15,8 @@ from core.project.revision import RevisionTexts
 from core.run.records import StepRow
 from tests.support.ledger_rows import create_run, plan_of, plan_row, run_row
 from tui.command_line import exit_codes
+from tui.screens.backend import ConsoleBackend
+from tui.services.environment_service import EnvironmentService
 
 
 def ddl(columns: str) -> RevisionTexts:
@@ -147,3 +149,14 @@ def test_a_deployed_table_whose_files_are_gone_has_a_history_without_a_mode(
     ledger.put_deployment(gone)
     found = written(["schema", "gone"], capsys)
     assert (found["mode"], [each["version"] for each in found["schemas"]]) == (None, [1])
+
+
+def test_the_console_shows_the_schemas_as_the_command_does(
+    versions: Any, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["schema", "a"]) == 0
+    printed = capsys.readouterr().out.split()
+    service = EnvironmentService(place, {})
+    shown = ConsoleBackend(service).schema("a")
+    service.close()
+    assert " ".join(shown).split() == printed

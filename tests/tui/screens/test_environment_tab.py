@@ -12,6 +12,7 @@ from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.terminal.in_memory_backend import FakeBackend, never_started
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
+from tui.presentation.interaction.input_line import complete_command
 from tui.screens.environment_tab import OpenedEnvironment
 
 
@@ -25,7 +26,7 @@ def prod(**more: int) -> FakeBackend:
 
 async def go(console: Console, words: str) -> None:
     """Enter a `:` command."""
-    console.pass_time(1.0)
+    console.pass_time(0.5)
     console.app.tab.command(words)
     await console.pilot.pause()
     console.screen.redraw()
@@ -300,3 +301,50 @@ def test_env_completes_the_names_of_environments() -> None:
         assert console.screen.typed.entry.text == "env stage"
 
     in_console(scenario, beside={"prod": prod()})
+
+
+def test_diff_and_schema_open_a_screen_with_the_command_that_does_the_same() -> None:
+    copied: list[str] = []
+
+    async def scenario(console: Console) -> None:
+        console.app.copy_to_clipboard = copied.append  # type: ignore[method-assign]  # a double
+        await go(console, "diff dev order_items")
+        await console.until(lambda: "1 table differs" in console.text(), "the comparison")
+        assert "diff > dev and prod > order_items" in console.text()
+        await console.press("Y", "q")
+        console.screen.table.choose("order_items")
+        await go(console, "schema")
+        await console.until(lambda: "compatibility: backward" in console.text(), "the schemas")
+        await console.press("Y")
+        assert copied == [
+            "headgate diff order_items --env dev --env prod",
+            "headgate schema order_items --env prod",
+        ]
+        console.backend.lost = "the ledger is gone"
+        await console.press("r")
+        await console.until(lambda: "the ledger is gone; headgate doctor" in console.text(), "why there is none")
+
+    in_console(scenario, protected=True)
+
+
+def test_a_promotion_is_planned_for_the_environment_on_the_screen_and_opens_its_review() -> None:
+    async def scenario(console: Console) -> None:
+        for words in ("promote", "promote till", "promote --from dev", "promote till --all --from dev"):
+            await go(console, words)
+            assert "promote: name tables, or all, and where they run" in said(console)
+        await go(console, "promote till oven_load --from dev")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        await console.press("q")
+        await go(console, "promote --all --from dev")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        assert console.backend.calls == [("promote", ("till", "oven_load"), "dev"), ("promote", (), "dev")]
+
+    in_console(scenario, protected=True)
+
+
+@pytest.mark.parametrize(("typed", "completed"), [
+    ("diff st", "diff stage"), ("diff stage til", "diff stage till"), ("schema til", "schema till"),
+    ("promote till --from pr", "promote till --from prod"), ("env --close st", "env --close stage"),
+])  # fmt: skip
+def test_environments_and_tables_complete_where_each_is_named(typed: str, completed: str) -> None:
+    assert complete_command(typed, "home", ("till",), environments=("prod", "stage")) == (completed,)

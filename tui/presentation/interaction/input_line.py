@@ -141,6 +141,9 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("unlock", ":unlock 30m TICKET", "Unlock a protected environment for you, for at most 8h"),
     ColonCommand("lock", ":lock", "End your unlock"),
     ColonCommand("env", ":env [NAME]", "Open an environment, or show it; `:env --close [NAME]` closes it here"),
+    ColonCommand("diff", ":diff ENV [TABLE…]", "Compare an environment with this one: revisions, lag, promotion"),
+    ColonCommand("promote", ":promote TABLE…|--all --from ENV", "Plan the revisions that run in ENV, and review it"),
+    ColonCommand("schema", ":schema [TABLE]", "Columns of a table in each version, their readers, what is compatible"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
 
@@ -170,8 +173,9 @@ def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str
     return tuple(sorted(known.items()))
 
 
-TAKES_ENVIRONMENTS = frozenset({"env"})
-"""Names of the `:` commands that accept names of environments as arguments."""
+def _names_environment(word: str, head: str) -> bool:
+    """True if the next argument of a command, after `head`, is the name of an environment."""
+    return word == "env" or (word == "diff" and not head) or (word == "promote" and head.endswith("--from"))
 
 
 def complete_command(
@@ -189,7 +193,7 @@ def complete_command(
     if not space:
         return tuple(name for name, _ in names(screen, now) if name.startswith(word))
     head, _, last = rest.rpartition(" ")
-    if word in TAKES_ENVIRONMENTS:
+    if _names_environment(word, head):
         return tuple(" ".join(filter(None, (word, head, name))) for name in environments if name.startswith(last))
     if word not in TAKES_TABLES:
         return ()

@@ -72,6 +72,11 @@ def difference_summary(differ: int, same: int, other_values: int) -> str:
     return f"{words} in revision, {other_values} {have} the same revision with other values of variables{left}"
 
 
+def unobserved_words(environment: str) -> str:
+    """Return what is not known of an environment without an agent."""
+    return f"no agent observes {environment}: its states and lags are those last recorded"
+
+
 def _values(one: TableInTwo) -> str:
     return ", ".join(f"{name}: {first or '-'} → {second or '-'}" for name, (first, second) in one.values.items()) or "-"
 

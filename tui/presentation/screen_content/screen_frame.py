@@ -356,9 +356,8 @@ def environments_answer(name: str, declared: Mapping[str, bool], opened: Sequenc
     """List a project's environments, given with whether each was ever started; `name` is one that was not found."""
 
     def words(each: str) -> str:
-        if each in opened:
-            return f"{each} (open)"
-        return each if declared[each] else f"{each} (never started)"
+        notes = ("open" if each in opened else "", "" if declared[each] else "never started")
+        return f"{each} ({', '.join(filter(None, notes))})" if any(notes) else each
 
     found = ", ".join(map(words, declared)) or "none"
     return f"env: there is no environment {name}; declared: {found}" if name else f"env: declared: {found}"
