@@ -269,9 +269,9 @@ def test_several_environments_stay_within_the_bytes_of_one(width: int, height: i
 
 
 def test_what_is_typed_for_one_environment_never_reaches_the_other() -> None:
-    with console(80, 24, "--several") as terminal:
+    with console(80, 24, "--still", "--several") as terminal:
         terminal.wait(lambda text: "stage ?" in text)
-        all_open(terminal)
+        ready(terminal)
         terminal.send(":env prod\r")
         terminal.wait(lambda text: "[ PROD protected ! 2 ]" in text)
         terminal.quiet()

@@ -194,6 +194,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.tab = tab
         self.switch_mode(tab.mode)
         tab.came_to_front(self.screen)
+        if not tab.files_checked:
+            self.set_timer(FIRST_CHECK_S, tab.check_files)
         self.show_newest()
 
     def open_environment(self, name: str, asked_by: ConsoleScreen) -> None:
@@ -266,8 +268,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             tab.close()
             tab.release()
             self.remove_mode(tab.mode)
-            words = f"env: {tab.state.identity.words} is closed here; its agent, statements and runs continue"
-            self.state.notify(words)
+            self.state.notify(f"env: {tab.state.identity.words} is closed in this console; nothing was stopped")
 
     def quit(self) -> None:
         """Leave the console.

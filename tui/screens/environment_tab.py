@@ -71,6 +71,8 @@ class EnvironmentTab:
             self.state.view = first
         self.newest: LedgerView | None = None
         """The view read last; it is not shown yet if the display is frozen."""
+        self.files_checked = False
+        """True once the project's files have been read for this environment."""
         self._app = app
         self._fetched: tuple[ConsoleScreen, object] | None = None
         """Data read for a screen but not shown yet, for example while the display is frozen."""
@@ -211,6 +213,7 @@ class EnvironmentTab:
 
     def check_files(self) -> None:
         """Look for errors in the project's files, in a thread."""
+        self.files_checked = True
         threading.Thread(target=self.state.backend.check_files, name="console-files", daemon=True).start()
 
     def take_view(self, view: LedgerView, *, asked: bool) -> None:

@@ -10,7 +10,7 @@ from core.model.act_outcomes import ActOutcome
 from core.model.errors import LedgerUnavailable
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.terminal.in_memory_backend import FakeBackend, never_started
-from tests.terminal.pizzeria_values import NOW
+from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.presentation.interaction.input_line import complete_command
 from tui.screens.environment_tab import OpenedEnvironment
@@ -176,6 +176,21 @@ def test_an_answer_for_a_hidden_environment_is_shown_and_names_it() -> None:
     in_console(scenario, backend=Slow(), beside={"prod": prod()})
 
 
+def test_a_run_that_fails_in_a_hidden_environment_is_reported_and_names_it() -> None:
+    there = prod()
+
+    async def scenario(console: Console) -> None:
+        await open_prod(console)
+        await console.press("n")
+        failed = replace(sample_run(NOW), id="7f3a-01c2f", state="failed")
+        there.current = replace(there.current, failed_runs=(failed,))
+        console.app.tabs["prod"].read_now()
+        await console.until(lambda: "PROD protected run 7f3a-01c2f failed" in said(console), "the failure")
+        assert console.app.tab.name == "dev"
+
+    in_console(scenario, beside={"prod": there})
+
+
 def test_a_key_that_acts_is_refused_just_after_another_environment_has_appeared() -> None:
     there = prod()
 
@@ -270,7 +285,7 @@ def test_an_environment_is_closed_in_the_console_and_can_be_opened_again() -> No
         await open_prod(console)
         await go(console, "env --close")
         assert console.app.tab.name == "dev" and list(console.app.tabs) == ["dev"]
-        assert "PROD protected is closed here; its agent, statements and runs continue" in said(console)
+        assert "PROD protected is closed in this console; nothing was stopped" in said(console)
         await console.press("n")
         assert "no other environment is open" in said(console)
         await open_prod(console)
