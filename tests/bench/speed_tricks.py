@@ -16,10 +16,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from core.lineage.table_graph import edges_of
+from core.observed.versions import Binding
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
+from state.ledger import create_or_open
 from tests.bench.command_latency import _environ
 from tests.bench.generated_projects import project_texts, write
+from tests.support.ledger_rows import deployment_row, environment_row, external_row
 from tests.terminal.ledger_under_load import make
 from tests.terminal.pseudo_terminal import Terminal
+from tui.project_folder.environment_selection import select_environment
 
 WITH = ""
 ONE_PROCESS = "from tui.project_folder import parsing_performance as p; p.MANY = 10**9; "
@@ -27,6 +34,10 @@ USUAL_COLLECTION = (
     "import gc; from tui.project_folder import parsing_performance as p; p._SELDOM = gc.get_threshold(); "
 )
 NO_COPY = "from state.parse_cache_file import ParseCacheFile as c; c.load_project = c.save_project = lambda *_: None; "
+READ_AGAIN = (
+    "from state.ledger import LedgerReader as r; from state.registry import RegistryReads as g; "
+    "r.deployments = g.deployments; "
+)
 NO_PICTURE = "from tui.terminal.first_frame import FirstFrame as f; f.draw = lambda *_: None; "
 TELL = (
     "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
@@ -58,6 +69,7 @@ def _rows(folder: Path, runs: int) -> Iterator[str]:
     for trick in ("rare collection", "project copy"):
         for tables in (3_000, 10_000):
             yield from _plans(folder, tables, runs, trick)
+    yield from _differences(folder, 3_000, runs)
 
 
 def _first_frames(folder: Path, runs: int) -> Iterator[str]:
@@ -95,6 +107,41 @@ def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
     without = {"two processes": ONE_PROCESS, "rare collection": USUAL_COLLECTION, "project copy": NO_COPY}[trick]
     what = f"{tables:,} tables: plan the whole, {'cold' if cold else 'nothing changed'}"
     yield _row(trick, what, "CPU of the busiest process", without, planned, runs)
+
+
+def _differences(folder: Path, tables: int, runs: int) -> Iterator[str]:
+    """Compare two environments with the same deployments."""
+    project, home = folder / f"of-two-{tables}", folder / f"home-two-{tables}"
+    texts = project_texts(tables)
+    manifest = texts["headgate.yml"].replace("environments:\n", "environments:\n  stage: {data: staged}\n")
+    write(texts | {"headgate.yml": manifest}, project)
+    environ = _environ(home)
+    found, problems = read_project(texts | {"headgate.yml": manifest})
+    assert found is not None, problems
+    for name in ("dev", "stage"):
+        place = select_environment(environ, str(project), environment=name)
+        facts = environment_row(project_id=place.project_id, project=place.project, environment=name)
+        with create_or_open(Path(place.where.ledger), facts) as ledger:
+            for table, declared in found.tables.items():
+                revision, written = revision_of(declared), not declared.external
+                row = deployment_row if written else external_row
+                parents = tuple(
+                    Binding(edge.parent, int(not found.tables[edge.parent].external), edge.streamed)
+                    for edge in edges_of(declared)
+                )
+                of_files = {"product": declared.product, "layer": str(declared.layer), "bindings": parents}
+                version = {"version": int(written), "revision": revision.hash, "texts": revision.texts}
+                ledger.put_deployment(row(table, **of_files, **version))
+
+    def compared(without: str) -> float:
+        program = f"if __name__ == '__main__':\n    {TELL}{without}{COMMAND}"
+        command = [sys.executable, "-c", program, "diff", "--env", "dev", "--env", "stage"]
+        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=True)
+        return max(map(float, done.stderr.split()[-2:]))
+
+    compared(WITH)
+    what = f"{tables:,} tables: compare two environments"
+    yield _row("versions read once", what, "CPU of the busiest process", READ_AGAIN, compared, runs)
 
 
 def _row(trick: str, what: str, kind: str, without: str, act: Callable[[str], float], runs: int) -> str:

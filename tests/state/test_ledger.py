@@ -159,6 +159,21 @@ def test_frame_sees_one_moment(ledger: Ledger, path: Path) -> None:
         assert reader.facts().agent_seen_at == 5.0
 
 
+def test_a_reader_reads_the_versions_again_only_after_a_write_also_from_a_frame(
+    ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
+) -> None:
+    ledger.put_deployment(deployment("a"))
+    with LedgerReader(path) as reader:
+        first = reader.deployments(include_deleted=True)
+        assert reader.deployments(include_deleted=True) is first
+        with reader.frame():
+            assert reader.deployments() == first
+            ledger.put_deployment(deployment("b", drop_after=1.0))
+            assert reader.deployments(include_deleted=True) == first
+        assert [row.table for row in reader.deployments()] == ["a"]
+        assert reader.deployments(include_deleted=True) == ledger.deployments(include_deleted=True) != first
+
+
 def test_reader_follows_a_ledger_that_was_replaced(path: Path, facts: EnvironmentRow, tmp_path: Path) -> None:
     create_or_open(path, facts).close()
     with create_or_open(tmp_path / "other.db", facts) as other:

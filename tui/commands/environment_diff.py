@@ -9,6 +9,7 @@ from tui.presentation.reports.environment_difference import (
     difference_summary,
     unobserved_words,
 )
+from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.services.environment_comparison import compare_environments
 
 DIFFERS = 10
@@ -25,9 +26,13 @@ def environment_diff(context: CommandContext) -> int:
     if len(names) != 2 or names[0] == names[1] or args.spark:
         remedy = "headgate diff --env E --env F, with tables or --product to compare only these"
         raise UsageError("two different environments can be compared, without --spark", remedy=remedy)
-    found = compare_environments(
-        context.operations, (names[0], names[1]), tables=tuple(map(parse_table_name, args.names)), products=args.product
-    )
+    with rare_garbage_collection():
+        found = compare_environments(
+            context.operations,
+            (names[0], names[1]),
+            tables=tuple(map(parse_table_name, args.names)),
+            products=args.product,
+        )
     for name in found.unobserved:
         output.say(unobserved_words(name))
     shown, same = found.tables if args.all else found.differing, len(found.tables) - len(found.differing)

@@ -72,10 +72,12 @@ def compare_environments(
     place, environ = operations.place, operations.environ
     with ExitStack() as opened:
         readers = [opened.enter_context(closing(open_source_of(place, environ, name))) for name in names]
+        # The promotion reads the same ledgers, and a reader keeps what it has read.
+        readers = [readers[0], operations.reader if names[1] == place.environment else readers[1]]
         first, second = map(_tables, readers)
         unobserved = tuple(name for name, reader in zip(names, readers, strict=True) if _unobserved(reader))
-    chosen = _chosen(tables, products, first, second)
-    plan, unknown = _promotion(operations, names[0])
+        chosen = tuple(_chosen(tables, products, first, second))
+        plan, unknown = _promotion(operations, names[0], readers[0])
     nodes = {node.table: node for node in plan.nodes} if plan is not None else {}
     refusals = {refusal.table: refusal.summary for refusal in plan.refusals} if plan is not None else {}
     found = tuple(
@@ -140,11 +142,13 @@ def _chosen(
     return (t for t, product in known.items() if not (named or wanted) or t in named or product in wanted)
 
 
-def _promotion(operations: "EnvironmentService", source: str) -> tuple[Plan | None, HeadgateError | None]:
+def _promotion(
+    operations: "EnvironmentService", source: str, reader: LedgerReader
+) -> tuple[Plan | None, HeadgateError | None]:
     """Plan the promotion of everything; return the plan or why it cannot be planned."""
     try:
         asked = PlanRequest(everything=True, with_parents=True, children="all", promoted_from=source)
-        found = operations.promotion((), asked)
+        found = operations.promotion((), asked, source=reader)
         known = replace(operations.planner_input(), source=found.source)
         return operations.compute_over(found.declared.project, known, found.request), None
     except (Refused, UsageError) as error:

@@ -389,20 +389,28 @@ class EnvironmentService:
             )
 
     @contextmanager
-    def _source_of(self, request: "PlanRequest") -> "Iterator[LedgerReader | None]":
-        """Yield the ledger from which a request promotes revisions; None if it promotes none."""
-        if not request.promoted_from:
-            yield None
+    def _source_of(
+        self, request: "PlanRequest", opened: "LedgerReader | None" = None
+    ) -> "Iterator[LedgerReader | None]":
+        """Yield the ledger from which a request promotes revisions; None if it promotes none.
+
+        `opened` is that ledger, if the caller has opened it and will close it.
+        """
+        if opened is not None or not request.promoted_from:
+            yield opened
             return
         from tui.services.promotion import open_source_of
 
         with closing(open_source_of(self.place, self.environ, request.promoted_from)) as source:
             yield source
 
-    def promotion(self, words: Iterable[str], asked: "PlanRequest") -> "Promotion":
+    def promotion(
+        self, words: Iterable[str], asked: "PlanRequest", *, source: "LedgerReader | None" = None
+    ) -> "Promotion":
         """Return the promotion that a request describes, with the project for which to plan it.
 
-        `words` are names and selectors of tables that are deployed in the source; `asked` has the rest. Raises
+        `words` are names and selectors of tables that are deployed in the source; `asked` has the rest. `source` is
+        the ledger of the source, if the caller has opened it. Raises
         UsageError if there is no such source or table, and Refused if a table would read other revisions of its parents
         than it does in the source.
         """
@@ -410,12 +418,12 @@ class EnvironmentService:
 
         declared, facts = self.projects.read_sound_tables(), self.projects.parse_cache
         target = self.reader if environment_selection.has_ledger(self.place) else None
-        with self._source_of(asked) as source:
-            assert source is not None, "a promotion has a source"
-            lines = serving_versions(source.statements()).values()
+        with self._source_of(asked, source) as there:
+            assert there is not None, "a promotion has a source"
+            lines = serving_versions(there.statements()).values()
             named = select_named(words, lambda: lines, self.projects.read_sound_tables)
             return plan_promotion(
-                replace(asked, tables=named), declared, facts, source=source, target=target, place=self.place
+                replace(asked, tables=named), declared, facts, source=there, target=target, place=self.place
             )
 
     def schema(self, word: str) -> "SchemaHistory":
