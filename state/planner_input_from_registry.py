@@ -17,6 +17,7 @@ IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STO
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
 NONE: Mapping[TableName, int] = MappingProxyType({})
+NO_OVERLAYS: Mapping[TableName, tuple[tuple[str, int], ...]] = MappingProxyType({})
 
 
 def observe(
@@ -27,6 +28,7 @@ def observe(
     now: float = 0.0,
     *,
     tickets: Iterable[MigrationTicket] = (),
+    overlays: Mapping[TableName, tuple[tuple[str, int], ...]] = NO_OVERLAYS,
 ) -> dict[TableName, ObservedDeployment]:
     """Return the observed deployment of every table, sorted by table name.
 
@@ -34,7 +36,7 @@ def observe(
     plan preconditions never depend on them. `taken` maps a table to the highest version number whose folder contains
     foreign files; such numbers are also never reused. `serials` count the operator actions and runs on each table.
     `now`, in epoch seconds of the checked clock, determines which trash has expired. `tickets` are the tickets of all
-    releases.
+    releases. `overlays` contains, for each table, the overlays that read it, each with the version that it reads.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -45,6 +47,9 @@ def observe(
         seen[table] = replace(before, highest_version=max(before.highest_version, version))
     for table, found in _open_tickets(tickets, versions_by_table).items():
         seen[table] = replace(seen[table], tickets=found)
+    for table, readers in overlays.items():
+        if table in seen:
+            seen[table] = replace(seen[table], overlays=readers)
     for table, serial in serials.items():
         seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))

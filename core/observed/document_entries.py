@@ -195,6 +195,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         rows_before=given.flag("rows_before", default=False),
         statistics=_statistics(given),
         replaced_ddl=_replaced_ddl(given),
+        overlays=_overlays(given),
     )
 
 
@@ -216,10 +217,12 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     usual = {key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()}
     entry["clones"] = [list(pair) for pair in seen.clones]
     entry["replaced_ddl"] = [list(pair) for pair in seen.replaced_ddl]
+    entry["overlays"] = [list(pair) for pair in seen.overlays]
     usual |= {
         key: []
         for key in (
             "bindings", "spare", "runs_on", "begins_where", "retained", "kept", "tickets", "clones", "replaced_ddl",
+            "overlays",
         )
     }  # fmt: skip
     return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
@@ -395,6 +398,17 @@ def _replaced_ddl(given: EntryReader) -> tuple[tuple[int, str], ...]:
         given.wrong("replaced_ddl must be a list of versions with their DDL", 'write replaced_ddl: [[1, "CREATE …"]]')
         return ()
     return tuple(sorted((version, ddl) for version, ddl in pairs))
+
+
+def _overlays(given: EntryReader) -> tuple[tuple[str, int], ...]:
+    value = given.values.get("overlays")
+    if value is None:
+        return ()
+    pairs: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(p, list) and [*map(type, p)] == [str, int] and 0 < p[1] < _MOST for p in pairs):
+        given.wrong("overlays must be a list of environments with versions", 'write overlays: [["pr-123", 1]]')
+        return ()
+    return tuple(sorted((name, version) for name, version in pairs))
 
 
 def _tickets(given: EntryReader) -> tuple[OpenTicket, ...]:

@@ -164,6 +164,8 @@ class ObservedDeployment:
     """Measurements of the table, used only to estimate costs; None if there are none."""
     replaced_ddl: tuple[tuple[int, str], ...] = ()
     """Pairs (version, DDL) of the existing versions that served before, oldest first."""
+    overlays: tuple[tuple[str, int], ...] = ()
+    """Overlays that read versions of the table, as (environment, version), sorted."""
 
     @property
     def why_lost(self) -> Sentence | None:

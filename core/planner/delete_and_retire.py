@@ -1,7 +1,7 @@
 """Plans that delete tables or retire replaced versions; a version is never removed while anything reads it."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
@@ -88,6 +88,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     _refuse_under_what_runs_on(context.observed, found)
     for table in sorted(found.tables):
         _warn_of_other_versions(context.observed, table, found)
+        _warn_of_overlays(context.observed, table, None, found)
         for source in context.declared.streamed_changes(context.bindings.of(table)):
             found.warn(table, PlanWarningKind.SLOT_LEFT.of(source=source))
         declared = context.declared.tables.get(table)
@@ -178,6 +179,16 @@ def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: D
         found.warn(table, PlanWarningKind.DELETED_AS_WELL.of(versions=kept))
 
 
+def _warn_of_overlays(
+    observed: ObservedTables, table: TableName, going: Collection[int] | None, found: WarningsAndRefusals
+) -> None:
+    """Warn of each overlay that reads a version that the plan removes; `going` is None if it removes all versions."""
+    for overlay, version in observed.deployment(table).overlays:
+        if going is None or version in going:
+            name = physical_name(table, version)
+            found.warn(table, PlanWarningKind.READ_BY_OVERLAY.of(overlay=overlay, version=name))
+
+
 def _refuse_half_a_set(table: TableName, whole: tuple[TableName, ...], found: DeleteDecisions) -> None:
     rest = tuple(other for other in whole if other not in found.tables)
     if rest:
@@ -214,6 +225,7 @@ def retire_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     for table in found.by_table:
         _refuse_retiring_under_readers(context, table, found)
         _refuse_under_clones(context.observed, table, found)
+        _warn_of_overlays(context.observed, table, found.by_table[table], found)
     serving = {table: context.observed.deployment(table).version for table in found.by_table}
     bindings = {table: context.bindings.of(table) for table in found.by_table}
     levels = plan_levels(context.declared, bindings, serving, every_version=True)

@@ -146,6 +146,7 @@ class PlanWarningKind(FactKind):
         "cannot continue if changes of {source} are gone, because the replication slot did not wait for it; then only "
         "its rows are back, and headgate plan {table} --rebuild --from earliest makes it anew"
     )
+    READ_BY_OVERLAY = "{overlay} reads {version}, and its statements will fail: it overlays this environment"
     WOULD_NOT_RESUME = "is {state} and reads {parent}: it could not resume from its checkpoint"
 
     # About the request.

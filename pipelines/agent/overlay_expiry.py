@@ -4,12 +4,11 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from core.model.events import EventKind
-from core.project.overlay import OVERLAY_FILE, Overlay, overlay_from_text
 from pipelines.agent.checked_clock import unmoved_now
 from pipelines.agent.context import AgentContext
+from state.overlay_files import read_overlay
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +22,12 @@ class OverlayExpiry:
 
     def __init__(self, agent: AgentContext) -> None:
         self._agent = agent
-        self._path = Path(agent.places.home, OVERLAY_FILE)
         self._next_at = 0.0
         self._purge: subprocess.Popen[bytes] | None = None
 
     def round(self) -> None:
         """Begin to delete the environment if it is an overlay that has expired. A changed clock does not end it."""
-        overlay = self._overlay()
+        overlay = read_overlay(self._agent.places.home)
         if overlay is None or unmoved_now(self._agent) < overlay.expires_at:
             return
         if self._purge is not None and self._purge.poll() is None:
@@ -43,15 +41,6 @@ class OverlayExpiry:
         self._agent.record_completed_change(EventKind.AGENT, "the overlay has expired and is being deleted")
         self._agent.audit("headgate", "expire", self._agent.layout.environment.name)
         self._purge = self._begin()
-
-    def _overlay(self) -> Overlay | None:
-        try:
-            return overlay_from_text(self._path.read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            log.warning("%s cannot be read: %s", self._path, error)
-            return None
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         agent = self._agent

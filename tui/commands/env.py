@@ -7,10 +7,11 @@ from dataclasses import asdict
 from core.model.errors import InvalidProject
 from core.model.names import environment_words
 from core.text.wording import counted, long_duration
+from state.overlay_files import overlays_beside
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
-from tui.project_folder.environment_selection import find_folder, overlays_beside, select_environment
+from tui.project_folder.environment_selection import find_folder, select_environment
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
 from tui.services.environments import NONE, EnvironmentState, read_environments, undeclared_with_agent
 

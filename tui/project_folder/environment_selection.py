@@ -9,8 +9,9 @@ from core.ipc.environment_paths import EnvironmentPaths, environment_home, envir
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, VersionMismatch
 from core.model.names import environment_words, is_environment_name, up_command
 from core.project.manifest_head import ManifestHead
-from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER, Overlay, overlay_from_text
+from core.project.overlay import PROJECT_FOLDER, Overlay
 from core.text.escaping import escape_surrogates
+from state.overlay_files import overlays_beside, read_overlay
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, last_manifest_head, read_manifest_head
 
 
@@ -158,30 +159,6 @@ def _generated_project(environ: Mapping[str, str], head: ManifestHead, name: str
     home = environment_home(environ, project=head.project, project_id=head.id, environment=name)
     folder = os.path.join(os.path.realpath(home), PROJECT_FOLDER)
     return folder if os.path.isfile(os.path.join(folder, PROJECT_FILE)) else ""
-
-
-def read_overlay(home: str) -> Overlay | None:
-    """Read the file of an overlay from its home; None if there is none, as in other environments.
-
-    Raises HeadgateError if the file is damaged or cannot be read.
-    """
-    path = os.path.join(home, OVERLAY_FILE)
-    try:
-        with open(path, encoding="utf-8") as file:
-            return overlay_from_text(file.read())
-    except (FileNotFoundError, PermissionError):
-        return None
-    except (OSError, ValueError) as error:
-        raise HeadgateError(f"{path} cannot be read: {error}", remedy="headgate up --from writes it again") from error
-
-
-def overlays_beside(home: str) -> tuple[str, ...]:
-    """Return the names of the overlays among the environments of a project, sorted; `home` is that of any of them."""
-    try:
-        with os.scandir(os.path.dirname(home)) as entries:
-            return tuple(sorted(each.name for each in entries if os.path.isfile(os.path.join(each.path, OVERLAY_FILE))))
-    except OSError:
-        return ()
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:

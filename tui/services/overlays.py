@@ -25,11 +25,11 @@ from core.project_reader.loader import read_project
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
 from core.text.wording import counted
 from state.ledger import LedgerReader
+from state.overlay_files import read_overlay
 from state.promotion_source import open_source
 from tui.project_folder.environment_selection import (
     SelectedEnvironment,
     find_folder,
-    read_overlay,
     select_environment,
 )
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, read_manifest_head

@@ -1,5 +1,6 @@
 """The planner's input, read from the ledger or from an `--observed` document."""
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ def planner_input(reader: "LedgerReader", source: "LedgerReader | None" = None) 
 
 def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
     """Return the deployments in the ledger as the planner sees them, computed by the agent's own function."""
+    from state.overlay_files import versions_read_by_overlays
     from state.planner_input_from_registry import observe as observe_deployments
 
     return observe_deployments(
@@ -65,6 +67,7 @@ def observe(reader: "LedgerReader") -> dict[TableName, ObservedDeployment]:
         reader.table_serials(),
         time.time(),
         tickets=reader.tickets(),
+        overlays=versions_read_by_overlays(os.path.dirname(reader.path)),
     )
 
 

@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
@@ -23,7 +22,7 @@ from core.observed.aligned_positions import AlignedPair, Unaligned, Version
 from core.observed.versions import Deployment
 from core.plan.descriptions import evidence_lines
 from core.project.model import Settings
-from core.project.overlay import OVERLAY_FILE, Overlay, overlay_from_text
+from core.project.overlay import Overlay
 from core.project_reader.revision_reader import read_revision
 from core.run.records import OVERLAY_COMPARISON, CheckResultRow
 from core.text.secret_masking import mask_secrets
@@ -43,6 +42,7 @@ from pipelines.agent.runs.differences_explained_by_release import VersionPair
 from pipelines.agent.runs.overlay_versions import OWN, OverlayVersions, number_in_ledger
 from pipelines.agent.runs.version_comparison import VersionComparison
 from state.ledger import LedgerReader
+from state.overlay_files import read_overlay
 from state.promotion_source import open_source
 
 COMPARE_S = 300.0
@@ -136,16 +136,14 @@ def _ledger_of_base(agent: AgentContext, overlay: Overlay) -> LedgerReader:
 
 
 def _overlay_of(agent: AgentContext) -> Overlay:
-    try:
-        return overlay_from_text(Path(agent.places.home, OVERLAY_FILE).read_text("utf-8"))
-    except FileNotFoundError as error:
+    overlay = read_overlay(agent.places.home)
+    if overlay is None:
         name = agent.layout.environment.name
         raise UsageError(
             f"{name} overlays no other environment, so there is nothing to compare it with",
             remedy="headgate release diff RUN shows the comparison of a release",
-        ) from error
-    except (OSError, ValueError) as error:
-        raise TryAgain(f"{OVERLAY_FILE} cannot be read: {error}", remedy="check the home of the environment") from error
+        )
+    return overlay
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from pipelines.agent.requests.caller_roles_and_policy import require_confirmatio
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_driver import OpenRuns
 from pipelines.agent.tables.external_inputs import refuse_unlike_inputs
+from state.overlay_files import versions_read_by_overlays
 from state.planner_input_from_registry import observe
 from state.plans import approvals_of_others, local_time, refuse_closed
 from state.promotion_source import observe_source, open_source
@@ -181,6 +182,7 @@ class SubmittedPlans:
             self._agent.ledger.table_serials(),
             self._agent.clock(),
             tickets=self._agent.ledger.tickets(),
+            overlays=versions_read_by_overlays(self._agent.places.home),
         )
 
     def _refuse_without_connector(self, project: Project, plan: Plan) -> None:

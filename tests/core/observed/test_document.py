@@ -91,6 +91,7 @@ SEEN = st.builds(
     begun=st.booleans(),
     pool=st.none() | POOLS, engine=TEXT, statistics=st.none() | FIGURES,
     replaced_ddl=st.lists(st.tuples(st.integers(1, 9), SQL), max_size=2).map(lambda found: tuple(sorted(found))),
+    overlays=st.lists(st.tuples(TEXT, st.integers(1, 9)), max_size=2).map(lambda found: tuple(sorted(found))),
 )  # fmt: skip
 POLICIES = st.builds(
     Policy, max_replay_rows=MAYBE, max_replay_h=REAL, disk_factor=REAL, freeze=st.tuples(TEXT), approve=st.tuples(TEXT),
@@ -127,7 +128,7 @@ def test_every_value_of_a_table_has_its_key() -> None:
     assert " ".join(FIELD_BY_KEY) == (
         "state revision deployed since version highest_version bindings checkpoint_id checkpoint_ok lost"
         " lost_kind pointer table_id wanted serial retained kept spare served_by former runs_on in_trash tickets begun"
-        " begins_where pool engine begins_after clones rows_before figures replaced_ddl"
+        " begins_where pool engine begins_after clones rows_before figures replaced_ddl overlays"
     )
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,3 +258,17 @@ def _resolved(declared: Project, observed: Mapping[TableName, ObservedDeployment
     context = planning_context(declared, declared.environments["dev"], observed, ParseCache())
     names = tuple(name for name in declared.tables if name != "src")
     return context, resolve_scope(normal_request(PlanRequest(verb="delete", tables=names)), context)
+
+
+def test_an_overlay_that_reads_a_deleted_or_retired_version_is_warned_of() -> None:
+    declared = project(src="", a="src", b="src")
+    observed = running(declared)
+    observed[T("a")] = replace(observed[T("a")], version=2, highest_version=2, kept=(1,), overlays=(("pr-1", 1),))
+    words = "pr-1 reads a__v1, and its statements will fail: it overlays this environment"
+    for verb in ("delete", "retire"):
+        found = make_plan(declared, "dev", observed, PlanRequest(verb=verb, tables=(T("a"),)))
+        assert words in [warning.summary for warning in found.warnings], (verb, found.refusals)
+    observed[T("a")] = replace(observed[T("a")], overlays=(("pr-1", 2),))
+    assert "pr-1 reads" not in str(
+        make_plan(declared, "dev", observed, PlanRequest(verb="retire", tables=(T("a"),))).warnings
+    )
