@@ -3,6 +3,7 @@
 A user never sees a traceback.
 """
 
+import argparse
 import importlib
 import os
 import signal
@@ -43,6 +44,10 @@ GOES_ON_BY_COMMAND = {
 
 It states what keeps running or may have happened, and how to check.
 """
+
+
+TAKES_SEVERAL_ENVIRONMENTS = frozenset({None, "diff", "promote"})
+"""Commands for which `--env` may name different environments; None opens the console. `promote` refuses them itself."""
 
 
 def run_command_line(argv: list[str]) -> int:
@@ -91,10 +96,19 @@ def _run(argv: list[str], output: CommandOutput) -> int:
     if args.version is True:
         output.print([f"headgate {VERSION}"])
         return 0
+    _refuse_several_environments(args)
     name = "console_up_down:console" if args.verb is None else SPEC_BY_NAME[args.verb].runs
     module, _, function = name.partition(":")
     command: Callable[[CommandContext], int] = getattr(importlib.import_module(f"tui.commands.{module}"), function)
     return command(CommandContext(args, output, os.environ))
+
+
+def _refuse_several_environments(args: argparse.Namespace) -> None:
+    """Raise UsageError if a command for one environment is given several: it would ignore all but one."""
+    names = tuple(dict.fromkeys(getattr(args, "environments", ())))
+    if len(names) > 1 and args.verb not in TAKES_SEVERAL_ENVIRONMENTS:
+        named = f"headgate {args.verb} takes one environment, and --env names {', '.join(names)}"
+        raise UsageError(named, remedy="give --env once; `headgate --env E --env F` opens several in the console")
 
 
 def _quietly(say: Callable[[], int]) -> int:

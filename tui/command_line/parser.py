@@ -205,7 +205,12 @@ def _shared() -> CommandParser:
 
 
 class _EachEnvironment(argparse.Action):
-    """Stores the last environment as `env`, and all environments of the line as `environments`."""
+    """Stores the last environment as `env`, and all environments of the line as `environments`.
+
+    One action serves the parsers of the whole line, because argparse gives a command a namespace of its own.
+    """
+
+    given: tuple[str, ...] = ()
 
     def __call__(
         self,
@@ -215,4 +220,4 @@ class _EachEnvironment(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         namespace.env = values
-        namespace.environments = (*getattr(namespace, "environments", ()), values)
+        namespace.environments = self.given = (*self.given, values)

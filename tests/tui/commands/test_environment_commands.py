@@ -802,6 +802,16 @@ def test_a_user_who_leaves_is_given_commands_that_work(
 
 
 @pytest.mark.parametrize(
+    "words", ["stop a --env dev --env prod --yes", "ls --env dev --env prod", "--env dev down --env prod"]
+)
+def test_a_command_for_one_environment_refuses_several(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(words.split()) == 2
+    assert "takes one environment, and --env names dev, prod" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "code", "opened"),
     [
         ("--env dev --env prod", 0, ("dev", "prod")),
