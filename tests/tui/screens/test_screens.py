@@ -23,6 +23,7 @@ from tui.screens.home import RESTS_S, HomeScreen
 
 OPENED_WITH = {
     "detail": {"table": "till"}, "review": {"plan_hash": "7f3a"}, "rows": {"table": "till"}, "run": {"run_id": "9f2c"},
+    "report": {"path": ("schema", "a"), "read": lambda: ("two columns",), "command": ""},
 }  # fmt: skip
 
 
@@ -351,7 +352,7 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
             "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"),
             "runs": ({}, "9f2c9f"), "rows": ({"table": "till"}, "margherita"),
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
-            "report": ({"path": ("schema", "a"), "read": lambda: ("two columns",), "command": ""}, "two columns"),
+            "report": (OPENED_WITH["report"], "two columns"),
         }  # fmt: skip
         for name, (arguments, words) in wanted.items():
             console.app.tab.open_screen(name, **arguments)
