@@ -15,6 +15,9 @@ from core.model.names import TableName, is_environment_name
 OVERLAY_FILE = "overlay.json"
 """Name of the file in the home of the environment."""
 
+LOCK_FILE = "overlay.lock"
+"""Name of the file that a process locks while it generates the project."""
+
 PROJECT_FOLDER = "project"
 """Folder in the home with the project of the overlay, which `headgate up` generates from the branch."""
 
@@ -76,10 +79,23 @@ def overlay_as_text(overlay: Overlay) -> str:
 
 
 def overlay_from_text(text: str) -> Overlay:
-    """Read the content of an overlay's file. Raises ValueError if it is damaged."""
+    """Read the content of an overlay's file, in which later versions may add values. Raises ValueError if damaged."""
     try:
         found = json.loads(text)
-        inherited = {TableName(name): int(version) for name, version in found.pop("inherited").items()}
-        return Overlay(**found, inherited=inherited)
+        since = found.get("since")
+        words = {key: _text(found[key]) for key in ("base", "base_home", "base_data", "branch", "created_by")}
+        return Overlay(
+            **words,
+            created_at=float(found["created_at"]),
+            expires_at=float(found["expires_at"]),
+            since=float(since) if since is not None else None,
+            inherited={TableName(_text(name)): int(version) for name, version in found["inherited"].items()},
+        )
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"the file of an overlay is damaged: {error}") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -5,6 +5,7 @@ and external tables of the project have the absolute location that they have in 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -20,7 +21,6 @@ from core.project.model import Project, Settings, Table
 from core.project.naming import Naming
 from core.project_reader.paths import table_folder
 from core.project_reader.revision_reader import read_revision, revision_of
-from core.project_reader.settings_checks import CHANGES
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement_reader import read_any
@@ -51,6 +51,8 @@ class OverlayProject:
     """The version in the base of each table that is read there."""
     missing: tuple[TableName, ...]
     """Tables that must be built only because the base does not run them, sorted."""
+    shortened: tuple[TableName, ...] = ()
+    """Tables of the base whose earlier rows are in a second table, which the overlay does not read; sorted."""
 
 
 def overlay_project(
@@ -65,9 +67,9 @@ def overlay_project(
     `project` and `texts` are the branch, with the variables of the base. `pinned` contains the versions that the
     overlay reads already, which may be older than those that serve, and `keeps` the tables that it has built.
     """
-    own = {name: table for name, table in project.tables.items() if not table.external}
-    changed = {name for name, table in own.items() if name in keeps or _differs(table, base)}
-    missing = {name for name in changed if name not in base.serving or base.serving[name].external}
+    changed = {name for name, table in project.tables.items() if name in keeps or _differs(table, base, pinned)}
+    own = {name for name in changed if not project.tables[name].external}
+    missing = {name for name in own if name not in base.serving or base.serving[name].external}
     built = _with_readers(project, changed)
     needed = {name for table in built for name in _inputs(project.tables[table]) if name in project.tables} - built
     found: dict[str, str] = {}
@@ -79,45 +81,80 @@ def overlay_project(
         found[table.ddl.path] = (
             _inherited_ddl(name, versions[name], base) if name in versions else _external(table, base)
         )
-        if name not in versions and table.settings_text:
-            found[f"{table.folder}/{name}.yml"] = table.settings_text
-    found.update(_taking_changes(project, built, versions, found))
+        if settings := _keyed_settings(table) if name in versions else table.settings_text:
+            found[f"{table.folder}/{name}.yml"] = settings
     return OverlayProject(
         texts=dict(sorted(found.items())),
         built=tuple(sorted(built)),
         inherited={name: each.version for name, each in sorted(versions.items())},
         missing=tuple(sorted(missing)),
+        shortened=tuple(sorted(name for name, each in versions.items() if each.before_ddl)),
     )
 
 
-def overlay_manifest(text: str, folder: str, overlay: str, base: str, sections: Mapping[str, Any]) -> str:
-    """Return the headgate.yml of an overlay: that of the branch, with the overlay added and absolute paths.
+def overlay_manifest(
+    text: str, *, folder: str, overlay: str, base: str, data: Mapping[str, str], section: Mapping[str, Any]
+) -> str:
+    """Return the headgate.yml of an overlay: that of the branch, with the overlay as its default environment.
 
-    `sections` are settings of the overlay and of the base that replace declared ones. The overlay has the variables,
-    pool and objective of the base. `folder` is the project folder of the branch.
+    Values stay as they are written. `data` contains the data folder of each environment, whose relative paths are
+    resolved against `folder`, the project folder of the branch. The overlay has the settings of the base, except its
+    protection, policy, colour and sources, and those in `section`.
     """
-    document = yaml.safe_load(text)
-    environments = document["environments"]
-    for name, each in environments.items():
-        environments[name] = {**(each or {}), "data": _absolute(folder, (each or {}).get("data", "data"))}
-    kept = {key: environments[base][key] for key in ("pool", "objective", "variables") if key in environments[base]}
-    environments[base] |= sections.get(base, {})
-    environments[overlay] = {**kept, **sections.get(overlay, {})}
-    for connector in (document.get("connectors") or {}).values():
-        if connector and connector.get("jars"):
-            connector["jars"] = [_absolute(folder, jar) for jar in connector["jars"]]
-    return as_yaml(document)
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    environments = _child(root, "environments")
+    copies = {}
+    for key, node in list(environments.value):
+        copies[key.value] = copy = _mapping(node)
+        _set(copy, "data", _absolute(folder, data.get(key.value, "data")))
+        _set(environments, key.value, copy)
+    own = _mapping(copies[base])
+    own.value = [(key, node) for key, node in own.value if key.value not in ("colour", "sources", "naming")]
+    for key, value in {"protected": False, "policy": {}, **section}.items():
+        _set(own, key, value)
+    _set(environments, overlay, own)
+    _set(root, "default_env", overlay)
+    connectors = _child(root, "connectors")
+    for _, connector in connectors.value if isinstance(connectors, yaml.MappingNode) else ():
+        jars = _child(connector, "jars") if isinstance(connector, yaml.MappingNode) else None
+        if jars is not None:
+            paths = [jars] if isinstance(jars, yaml.ScalarNode) else jars.value
+            _set(connector, "jars", [_absolute(folder, path.value) for path in paths])
+    return str(yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=120))
+
+
+def _mapping(node: Any) -> Any:
+    """Return a copy of a mapping node, because aliases share nodes; an empty one for any other node."""
+    entries = [deepcopy(entry) for entry in node.value] if isinstance(node, yaml.MappingNode) else []
+    return yaml.MappingNode("tag:yaml.org,2002:map", entries, flow_style=False)
+
+
+def _child(node: Any, key: str) -> Any:
+    return next((value for name, value in node.value if name.value == key), None)
+
+
+def _set(node: Any, key: str, value: Any) -> None:
+    """Set a key of a mapping node to a node or to a plain value."""
+    made = value if isinstance(value, yaml.Node) else yaml.compose(as_yaml(value), Loader=yaml.SafeLoader)
+    found = next((n for n, (name, _) in enumerate(node.value) if name.value == key), None)
+    if found is None:
+        node.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", key), made))
+    else:
+        node.value[found] = (node.value[found][0], made)
 
 
 def _absolute(folder: str, path: str) -> str:
     return str(PurePosixPath(folder, path))
 
 
-def _differs(table: Table, base: Base) -> bool:
-    """True if a statement is not what the base runs, apart from comments and descriptions."""
-    deployed, declared = base.serving.get(table.name), revision_of(table)
-    if deployed is None or deployed.external:
-        return True
+def _differs(table: Table, base: Base, pinned: Mapping[TableName, Deployment]) -> bool:
+    """True if a table is not what the base runs or has registered, apart from comments and descriptions.
+
+    A version that the overlay reads already is compared instead of the one that serves.
+    """
+    deployed, declared = pinned.get(table.name) or base.serving.get(table.name), revision_of(table)
+    if deployed is None or deployed.external is not table.external:
+        return not table.external
     if deployed.revision == declared.hash:
         return False
     before = read_revision(table.name, deployed.texts, Settings())
@@ -125,7 +162,7 @@ def _differs(table: Table, base: Base) -> bool:
 
 
 def _with_readers(project: Project, changed: Iterable[TableName]) -> set[TableName]:
-    """Return the tables with all tables downstream, and all tables in the folders of these."""
+    """Return the statements among the tables and downstream of them, and all statements in the folders of these."""
     readers: dict[TableName, set[TableName]] = {}
     units: dict[str, set[TableName]] = {}
     for name, table in project.tables.items():
@@ -138,8 +175,9 @@ def _with_readers(project: Project, changed: Iterable[TableName]) -> set[TableNa
     while waiting:
         name = waiting.pop()
         found.add(name)
-        waiting |= (readers.get(name, set()) | units[project.tables[name].folder]) - found
-    return found
+        unit = set() if project.tables[name].external else units[project.tables[name].folder]
+        waiting |= (readers.get(name, set()) | unit) - found
+    return {name for name in found if not project.tables[name].external}
 
 
 def _inputs(table: Table) -> Iterator[TableName]:
@@ -163,30 +201,23 @@ def _inherited_ddl(table: TableName, deployed: Deployment, base: Base) -> str:
     return _statement(compile_ddl(ddl, table, format.place_in(deployed.folder)))
 
 
+def _keyed_settings(table: Table) -> str:
+    """Return the yml with which streams of an inherited keyed table take its changes; empty for other tables."""
+    settings = table.settings
+    if not settings.upserts:
+        return ""
+    keyed = {"mode": settings.mode, "key": list(settings.key), "sequence": settings.sequence}
+    return as_yaml({key: value for key, value in keyed.items() if value})
+
+
 def _external(table: Table, base: Base) -> str:
     ddl, known = table.parsed_ddl, base.serving.get(table.name)
     location = ""
     if table_format(ddl.format).has_files:
-        location = known.folder if known is not None and known.external else ddl.location_in(base.sources_data)
+        registered = known is not None and known.external and not _differs(table, base, {})
+        location = known.folder if known is not None and registered else ddl.location_in(base.sources_data)
     return _statement(compile_ddl(ddl, table.name, location))
 
 
 def _statement(compiled: str) -> str:
     return f"{compiled.replace('CREATE TABLE IF NOT EXISTS', 'CREATE TABLE', 1)};\n"
-
-
-def _taking_changes(
-    project: Project, built: Iterable[TableName], versions: Mapping[TableName, Deployment], texts: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the yml of each statement that takes the changes of a keyed table of the base.
-
-    A stream of an external table takes changes only if the yml demands it.
-    """
-    for name in built:
-        table = project.tables[name]
-        if table.settings.reads == CHANGES or not any(each in versions for each in table.settings.changes_of):
-            continue
-        path = f"{table.folder}/{name}.yml"
-        before = texts.get(path, "")
-        text = table.settings_text if table.settings_text and not before else before
-        yield path, f"{text.rstrip()}\nreads: {CHANGES}\n".lstrip()

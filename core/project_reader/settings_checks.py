@@ -228,7 +228,8 @@ def _wrong_stream(read: TableRead, table: Table, parent: Table) -> tuple[str, st
 
 
 def _replaces(parent: Table) -> bool:
-    return parent.settings.upserts and not parent.external
+    """True if rows of a table are replaced by key; an external table also has to record its changes."""
+    return parent.settings.upserts and (not parent.external or _records_changes(parent))
 
 
 def _rows_by(table: Table) -> str:

@@ -18,11 +18,11 @@ from core.model.errors import HeadgateError, InvalidProject, LedgerUnavailable, 
 from core.model.states import WantedState
 from core.project.model import Pool
 from core.project.overlay import parse_period
-from core.text.wording import clipped, counted
+from core.text.wording import clipped, counted, long_duration
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
-from tui.presentation.styling.value_formatting import clock
+from tui.presentation.styling.value_formatting import moment
 from tui.project_folder.environment_selection import SelectedEnvironment, environments_started, select_environment
 from tui.services.environment_service import EnvironmentService
 
@@ -152,7 +152,7 @@ def up(context: CommandContext) -> int:
     if (overlay := context.place.overlay) is not None and overlay.expires_at <= time.time():
         name = context.place.environment
         raise Refused(
-            f"{name} expired at {clock(overlay.expires_at)}",
+            f"{name} expired {long_duration(time.time() - overlay.expires_at)} ago",
             remedy=f"headgate down --env {name} --purge, or keep it with --from {overlay.base} --expires 2d",
         )
     context.announce()
@@ -210,19 +210,24 @@ def _create_overlay(context: CommandContext) -> list[str] | None:
         now=time.time(),
     )
     if found is None:
-        context.output.say(f"this project declares what {args.base} runs: there is nothing to build for {name}")
+        words = f"every statement of this project runs in {args.base} as declared: there is nothing to build for {name}"
+        context.output.answer({"environment": name, "started": False, "built": []}, words)
         return None
     overlay, project = found.overlay, found.project
     said = [
-        f"builds {counted(len(project.built), 'table')}: {clipped(', '.join(project.built), 200)}",
+        f"builds {counted(len(project.built), 'table')}: {clipped(', '.join(project.built), 200)}".removesuffix(": "),
         f"reads {counted(len(project.inherited), 'table')} of {overlay.base}"
         + (f": {clipped(', '.join(f'{t}@v{v}' for t, v in project.inherited.items()), 200)}" * bool(project.inherited)),
     ]
     if project.missing:
         said.append(f"{overlay.base} does not run {clipped(', '.join(project.missing), 200)}")
+    if project.shortened:
+        tables = ", ".join(project.shortened)
+        said.append(f"lacks the earlier rows of {tables}, which {overlay.base} has in second tables")
     for table, version in found.behind.items():
         said.append(f"{overlay.base} now serves {table}@v{version}; down --purge and up again read that")
-    said.append(f"expires at {clock(overlay.expires_at)} and is then deleted")
+    left = overlay.expires_at - time.time()
+    said.append(f"expires at {moment(overlay.expires_at, time.time())} and is then deleted, in {long_duration(left)}")
     said.append(f"next: headgate plan --all --env {name}")
     return said
 

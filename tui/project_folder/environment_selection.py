@@ -90,14 +90,14 @@ def select_environment(
     # An empty option is an unset variable in a script, not the default environment.
     name = environment if environment is not None else environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
-        if generated := _generated_project(absolute, head, name):
+        if (generated := _generated_project(absolute, head, name)) and generated != folder:
             return select_environment(environ, cwd, project=generated, environment=name)
         if (undeclared := _undeclared(absolute, head, name, folder)) is not None:
             return replace(undeclared, broken=broken)
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
-    overlay = read_overlay(where.home)
+    overlay = _overlay_of(where.home)
     data = str(Path(folder, head.data_by_name.get(name, "data")).resolve())
     refuse_undecodable(f"the data folder of {name}", data)
     return SelectedEnvironment(
@@ -159,6 +159,26 @@ def _generated_project(environ: Mapping[str, str], head: ManifestHead, name: str
     home = environment_home(environ, project=head.project, project_id=head.id, environment=name)
     folder = os.path.join(os.path.realpath(home), PROJECT_FOLDER)
     return folder if os.path.isfile(os.path.join(folder, PROJECT_FILE)) else ""
+
+
+def _overlay_of(home: str) -> Overlay | None:
+    # A damaged file must not prevent a stop or a purge; `up --from` writes it again.
+    try:
+        return read_overlay(home)
+    except HeadgateError:
+        return None
+
+
+def refuse_generated_project(folder: str, environment: str = "") -> None:
+    """Raise UsageError if a folder is the generated project of an overlay other than `environment`."""
+    name = os.path.basename(os.path.dirname(folder))
+    if os.path.basename(folder) != PROJECT_FOLDER or name == environment:
+        return
+    if (overlay := _overlay_of(os.path.dirname(folder))) is not None:
+        raise UsageError(
+            f"{folder} is the generated project of the overlay {name}, and of no other environment",
+            remedy=f"use the branch: --project {overlay.branch}",
+        )
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:

@@ -11,7 +11,11 @@ from core.ipc.environment_paths import parse_cache_path
 from core.model.errors import InvalidProject, UsageError
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
-from tui.project_folder.environment_selection import SelectedEnvironment, refuse_undeclared
+from tui.project_folder.environment_selection import (
+    SelectedEnvironment,
+    refuse_generated_project,
+    refuse_undeclared,
+)
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
@@ -180,6 +184,7 @@ class ProjectReader:
         Raises InvalidProject if headgate.yml has errors, and UsageError if it does not declare the environment.
         """
         refuse_undeclared(self._place)
+        refuse_generated_project(self._place.folder, self._place.environment)
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:

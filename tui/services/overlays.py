@@ -1,9 +1,10 @@
 """Overlays: environments for a branch, which `headgate up --from` creates and which read another environment."""
 
+import fcntl
 import getpass
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from core.observed.versions import Deployment
 from core.project.manifest_head import ManifestHead
 from core.project.overlay import (
     DEFAULT_LIFETIME_S,
+    LOCK_FILE,
     OVERLAY_FILE,
     PROJECT_FOLDER,
     Overlay,
@@ -25,11 +27,12 @@ from core.project_reader.loader import read_project
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
 from core.text.wording import counted
 from state.ledger import LedgerReader
-from state.overlay_files import read_overlay
+from state.overlay_files import overlays_beside, read_overlay
 from state.promotion_source import open_source
 from tui.project_folder.environment_selection import (
     SelectedEnvironment,
     find_folder,
+    refuse_generated_project,
     select_environment,
 )
 from tui.project_folder.manifest_head_cache import PROJECT_FILE, read_manifest_head
@@ -67,15 +70,20 @@ def create_overlay(
     """
     folder = find_folder(environ, cwd, project=project)
     head = read_manifest_head(environ, folder)
-    prefix = _checked_prefix(environment, base, head)
-    home = os.path.realpath(
-        environment_home(environ, project=head.project, project_id=head.id, environment=environment)
-    )
+    refuse_generated_project(folder)
+    home = environment_home(environ, project=head.project, project_id=head.id, environment=environment)
+    prefix = _checked_prefix(environment, base, head, overlays_beside(home))
     source = _read_source(environ, cwd, folder, base)
-    declared, reads, data = source.declared, source.base, source.data
-    before = _existing(home, base, environment)
-    pinned = _pinned(source.place, before, environment)
+    declared, reads = source.declared, source.base
+    before = _existing(home, source.place, environment)
+    home = os.path.realpath(home)
+    pinned, deleted = _pinned(source.place, before)
     found = overlay_project(declared.project, declared.texts, reads, pinned, _built_before(home, before))
+    if gone := sorted(deleted.keys() & found.inherited.keys()):
+        raise Refused(
+            f"{base} has deleted {gone[0]}@v{deleted[gone[0]]}, which {environment} reads",
+            remedy=f"headgate down --env {environment} --purge, then headgate up --env {environment} again",
+        )
     if lost := sorted(pinned.keys() & set(found.built)):
         raise Refused(
             f"{environment} reads {lost[0]} of {base}, and now has to build it, because the branch changes it",
@@ -83,13 +91,11 @@ def create_overlay(
         )
     if not found.built and before is None:
         return None
-    names = {"prefix": prefix} | {k: v for k in ("catalog", "database") if (v := getattr(reads.naming, k))}
-    sections = {base: {"data": data}, environment: {"data": f"{data}.{environment}", "naming": names}}
-    manifest = overlay_manifest(declared.texts[PROJECT_FILE], folder, environment, base, sections)
+    manifest = _manifest(source, environment, prefix)
     overlay = Overlay(
         base=base,
         base_home=source.place.where.home,
-        base_data=data,
+        base_data=source.data,
         branch=folder,
         created_at=now,
         created_by=getpass.getuser(),
@@ -118,6 +124,21 @@ class _Source:
     """Absolute path of the base's data folder."""
 
 
+def _manifest(source: _Source, environment: str, prefix: str) -> str:
+    """Return the headgate.yml of an overlay."""
+    base, naming = source.place.environment, source.base.naming
+    names = {"prefix": prefix} | {key: value for key in ("catalog", "database") if (value := getattr(naming, key))}
+    folders = {each.name: each.data for each in source.declared.project.environments.values()} | {base: source.data}
+    return overlay_manifest(
+        source.declared.texts[PROJECT_FILE],
+        folder=source.place.folder,
+        overlay=environment,
+        base=base,
+        data=folders,
+        section={"data": f"{source.data}.{environment}", "naming": names},
+    )
+
+
 def _read_source(environ: Mapping[str, str], cwd: str, folder: str, base: str) -> _Source:
     there = select_environment(environ, cwd, project=folder, environment=base)
     if there.overlay is not None:
@@ -132,24 +153,43 @@ def _read_source(environ: Mapping[str, str], cwd: str, folder: str, base: str) -
     return _Source(there, declared, Base(base, known.naming, sources, serving), data)
 
 
-def _existing(home: str, base: str, environment: str) -> Overlay | None:
-    """Return the overlay that a home has, or None. Raises Refused if it reads another base."""
-    before = read_overlay(home)
-    if before is not None and before.base != base:
+def _existing(home: str, base: SelectedEnvironment, environment: str) -> Overlay | None:
+    """Return the overlay that a home has; None if there is no home, or if the overlay's file is damaged.
+
+    Raises Refused if the home is that of another environment, or if the overlay reads another base.
+    """
+    if os.path.islink(home):
+        raise Refused(f"the home {home} is a link", remedy="give --env another name")
+    try:
+        before = read_overlay(home)
+    except HeadgateError:
+        return None
+    if before is None and os.path.exists(os.path.join(home, "ledger.db")):
+        raise Refused(
+            f"{environment} is an environment of its own, with a ledger in {home}",
+            remedy="give --env another name; headgate env lists the environments that exist",
+        )
+    if before is not None and before.base != base.environment:
         raise Refused(
             f"{environment} overlays {before.base}", remedy=f"headgate down --env {environment} --purge, then up again"
         )
     return before
 
 
-def _checked_prefix(environment: str, base: str, head: ManifestHead) -> str:
-    """Return the prefix of an overlay's names. Raises UsageError if no overlay can have its name."""
+def _checked_prefix(environment: str, base: str, head: ManifestHead, others: Iterable[str]) -> str:
+    """Return the prefix of an overlay's names. Raises UsageError if no overlay can have its name.
+
+    `others` are the overlays that exist, which may include this one.
+    """
     if environment in head.protected_by_name:
         raise UsageError(
             f"{environment} is declared in {PROJECT_FILE}, so it cannot overlay {base}",
             remedy="--from creates an environment that no file declares, such as --env pr-123",
         )
     prefix = overlay_prefix(environment)
+    others = [name for name in others if name != environment and overlay_prefix(name) == prefix]
+    if others:
+        raise UsageError(f"{environment} and {others[0]} would have the same names", remedy="give --env another name")
     if near := next((name for name in head.protected_by_name if name.lower() == environment.lower()), None):
         raise UsageError(f"{environment} differs from {near} only in case", remedy="give --env another name")
     return prefix
@@ -176,19 +216,20 @@ def _built_before(home: str, before: Overlay | None) -> frozenset[TableName]:
         return frozenset(table for table, each in deployed_tables(reader).items() if not each.external)
 
 
-def _pinned(base: SelectedEnvironment, before: Overlay | None, environment: str) -> dict[TableName, Deployment]:
-    """Return the versions that an overlay reads. Raises Refused if the base has deleted one of them."""
-    found = {}
+def _pinned(
+    base: SelectedEnvironment, before: Overlay | None
+) -> tuple[dict[TableName, Deployment], dict[TableName, int]]:
+    """Return the versions that an overlay reads, and the numbers of those that the base has deleted."""
+    found: dict[TableName, Deployment] = {}
+    deleted: dict[TableName, int] = {}
     with closing(open_source(base.where.ledger, base.environment, base.project_id)) as reader:
         for table, version in (before.inherited if before is not None else {}).items():
             deployment = reader.deployment(table, version)
             if deployment is None or deployment.deleted:
-                raise Refused(
-                    f"{base.environment} has deleted {table}@v{version}, which {environment} reads",
-                    remedy=f"headgate down --env {environment} --purge, then headgate up --env {environment} again",
-                )
-            found[table] = deployment
-    return found
+                deleted[table] = version
+            else:
+                found[table] = deployment
+    return found, deleted
 
 
 def _check(found: OverlayProject, manifest: str, environment: str) -> None:
@@ -203,23 +244,33 @@ def _check(found: OverlayProject, manifest: str, environment: str) -> None:
 
 
 def _write(home: str, texts: Mapping[str, str], overlay: Overlay) -> None:
-    """Write the project, then the overlay's file. A kill in between leaves a project that `up --from` writes again."""
+    """Write the overlay's file, then the project. A kill in between leaves what `up --from` writes again.
+
+    Only one process writes at a time.
+    """
     folder, new, old = (Path(home, f"{PROJECT_FOLDER}{end}") for end in ("", ".new", ".old"))
     try:
         os.makedirs(home, mode=0o2750, exist_ok=True)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
-        for path, text in texts.items():
-            file = new / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-        fresh = Path(home, f"{OVERLAY_FILE}.new")
-        fresh.write_text(overlay_as_text(overlay), encoding="utf-8")
-        fresh.replace(Path(home, OVERLAY_FILE))
+        with open(Path(home, LOCK_FILE), "a", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+            for path, text in texts.items():
+                file = new / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            # It may contain the address of a pool with a token.
+            shutil.copymode(Path(overlay.branch, PROJECT_FILE), new / PROJECT_FILE)
+            fresh = Path(home, f"{OVERLAY_FILE}.new")
+            with open(fresh, "w", encoding="utf-8") as written:
+                written.write(overlay_as_text(overlay))
+                written.flush()
+                os.fsync(written.fileno())
+            fresh.replace(Path(home, OVERLAY_FILE))
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise HeadgateError(
             f"the overlay's project cannot be written to {home}: {error.strerror or error}",

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from core.ipc.environment_paths import PARSE_CACHE_FILE, manifest_cache_path, parse_cache_path
 from core.model.errors import HeadgateError, Refused, error_from_json
-from core.project.overlay import PROJECT_FOLDER
+from core.project.overlay import OVERLAY_FILE, PROJECT_FOLDER
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
 from tui.agent_client.agent_commands import equivalent_command
@@ -165,7 +165,7 @@ SERVERS_FOLDER = "servers"
 _HOME_FILES = re.compile(
     r"ledger\.db(\.new|\.restoring|\.\d{8}T\d{6}Z(\.\d+)?\.replaced)?(-wal|-shm|-journal)?|agent\.(lock|log(\.\d+)?)"
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
-    r"|overlay\.json(\.new)?"
+    r"|overlay\.(json(\.new)?|lock)"
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
@@ -197,11 +197,13 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
     records = data / RECORDS_FOLDER
     if _is_folder(records):
         found += _with_parts(records, [path for path in _entries(records) if _belongs_to_ledger(path, ledger)])
-    if keeps_home(place) is None:
-        found += _home_parts(Path(place.where.home))
+    home = _home_parts(Path(place.where.home)) if keeps_home(place) is None else []
+    marks = []
     if _belongs_to_ledger(data / WORLD_FILE, ledger):
-        # The mark goes last, as it is the proof for home and lock: a killed purge can be repeated.
-        found += [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
+        marks = [_file(path) for path in (data / LOCK_FILE, data / WORLD_FILE) if path.is_file()]
+    # The proof for everything else goes last, so that a killed purge can be repeated: the mark or, because no file
+    # declares an overlay, its home.
+    found += [*home, *marks] if place.overlay is None else [*marks, *home]
     servers = Path(place.folder, SERVERS_FOLDER)
     if _is_demo(place) and _is_folder(servers):
         found.append(OwnedPlace(str(servers)))
@@ -215,7 +217,7 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
     mark deleted.
     """
     ledger = _ledger_id(place)
-    if not ledger or _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger):
+    if not ledger or place.overlay is not None or _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger):
         return None
     return f"{place.where.home} stays: its ledger does not match the mark in {place.data}, which was copied or deleted"
 
@@ -400,12 +402,12 @@ def _file(path: Path) -> OwnedPlace:
 
 
 def _home_parts(home: Path) -> list[OwnedPlace]:
-    if not os.path.isfile(home / "ledger.db"):
+    if not (os.path.isfile(home / "ledger.db") or os.path.isfile(home / OVERLAY_FILE)):
         return []
     whole = [path for path in (home / name for name in _HOME_FOLDERS) if _is_folder(path)]
     ours = [path for path in _entries(home) if _HOME_FILES.fullmatch(path.name) and path.is_file()]
-    # The ledger goes last: without it nothing else here counts as part of the home.
-    ours.sort(key=lambda path: (path.name == "ledger.db", path.name))
+    # The ledger goes last, with an overlay's file: without them nothing else here counts as part of the home.
+    ours.sort(key=lambda path: (path.name in ("ledger.db", OVERLAY_FILE), path.name))
     return [OwnedPlace(str(path)) for path in whole] + _with_parts(home, ours, besides=whole)
 
 

@@ -8,9 +8,11 @@ from ledger_rows import deployment_row, external_row
 
 from core.model.names import TableName as T
 from core.observed.versions import Deployment
+from core.policy.roles_and_rules import Policy
 from core.project.naming import Naming
 from core.project.overlay import Overlay, overlay_as_text, overlay_from_text, overlay_prefix, parse_period
 from core.project_reader.loader import read_project
+from core.project_reader.manifest import read_manifest
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
 from core.project_reader.revision_reader import revision_of
 
@@ -61,9 +63,7 @@ def test_comments_change_nothing_and_a_new_table_is_built() -> None:
 def test_the_generated_project_is_valid_and_declares_the_overlay_beside_the_base() -> None:
     texts = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
     found = overlay(texts, base(small_project.texts()))
-    manifest = overlay_manifest(
-        texts["headgate.yml"], "/branch", "pr-1", "dev", {"pr-1": {"data": "/lake.pr-1", "naming": {"prefix": "pr_1_"}}}
-    )
+    manifest = of_overlay(texts["headgate.yml"])
     project, problems = read_project({**found.texts, "headgate.yml": manifest}, environment="pr-1")
     assert project is not None, problems
     assert {name: table.external for name, table in project.tables.items()} == {"a": True, "b": False}
@@ -85,14 +85,41 @@ def test_a_statement_takes_the_changes_of_a_keyed_table_of_the_base() -> None:
     assert found.built == ("b",)
     ddl = found.texts["pipelines/facts/p/a/sql-scripts/ddl.a.sql"]
     assert "USING delta" in ddl and "'delta.enableChangeDataFeed'='true'" in ddl and "_v2/" in ddl, ddl
-    assert found.texts["pipelines/facts/p/b/b.yml"] == "reads: changes\n"
-    project, problems = read_project(
-        {
-            **found.texts,
-            "headgate.yml": overlay_manifest(branch["headgate.yml"], "/b", "pr", "dev", {"pr": {"data": "/l"}}),
-        }
-    )
+    assert "pipelines/facts/p/b/b.yml" not in found.texts
+    assert found.texts["pipelines/facts/p/a/a.yml"] == "mode: upsert\nkey:\n- id\nsequence: id\n"
+    project, problems = read_project({**found.texts, "headgate.yml": of_overlay(branch["headgate.yml"])})
     assert project is not None and project.tables[T("b")].settings.changes_of == ("a",), problems
+
+
+def test_a_stream_beside_that_of_a_keyed_table_means_what_it_means_in_the_base() -> None:
+    recorded = {
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": "CREATE TABLE landed (id BIGINT, kind STRING) USING "
+        "delta LOCATION 'landing' TBLPROPERTIES ('delta.enableChangeDataFeed'='true');"
+    }
+    both = "SELECT id, kind FROM STREAM a WHERE _change_type = 'insert' UNION ALL SELECT id, {} FROM STREAM landed"
+    texts = (
+        small_project.on_delta(small_project.texts())
+        | KEYED
+        | recorded
+        | {"pipelines/facts/p/b/b.yml": "trigger: 5 seconds"}
+    )
+    other = _statement("c", "SELECT id, kind FROM STREAM landed")
+    over = base({**texts, **other, **_statement("b", both.format("kind"))})
+    branch = {**texts, **other, **_statement("b", both.format("upper(kind)"))}
+    found = overlay(branch, over)
+    project, problems = read_project({**found.texts, "headgate.yml": of_overlay(branch["headgate.yml"])})
+    assert project is not None, problems
+    there = small_project.project(branch).tables[T("b")]
+    here = project.tables[T("b")]
+    assert here.settings == there.settings and here.settings.changes_of == ("a",)
+    assert here.parsed is not None and there.parsed is not None and here.parsed.reads == there.parsed.reads
+
+
+def test_an_external_table_that_the_branch_declares_elsewhere_is_read_there_and_its_readers_are_built() -> None:
+    path = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    moved = {path: small_project.texts()[path].replace("'landing'", "'elsewhere'")}
+    found = overlay(small_project.texts() | moved, base(small_project.texts()))
+    assert found.built == ("a", "b", "c") and "LOCATION '/data/elsewhere'" in found.texts[path]
 
 
 def test_versions_that_are_read_already_and_tables_that_are_built_already_stay() -> None:
@@ -103,10 +130,57 @@ def test_versions_that_are_read_already_and_tables_that_are_built_already_stay()
     assert "dev_a__v1" in found.texts["pipelines/facts/p/a/sql-scripts/ddl.a.sql"]
 
 
+def test_a_table_that_the_base_has_deployed_anew_is_still_compared_with_the_version_that_is_read() -> None:
+    texts = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    older = base(small_project.texts()).serving[T("a")]
+    newer = base(small_project.texts(a=FILTERED))
+    found = overlay(texts, newer, pinned={T("a"): replace(older, version=1)})
+    assert found.built == ("b",) and found.inherited == {"a": 1}
+
+
+def test_values_of_headgate_yml_stay_as_they_are_written() -> None:
+    written = """\
+project: p
+id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
+default_env: stage
+environments:
+  dev:
+    protected: true
+    colour: red
+    policy: {drop_after_d: 3, hold: true}
+    pool: &pool {cores: 2, conf: {a: on, b: 010, c: 1:30, d: 0.10, e: 1_000}}
+    variables: {price: 1.10, flag: "on", long: 123456789012.12345678901}
+  stage:
+    pool: *pool
+    data: other
+    variables: {price: 1, flag: "", long: 2}
+connectors: {delta: {jars: a/b.jar}}
+variables: {price: {type: decimal}, long: {type: decimal}, flag: {type: string}}
+"""
+    before, after, problems = read_manifest(written, []), None, []
+    after = read_manifest(of_overlay(written, data={"dev": "data", "stage": "other"}), problems)
+    old, new = ({each.name: each for each in found.environments} for found in (before, after))
+    assert [str(problem) for problem in problems] == [] and after.default_env == "pr-1"
+    assert (new["pr-1"].pool, new["pr-1"].variables) == (old["dev"].pool, old["dev"].variables)
+    assert dict(new["pr-1"].pool.conf) == {"a": "on", "b": "010", "c": "1:30", "d": "0.10", "e": "1_000"}
+    assert not new["pr-1"].protected and new["pr-1"].policy == Policy() and new["pr-1"].colour == ""
+    assert (new["dev"].data, new["stage"].data, new["pr-1"].data) == ("/branch/data", "/branch/other", "/lake.pr-1")
+    assert new["dev"].policy == old["dev"].policy and after.connectors[0].jars == ("/branch/a/b.jar",)
+
+
 def test_the_file_of_an_overlay_is_read_as_written_and_a_damaged_one_is_an_error() -> None:
     written = Overlay("dev", "/h/dev", "/data", "/branch", 1.0, "ana", 9.0, since=0.5, inherited={T("a"): 2})
     assert overlay_from_text(overlay_as_text(written)) == written
-    for damaged in ("{", "[]", "{}", '{"inherited": {"a": "x"}}', overlay_as_text(written).replace('"base"', '"b"')):
+    text = overlay_as_text(written)
+    assert overlay_from_text(text.replace("{", '{"of a later version": 1,', 1)) == written
+    for damaged in (
+        "{",
+        "[]",
+        "{}",
+        text.replace('"base"', '"b"'),
+        text.replace("9.0", '"soon"'),
+        text.replace('"ana"', "3"),
+    ):
         with pytest.raises(ValueError, match=r".+"):
             overlay_from_text(damaged)
 
@@ -120,6 +194,13 @@ def test_the_prefix_of_an_overlay_follows_from_its_name() -> None:
     for text in ("", "2", "0h", "2w", "-1h", "99999d"):
         with pytest.raises(Exception, match="--expires"):
             parse_period(text, "--expires")
+
+
+def of_overlay(text: str, data: dict[str, str] | None = None) -> str:
+    section = {"data": "/lake.pr-1", "naming": {"prefix": "pr_1_"}}
+    return overlay_manifest(
+        text, folder="/branch", overlay="pr-1", base="dev", data=data or {"dev": "data"}, section=section
+    )
 
 
 def _statement(table: str, select: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ledger_rows import environment_row
 
-from core.model.errors import HeadgateError, Refused, UsageError
+from core.model.errors import Refused, UsageError
 from core.model.names import TableName as T
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
@@ -184,13 +184,64 @@ def test_a_bad_request_for_an_overlay_is_one_sentence(
     assert why in capsys.readouterr().err
 
 
-def test_a_damaged_file_of_an_overlay_is_an_error_with_its_path(branch: Branch) -> None:
+def test_a_damaged_file_of_an_overlay_is_written_again_and_prevents_no_purge(branch: Branch) -> None:
     branch.edit(B, FILTERED)
     created = branch.up()
     assert created is not None
-    Path(created.place.where.home, "overlay.json").write_text("{")
-    with pytest.raises(HeadgateError, match=r"overlay\.json cannot be read"):
-        select_environment(branch.environ, str(branch.folder), environment="pr-1")
+    file = Path(created.place.where.home, "overlay.json")
+    file.write_text("{")
+    place = select_environment(branch.environ, str(branch.folder), environment="pr-1")
+    assert place.overlay is None and place.folder == created.place.folder
+    assert branch.up() == created
+    file.write_text("")
+    assert exit_codes.run_command_line(["down", "--purge", "--env", "pr-1", "--confirm", "shop"]) == 0
+
+
+def test_an_overlay_whose_agent_never_started_is_purged_whole(branch: Branch) -> None:
+    branch.edit(B, FILTERED)
+    created = branch.up()
+    assert created is not None
+    assert exit_codes.run_command_line(["down", "--purge", "--env", "pr-1", "--confirm", "shop"]) == 0
+    assert not Path(created.place.where.home).exists()
+
+
+def test_an_environment_with_a_ledger_of_its_own_never_becomes_an_overlay(branch: Branch) -> None:
+    branch.edit(B, FILTERED)
+    created = branch.up()
+    assert created is not None
+    homes = Path(created.place.where.home).parent
+    row = environment_row(project_id=created.place.project_id, project="shop", environment="qa")
+    create_or_open(homes / "qa" / "ledger.db", row).close()
+    with pytest.raises(Refused, match="qa is an environment of its own, with a ledger"):
+        branch.up(environment="qa")
+    assert os.listdir(homes / "qa") == ["ledger.db"] or "overlay.json" not in os.listdir(homes / "qa")
+    (homes / "link").symlink_to(homes / "dev")
+    with pytest.raises(Refused, match="is a link"):
+        branch.up(environment="link")
+    with pytest.raises(UsageError, match="PR_1 and pr-1 would have the same names"):
+        branch.up(environment="PR_1")
+
+
+def test_the_generated_project_stands_for_no_other_environment(
+    branch: Branch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch.edit(B, FILTERED)
+    created = branch.up()
+    assert created is not None
+    where = ["--project", created.place.folder]
+    assert exit_codes.run_command_line(["plan", "--all", "--env", "dev", *where]) == 2
+    assert "is the generated project of the overlay pr-1, and of no other environment" in capsys.readouterr().err
+    assert exit_codes.run_command_line(["up", "--env", "pr-2", "--from", "dev", *where]) == 2
+    assert exit_codes.run_command_line(["ls", *where]) == 0
+    assert "pr-1" in capsys.readouterr().err
+
+
+def test_a_headgate_yml_that_only_its_owner_may_read_is_copied_as_such(branch: Branch) -> None:
+    (branch.folder / "headgate.yml").chmod(0o600)
+    branch.edit(B, FILTERED)
+    created = branch.up()
+    assert created is not None
+    assert Path(created.place.folder, "headgate.yml").stat().st_mode & 0o777 == 0o600
 
 
 def _revision(created: CreatedOverlay, table: str) -> Any:
