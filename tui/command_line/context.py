@@ -61,7 +61,9 @@ class CommandContext:
 
     def announce(self) -> None:
         """Print the environment and the project folder on which the command is about to act."""
-        self.output.say(f"({self.place.folder})", lead=f"{self._painted_title()}  ")
+        overlay = self.place.overlay
+        place = self.place.folder if overlay is None else f"overlay of {overlay.base}, branch {overlay.branch}"
+        self.output.say(f"({place})", lead=f"{self._painted_title()}  ")
 
     def answer(self, value: Mapping[str, Any], *messages: str, lines: Iterable[str] = ()) -> None:
         """Print the answer of a command that has acted; as JSON, it begins with project and environment."""

@@ -56,9 +56,17 @@ class Promotion:
 def open_source_of(place: SelectedEnvironment, environ: Mapping[str, str], environment: str) -> LedgerReader:
     """Open the ledger of another environment of the selected project.
 
-    Raises UsageError if there is no such environment or ledger, or if the ledger belongs to another project.
+    Raises UsageError if there is no such environment or ledger, if the ledger belongs to another project, or if either
+    environment is an overlay, which has only what a branch builds.
     """
     there = select_environment(environ, place.folder, project=place.folder, environment=environment)
+    for each in (there, place):
+        if each.overlay is not None:
+            name, base = each.environment, each.overlay.base
+            raise UsageError(
+                f"{name} overlays {base}, and has only the tables that its branch builds",
+                remedy=f"compare it: headgate release diff --env {name}; to promote the branch, deploy it in {base}",
+            )
     return open_source(there.where.ledger, environment, place.project_id, protected=there.protected)
 
 

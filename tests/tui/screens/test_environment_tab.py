@@ -295,9 +295,9 @@ def test_an_environment_is_closed_in_the_console_and_can_be_opened_again() -> No
 
 
 @pytest.mark.parametrize(("typed", "answer"), [
-    ("env", "env: declared: dev (open), prod, stage (never started)"),
+    ("env", "env: dev (open), prod, stage (never started)"),
     ("env dev", "env: this is dev"),
-    ("env statge", "env: there is no environment statge; declared: dev (open), prod, stage (never started)"),
+    ("env statge", "env: there is no environment statge; there are: dev (open), prod, stage (never started)"),
 ])  # fmt: skip
 def test_env_lists_what_is_declared_and_what_is_open(typed: str, answer: str) -> None:
     async def scenario(console: Console) -> None:

@@ -248,3 +248,22 @@ def _revision(created: CreatedOverlay, table: str) -> Any:
     project, problems = read_project(read_files(created.place.folder).texts, environment="pr-1")
     assert project is not None, problems
     return revision_of(project.tables[T(table)])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["promote", "b", "--from", "pr-1", "--to", "dev"],
+        ["promote", "b", "--from", "dev", "--to", "pr-1"],
+        ["diff", "--env", "dev", "--env", "pr-1"],
+    ],
+)
+def test_an_overlay_is_neither_promoted_nor_compared_as_a_whole(
+    branch: Branch, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch.edit(B, FILTERED)
+    created = branch.up()
+    assert created is not None
+    branch.ledger_of(created).close()
+    assert exit_codes.run_command_line(words) == 2
+    assert "pr-1 overlays dev, and has only the tables that its branch builds" in capsys.readouterr().err

@@ -360,7 +360,7 @@ def environments_answer(name: str, declared: Mapping[str, bool], opened: Sequenc
         return f"{each} ({', '.join(filter(None, notes))})" if any(notes) else each
 
     found = ", ".join(map(words, declared)) or "none"
-    return f"env: there is no environment {name}; declared: {found}" if name else f"env: declared: {found}"
+    return f"env: there is no environment {name}; there are: {found}" if name else f"env: {found}"
 
 
 def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
