@@ -131,7 +131,7 @@ def _init_project(context: CommandContext, name: str | None) -> int:
         )
     written = {
         PROJECT_FILE: MANIFEST.format(name=title, id=uuid.uuid4()),
-        ".gitignore": "/data/\n",
+        ".gitignore": "/data/\n/data.*/\n",
         "data/landing/events/example.json": EXAMPLE,
         "pipelines/sources/main/events/sql-scripts/ddl.events.sql": EXTERNAL_DDL.format(
             table="events", location="landing/events"

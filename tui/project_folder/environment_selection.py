@@ -59,7 +59,8 @@ class SelectedEnvironment:
     @property
     def up(self) -> str:
         """The command that starts the environment's agent."""
-        return up_command(self.environment, protected=self.protected)
+        of_overlay = f" --from {self.overlay.base}" if self.overlay is not None else ""
+        return up_command(self.environment, protected=self.protected) + of_overlay
 
     @property
     def options(self) -> str:
