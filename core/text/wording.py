@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:,\d+)*")
 _ENDS = re.compile(r"(?<=[.;])\s+|\n")
 
 
@@ -22,8 +22,8 @@ def clipped(text: str, most: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and a noun, in the plural unless the number is 1: `1 table`, `2 tables`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Return a number and a noun, in the plural unless the number is 1: `1 table`, `2,000 tables`."""
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def without_numbers(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Ranges of durations as people read them."""
+"""Ranges of durations and counts as people read them."""
 
 import pytest
 
-from core.text.wording import duration_range
+from core.text.wording import counted, duration_range, without_numbers
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,8 @@ from core.text.wording import duration_range
 )
 def test_a_range_has_one_unit_and_is_never_narrowed(low_s: float, high_s: float, words: str) -> None:
     assert duration_range(low_s, high_s) == words
+
+
+def test_large_counts_are_grouped_by_thousands() -> None:
+    assert [counted(number, "file") for number in (1, 999, 9122)] == ["1 file", "999 files", "9,122 files"]
+    assert without_numbers(counted(9122, "file")) == without_numbers(counted(999, "file"))
