@@ -74,6 +74,8 @@ class Unaligned:
     why: str
     final: bool = False
     """Whether it is certain that later batches will not align either."""
+    incomparable: bool = False
+    """Whether no two versions of the table have comparable rows, whatever they have read."""
 
 
 Histories = Mapping[Version, VersionHistory]

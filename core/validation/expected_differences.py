@@ -117,7 +117,7 @@ def expected_differences(
         reached.rows += [
             RowEffect(side, f"watermark: {before_delay or 'none'} → {delay or 'none'}") for side in RowSide
         ]
-    for table in sorted(parents):
+    for table in sorted(parents, key=lambda table: (not any(row.from_start for row in parents[table].rows), table)):
         if not parents[table].is_none:
             reached.take(table, parents[table])
     both = [name for name in after if name in before]
@@ -246,10 +246,12 @@ class _Reached:
             self.rewritten = parent.rewritten and (self.rewritten or not self.unpairable_because)
             self.unpairable_because = self.unpairable_because or f"{table}: {parent.unpairable_because}"
             return
+        # An input that begins later is named before its edits.
+        rows = sorted(parent.rows, key=lambda row: not row.from_start)
         for column, why in parent.changed.items():
             self._values(table, column, f"{table}.{column}: {why}", nulls=column in parent.nulls)
         joined = len({one.origin.table for c in self.lineage.conditions for one in c.inputs}) > 1
-        for row in parent.rows:
+        for row in rows:
             self._rows(table, row, joined=joined)
 
     def add_volatile(self, column: str, why: str) -> None:

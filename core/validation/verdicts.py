@@ -52,6 +52,37 @@ class OverlayCheck(StrEnum):
     """Skipped: only one of the environments has the table."""
 
 
+class ColumnLeftOut(StrEnum):
+    """Why the values of a column that both versions have were not compared."""
+
+    CHANGED = "changed"
+    """An edit of the statement or of one of its inputs changes its values."""
+    NOT_DETERMINISTIC = "not deterministic"
+    """Its values differ from run to run, as those of `uuid()` do."""
+
+
+class RowsLeftOut(StrEnum):
+    """Why the rows of a table that both environments have were not compared."""
+
+    TOPIC = "topic"
+    """The table writes a topic."""
+    CHANGES = "changes"
+    """The table, or one upstream of it, reads a stream of changes, which differs between any two versions."""
+    BASE = "base"
+    """The base reads another version of an input."""
+    NOT_SERVING = "not serving"
+    """The overlay still builds the table."""
+    DELETED = "deleted"
+    """One version was deleted during the comparison."""
+    POSITION = "position"
+    """There is no position that both have read."""
+    FAILED = "failed"
+    """The rows could not be read."""
+
+
+NEVER_COMPARED = frozenset({RowsLeftOut.TOPIC, RowsLeftOut.CHANGES})
+"""Reasons that hold for every comparison of the table, whatever the state of both environments."""
+
 BLOCKING = frozenset({CheckVerdict.UNEXPECTED, CheckVerdict.FAILED})
 
 
@@ -62,7 +93,13 @@ class CheckResult:
     check: str
     verdict: CheckVerdict
     summary: str
-    counts: Mapping[str, int | str | None] = field(default_factory=dict)
+    counts: Mapping[str, object] = field(default_factory=dict)
+    """Numbers by name. A skipped check of an overlay has `left_out`, a RowsLeftOut.
+
+    The check `differences` also has `columns_left_out`, which maps each column that was not compared to its `kind`, a
+    ColumnLeftOut, and `because`, the edit or the call in words; `from_start`, the number of rows that may differ
+    because one version begins later; and `unpaired`, if rows could not be paired. Each is absent if there is none.
+    """
     examples: tuple[Mapping[str, object], ...] = ()
     """Example rows: `old` and `new`, each a row or None, and `why`, empty if the difference is unexplained."""
 
@@ -175,7 +212,7 @@ def differences_result(
     """
     unexpected: list[str] = []
     explained: list[str] = []
-    counts: dict[str, int | str | None] = {"expected": 0, "unexpected": 0, "only_new": 0}
+    counts: dict[str, object] = {"expected": 0, "unexpected": 0, "only_new": 0}
     examples: list[Mapping[str, object]] = []
     for group in sorted(groups, key=lambda one: (str(one["side"]), int(one["effect"]))):
         effect = effects[int(group["effect"])] if int(group["effect"]) >= 0 else None
@@ -190,20 +227,34 @@ def differences_result(
         kind = "expected" if why else "unexpected"
         counts[kind] = _number(counts[kind]) + max(old, new)
         counts["only_new"] = _number(counts["only_new"]) + (new if group["side"] == RowSide.NEW else 0)
+        if why and effect is not None and effect.from_start:
+            counts["from_start"] = _number(counts.get("from_start")) + max(old, new)
         examples += _examples(group, why)
+    if left_out := _columns_left_out(rows, expected):
+        counts["columns_left_out"] = left_out
     if expected.multiplicity_change:
         explained.append(f"how often a row stands is not compared: {expected.multiplicity_change}")
     explained += [f"not compared: {expected.changed[name]}" for name in sorted(expected.volatile & {*expected.changed})]
-    left_out = [n for n, _ in rows.columns if n.lower() in expected.changed.keys() - expected.volatile - rows.equal]
-    end = f"; not compared: {_listed(left_out)}" if left_out else ""
+    changed = [name for name, column in left_out.items() if column["kind"] == ColumnLeftOut.CHANGED]
+    end = f"; not compared: {_listed(changed)}" if changed else ""
     end += f"; one key in {rows.one_in} was compared" if rows.one_in > 1 else ""
     if unexpected:
         summary, verdict = f"{'; '.join(unexpected)}, unexpected", CheckVerdict.UNEXPECTED
         summary += f"; {'; '.join(explained)}" if explained else ""
     else:
-        nothing = "no row differs in the compared columns" if left_out else "no row differs"
+        nothing = "no row differs in the compared columns" if changed else "no row differs"
         summary, verdict = "; ".join(explained) or nothing, CheckVerdict.EXPECTED if explained else CheckVerdict.OK
     return CheckResult("differences", verdict, f"{summary}{end}", counts, tuple(examples))
+
+
+def _columns_left_out(rows: ComparedRows, expected: ExpectedDifferences) -> dict[str, dict[str, str]]:
+    found = {}
+    for name, _ in rows.columns:
+        volatile = name.lower() in expected.volatile
+        if name.lower() in expected.changed and (volatile or name.lower() not in rows.equal):
+            kind = ColumnLeftOut.NOT_DETERMINISTIC if volatile else ColumnLeftOut.CHANGED
+            found[name] = {"kind": kind.value, "because": mask_secrets(expected.changed[name.lower()])}
+    return found
 
 
 def kept_rows_result(found: Iterable[Row], why: str) -> CheckResult:

@@ -28,7 +28,7 @@ from core.run.records import OVERLAY_COMPARISON, CheckResultRow
 from core.text.secret_masking import mask_secrets
 from core.text.sentence import Sentence
 from core.text.wording import short_duration
-from core.validation.verdicts import CheckResult, CheckVerdict, OverlayCheck
+from core.validation.verdicts import CheckResult, CheckVerdict, OverlayCheck, RowsLeftOut
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.common_positions import (
     GONE_EVERY_S,
@@ -195,7 +195,7 @@ class _Comparison:
         for table, old in self._there.items():
             if table in pending:
                 words = f"{self._versions.name(table, pending[table])} does not serve yet"
-                why = CheckResult("differences", CheckVerdict.SKIPPED, words)
+                why = _left_out(RowsLeftOut.NOT_SERVING, words)
                 yield _Compared(table, old.version, number_in_ledger(pending[table]), (why,))
             elif table not in self._here and table not in self._versions.overlay.inherited:
                 words = f"only {base} has it: {here} has not built it, and does not read it"
@@ -234,23 +234,26 @@ class _Comparison:
         deployed = self._versions.deployed()
         if key not in deployed or base_key not in deployed:
             gone = self._versions.name(*(key if key not in deployed else base_key))
-            return self._skipped(table, Sentence(f"{gone} was deleted during the comparison"))
+            return self._skipped(table, RowsLeftOut.DELETED, Sentence(f"{gone} was deleted during the comparison"))
         old, new = deployed[base_key], deployed[key]
         if moved := self._moved(old, new):
-            return self._skipped(table, moved, check=OverlayCheck.BASE)
+            return self._skipped(table, RowsLeftOut.BASE, moved, check=OverlayCheck.BASE)
         if new.writes_topic or old.writes_topic:
-            return self._skipped(table, Sentence("it writes a topic, whose messages are not compared"))
+            words = Sentence("it writes a topic, whose messages are not compared")
+            return self._skipped(table, RowsLeftOut.TOPIC, words)
         try:
             found = find_position(self._agent, self._versions, old, new, strict=strict)
         except TryAgain as error:
-            return self._skipped(table, Sentence(error.summary)) if over else Sentence(error.summary)
+            why = Sentence(error.summary)
+            return self._skipped(table, RowsLeftOut.POSITION, why) if over else why
         if isinstance(found, Unaligned):
             final = Sentence(found.why) if found.final else self._never(old, new, found.why)
             if final is not None:
-                return self._skipped(table, final)
+                reason = RowsLeftOut.CHANGES if found.incomparable else RowsLeftOut.POSITION
+                return self._skipped(table, reason, final)
             if over:
                 limit = f"within {short_duration(self._seconds)} no position was found that both have read"
-                return self._skipped(table, Sentence(f"{limit}: {found.why}"))
+                return self._skipped(table, RowsLeftOut.POSITION, Sentence(f"{limit}: {found.why}"))
             return Sentence(found.why)
         return self._rows_of(old, new, found)
 
@@ -289,11 +292,12 @@ class _Comparison:
         except (PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
-            return self._skipped(new.table, Sentence(mask_secrets(" ".join(error.summary.split()))))
+            why = Sentence(mask_secrets(" ".join(error.summary.split())))
+            return self._skipped(new.table, RowsLeftOut.FAILED, why)
         return self._result(new.table, (self._change_check(new), position, *compared, *checked), at)
 
-    def _skipped(self, table: TableName, why: Sentence, check: str = "differences") -> _Compared:
-        skipped = CheckResult(check, CheckVerdict.SKIPPED, str(why))
+    def _skipped(self, table: TableName, reason: RowsLeftOut, why: Sentence, check: str = "differences") -> _Compared:
+        skipped = _left_out(reason, str(why), check)
         return self._result(table, (self._change_check(self._here[table]), skipped))
 
     def _result(self, table: TableName, checks: tuple[CheckResult, ...], at: AlignedPair | None = None) -> _Compared:
@@ -333,6 +337,10 @@ class _Comparison:
             return None
         again = f"headgate down --env {here} --purge and headgate up --env {here} --from {overlay.base} build it anew"
         return Sentence(f"{overlay.base} has moved on: {'; '.join(found)}; {again}")
+
+
+def _left_out(reason: RowsLeftOut, words: str, check: str = "differences") -> CheckResult:
+    return CheckResult(check, CheckVerdict.SKIPPED, words, {"left_out": reason.value})
 
 
 def _change(old: Deployment, new: Deployment) -> tuple[ChangeKind, str]:

@@ -42,7 +42,7 @@ def find_position(
     both: tuple[Version, Version] = (old.table, old.version), (new.table, new.version)
     try:
         if why := why_never_equal(versions, deployed, *both):
-            return Unaligned(str(why), final=True)
+            return Unaligned(str(why), final=True, incomparable=True)
         histories = version_histories(agent.files, deployed, *both)
     except InvalidProject as error:
         return Unaligned(error.summary, final=True)

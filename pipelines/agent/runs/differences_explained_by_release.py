@@ -1,7 +1,7 @@
 """Determines which differences between two versions of a table are explained by a release, and why."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.model.names import TableName
@@ -57,6 +57,21 @@ def begins_alone(expected: ExpectedDifferences) -> bool:
         and all(row.from_start for row in rows)
         and not (expected.unpairable_because or expected.multiplicity_change or expected.keys)
     )
+
+
+def starts_first(effects: Sequence[RowEffect]) -> tuple[RowEffect, ...]:
+    """Return effects with later starts first, so that rows from before a start are not explained by edits alone.
+
+    A start without a predicate also names the edits that may explain the same rows, because it is not known which does.
+    """
+    starts = []
+    for effect in effects:
+        if effect.from_start and not effect.predicate:
+            edits = [
+                each.why for each in effects if each.side is effect.side and not (each.predicate or each.from_start)
+            ]
+            starts.append(replace(effect, why=" or ".join(dict.fromkeys((effect.why, *edits)))))
+    return (*starts, *(effect for effect in effects if effect.predicate or not effect.from_start))
 
 
 def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:

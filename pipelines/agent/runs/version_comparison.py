@@ -36,6 +36,7 @@ from core.validation.verdicts import (
     BLOCKING,
     CheckResult,
     CheckVerdict,
+    RowsLeftOut,
     differences_result,
     duplicates_result,
     kept_rows_result,
@@ -46,7 +47,7 @@ from core.validation.verdicts import (
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import column_types
 from pipelines.agent.runs.compared_versions import ComparedVersions
-from pipelines.agent.runs.differences_explained_by_release import VersionPair, begins_alone, expected_of
+from pipelines.agent.runs.differences_explained_by_release import VersionPair, begins_alone, expected_of, starts_first
 from pipelines.agent.statements.deployment_lifecycle import written_batch
 
 COMPARED_S = 300.0
@@ -124,15 +125,16 @@ class VersionComparison:
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
         """Compare the rows of two versions. Raises TryAgain after the time limit."""
         expected = self._bounded(expected_of(self._agent.files, self._versions, pair), pair)
+        expected = replace(expected, rows=starts_first(expected.rows))
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
         try:
             files = [self._files(pair.old, pair.at.blue), self._files(pair.new, pair.at.green)]
         except Refused as error:
-            return (schema, CheckResult("differences", CheckVerdict.SKIPPED, error.summary))
+            return (schema, _unread(error.summary))
         if max(map(len, files)) > MOST_FILES:
             why = f"{max(map(len, files)):,} files, of which at most {MOST_FILES:,} are compared"
-            return (schema, CheckResult("differences", CheckVerdict.SKIPPED, why))
+            return (schema, _unread(why))
         names = {name.lower() for name, _ in old_columns}
         both = tuple((name, kind) for name, kind in new_columns if name.lower() in names)
         views = (
@@ -157,9 +159,8 @@ class VersionComparison:
         duplicated = self._run(duplicates_query(rows), views)
         duplicates = duplicates_result(rows, duplicated, expected, key == declared != (), grown)
         if expected.unpairable_because:
-            differences = CheckResult(
-                "differences", CheckVerdict.EXPECTED, f"rows cannot be paired: {expected.unpairable_because}"
-            )
+            words = f"rows cannot be paired: {expected.unpairable_because}"
+            differences = CheckResult("differences", CheckVerdict.EXPECTED, words, {"unpaired": 1})
         else:
             found = self._run(differences_query(rows, expected.rows), views)
             differences = differences_result(rows, found, expected.rows, expected)
@@ -272,6 +273,10 @@ class VersionComparison:
         pool = self._agent.pool.connection()
         columns, rows = pool.call(left, pool.tables.read_files, sql, most, views, self._tag)
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _unread(why: str) -> CheckResult:
+    return CheckResult("differences", CheckVerdict.SKIPPED, why, {"left_out": RowsLeftOut.FAILED.value})
 
 
 def _settings(deployment: Deployment) -> Settings:

@@ -96,12 +96,16 @@ def test_columns_that_are_not_compared_are_named() -> None:
     )
     found = differences_result(ROWS, [], (), apart)
     assert found.verdict == "expected" and found.summary == f"not compared: {apart.changed['price']}"
+    assert found.counts["columns_left_out"] == {
+        "price": {"kind": "not deterministic", "because": apart.changed["price"]}
+    }
 
 
 def test_no_row_is_called_equal_if_a_changed_column_was_left_out_of_the_comparison() -> None:
     edited, rows = ExpectedDifferences(changed={"price": "value changed"}), replace(ROWS, equal=frozenset({"id"}))
     found = differences_result(rows, [], (), edited)
     assert (found.verdict, found.summary) == ("ok", "no row differs in the compared columns; not compared: price")
+    assert found.counts["columns_left_out"] == {"price": {"kind": "changed", "because": "value changed"}}
     (sums,) = [one for one in profile_results(rows, (side("old", 3), side("new", 3, sum_1="2")), edited, found)
                if one.check == "sums"]  # fmt: skip
     assert (sums.verdict, sums.summary) == ("expected", "sums of price: 1.5 → 2")
@@ -202,6 +206,14 @@ def test_differences_name_their_explanation_or_are_unexpected() -> None:
     )
     assert "hunter2" not in json.dumps(found.examples)
     assert blocking_words([found]).endswith("; for example price 1 → 2")
+
+
+def test_rows_that_a_later_start_may_explain_are_counted() -> None:
+    starts = ExpectedDifferences(rows=(RowEffect(RowSide.OLD, "it begins later", from_start=True),))
+    found = differences_result(ROWS, [group("old", 0, 9122, 0)], starts.rows, starts)
+    assert (found.counts["from_start"], found.summary) == (
+        9122, "9,122 rows only in the old version: it begins later (may be explained)",
+    )  # fmt: skip
 
 
 def test_a_long_row_is_cut_and_many_columns_are_counted() -> None:

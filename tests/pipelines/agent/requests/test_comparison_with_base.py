@@ -15,11 +15,13 @@ from core.observed.aligned_positions import BatchHistory, BatchPosition
 from core.observed.versions import Measurement
 from core.project.model import Environment
 from core.run.records import OVERLAY_COMPARISON, CheckResultRow
+from core.text.sentence import Sentence
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests import comparison_with_base
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs import common_positions
 from state.ledger import LedgerReader
 
 HERE = Caller(1, 0, None)
@@ -110,7 +112,7 @@ def test_a_table_that_the_overlay_still_builds_is_not_compared(
     compare(commands)
     row = stored(agent)["report", "differences"]
     assert (row.verdict, row.summary) == ("skipped", "report@v1 of pr-123 does not serve yet")
-    assert (row.old_version, row.new_version) == (2, 1)
+    assert (row.old_version, row.new_version, row.counts) == (2, 1, {"left_out": "not serving"})
 
 
 def test_a_time_limit_that_is_no_number_is_refused(two: TwoLedgers, commands: CommandHandler) -> None:
@@ -167,6 +169,7 @@ def test_a_base_that_has_moved_on_is_reported_and_not_compared(
     compare(commands, 60)
     row = stored(agent)["paid", "base"]
     assert (row.verdict, row.old_version) == ("skipped", 2) and row.old_batch is None
+    assert row.counts == {"left_out": "base"}
     assert row.summary.startswith("dev has moved on: dev now reads orders@v4 of dev, and pr-123 still orders@v3 of dev")
     assert "headgate down --env pr-123 --purge" in row.summary
 
@@ -235,7 +238,17 @@ def test_a_table_that_spark_cannot_read_is_left_out_and_the_others_are_compared(
     assert (found["paid", "differences"].verdict, found["paid", "differences"].summary) == (
         "skipped", "File does not exist",
     )  # fmt: skip
+    assert found["paid", "differences"].counts == {"left_out": "failed"}
     assert found["report", "differences"].verdict != "skipped"
+
+
+def test_a_table_that_no_comparison_can_compare_has_its_own_reason(
+    two: TwoLedgers, agent: AgentContext, commands: CommandHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common_positions, "why_never_equal", lambda *_: Sentence("paid reads the changes of orders"))
+    compare(commands, 60)
+    row = stored(agent)["paid", "differences"]
+    assert (row.summary, row.counts) == ("paid reads the changes of orders", {"left_out": "changes"})
 
 
 def test_nothing_of_the_base_is_written(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from delta_files import WrittenLog
 from ledger_rows import external_row
-from overlay_ledgers import TwoLedgers, texts, two_ledgers
+from overlay_ledgers import CHANGED, TwoLedgers, texts, two_ledgers
 from spark_files import Consumer, WrittenTable
 
 from core.model.names import TableName as T
@@ -14,7 +14,7 @@ from core.observed.aligned_positions import AlignedPair, Unaligned, newest_align
 from core.observed.versions import Binding
 from core.sql.comparison.row_effects import RowSide
 from pipelines.agent.runs.common_positions import version_histories
-from pipelines.agent.runs.differences_explained_by_release import of_release
+from pipelines.agent.runs.differences_explained_by_release import of_release, starts_first
 from pipelines.agent.runs.overlay_versions import OWN
 from pipelines.storage.checkpoints import TableCheckpoints
 from pipelines.storage.delta_readers import DeltaOffset
@@ -100,6 +100,31 @@ def test_a_window_by_time_of_files_explains_rows_that_are_missing_and_no_others(
     assert {row.side for row in rows} == sides
     words = "paid@v1 of pr-123 begins with the rows after 4 files written before noon, in any number"
     assert {row.why for row in rows} == {words}
+
+
+def test_downstream_of_a_window_the_window_is_named_before_the_edits(two: TwoLedgers) -> None:
+    """The edit of `paid` is by `id`, which `report` does not have, so that no predicate shows which rows it drops."""
+    of_kinds = "SELECT 1 AS id, kind FROM STREAM paid"
+    two.put("pr-123", "paid", 1, CHANGED, begins_after="4 files written before noon")
+    two.put("dev", "report", 2, of_kinds, reads=1)
+    two.put("pr-123", "report", 1, of_kinds, reads=1)
+    deployed = two.versions.deployed()
+    old, new = deployed[T("report"), 2], deployed[T("report"), OWN + 1]
+    found = starts_first(of_release(TableCheckpoints("ledger-1"), two.versions, deployed, old, new).rows)
+    words = "paid: paid@v1 of pr-123 begins with the rows after 4 files written before noon, in any number"
+    first = next(row for row in found if row.side is RowSide.OLD)
+    assert (first.why, first.from_start) == (f"{words} or paid: filter added: id > 5", True)
+
+
+def test_downstream_of_a_window_the_window_is_the_reason_why_a_total_is_not_compared(two: TwoLedgers) -> None:
+    totals = "SELECT count(*) AS id, kind FROM STREAM paid GROUP BY kind"
+    two.put("pr-123", "paid", 1, CHANGED, begins_after="4 files written before noon")
+    two.put("dev", "report", 2, totals, reads=1)
+    two.put("pr-123", "report", 1, totals, reads=1)
+    deployed = two.versions.deployed()
+    old, new = deployed[T("report"), 2], deployed[T("report"), OWN + 1]
+    changed = of_release(TableCheckpoints("ledger-1"), two.versions, deployed, old, new).changed
+    assert changed["id"].startswith("paid: paid@v1 of pr-123 begins with the rows after")
 
 
 def aligned(two: TwoLedgers, table: str, old: int) -> AlignedPair | Unaligned:

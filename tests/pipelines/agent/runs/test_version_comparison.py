@@ -98,6 +98,22 @@ def test_no_more_rows_can_be_new_than_the_version_before_held_up_to_its_last_bat
     assert any("count(*) AS n FROM headgate_before" in sql for sql, _ in pool.compared) is (most is not None)
 
 
+def test_rows_that_a_later_start_or_an_edit_may_explain_are_not_put_down_to_the_edit(
+    agent: AgentContext, pool: Any
+) -> None:
+    pool.answered["WITH uneven"] = (("side", "effect", "old_rows", "new_rows"), (("old", 0, 9, 0),))
+    edited = replace(TEXTS, dml="INSERT INTO a SELECT id FROM STREAM raw WHERE kind > 3")
+    old = deployment_row(table="a", version=1, texts=TEXTS)
+    new = deployment_row(table="a", version=2, texts=edited, begins_after="4 files written before noon")
+    comparison = VersionComparison(agent, LedgerVersions(agent.ledger))
+    with comparison.turn():
+        found = comparison.compare(VersionPair(old, new, AlignedPair(1, 1)))
+    (differences,) = [each for each in found if each.check == "differences"]
+    starts = "a@v2 begins with the rows after 4 files written before noon, in any number"
+    words = f"9 rows only in the old version: {starts} or filter added: kind > 3 (may be explained)"
+    assert (differences.summary, differences.counts["from_start"]) == (words, 9)
+
+
 @pytest.mark.parametrize(("rows", "verdict"), [(150, "expected"), (151, "unexpected")])
 def test_rows_beyond_what_can_be_new_are_unexpected(rows: int, verdict: str) -> None:
     effect = RowEffect(RowSide.NEW, "a@v2 begins later", most=150)
