@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from core.text.escaping import escape_markdown
 from core.text.markdown_page import COMMENT_LIMIT, MarkdownPage, fenced
 from core.text.sentence import Sentence
 from core.text.wording import counted
-from core.validation.verdicts import BLOCKING, CheckVerdict, OverlayCheck
+from core.validation.verdicts import BLOCKING, NEVER_COMPARED, CheckVerdict, ColumnLeftOut, OverlayCheck
 
 _TABLE, _LIST, _EXAMPLES = 16_000, 6_000, 24_000
 """Maximum bytes of the table, of each list, and of all examples."""
@@ -22,6 +22,16 @@ _MOST_NAMES = 5
 
 _MOST_EXAMPLES = 3
 """Maximum number of example rows of one check in Markdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncomparedColumn:
+    """A column of both versions whose values were not compared."""
+
+    name: str
+    kind: ColumnLeftOut
+    because: str
+    """The edit that changes its values, here or upstream, or the call that makes them differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,35 @@ class ComparedTable:
         found = next((result for result in skipped if result.check != OverlayCheck.PRESENCE), None)
         return None if found is None else Sentence(found.summary)
 
+    @property
+    def failed(self) -> bool:
+        """True if the rows of both versions should have been compared, and were not."""
+        skipped = (each for each in self.results if each.verdict == CheckVerdict.SKIPPED)
+        return any(
+            each.check != OverlayCheck.PRESENCE and each.counts.get("left_out") not in NEVER_COMPARED
+            for each in skipped
+        )
+
+    @property
+    def columns_left_out(self) -> tuple[UncomparedColumn, ...]:
+        """The columns whose values were not compared, in the order of the table; empty if rows could not be paired."""
+        differences = self.of("differences")
+        found = differences.counts.get("columns_left_out") if differences is not None else None
+        columns = found.items() if isinstance(found, dict) else ()
+        return tuple(UncomparedColumn(name, ColumnLeftOut(of["kind"]), of["because"]) for name, of in columns)
+
+    @property
+    def unpaired(self) -> bool:
+        """True if the rows of both versions cannot be paired, so that only counts and totals were compared."""
+        differences = self.of("differences")
+        return differences is not None and "unpaired" in differences.counts
+
+    @property
+    def from_start(self) -> int:
+        """Number of differing rows that may differ because one version begins later."""
+        differences = self.of("differences")
+        return _whole(differences.counts.get("from_start")) if differences is not None else 0
+
     def of(self, check: str) -> CheckResultRow | None:
         """Return the result of a check; None if the comparison did not make it."""
         return next((result for result in self.results if result.check == check), None)
@@ -69,6 +108,8 @@ class BaseComparison:
     """When it ended, in epoch seconds."""
     tables: tuple[ComparedTable, ...]
     """Sorted by name."""
+    since: float | None = None
+    """The time from which the overlay reads its sources, in epoch seconds; None for their beginning."""
 
     @property
     def compared(self) -> tuple[ComparedTable, ...]:
@@ -80,6 +121,27 @@ class BaseComparison:
     def skipped(self) -> tuple[ComparedTable, ...]:
         """The tables of both environments whose rows were not compared."""
         return tuple(table for table in self.tables if table.not_compared is not None)
+
+    @property
+    def failed(self) -> tuple[ComparedTable, ...]:
+        """The tables whose rows should have been compared, and were not."""
+        return tuple(table for table in self.tables if table.failed)
+
+    @property
+    def passes(self) -> bool:
+        """True if no result is unexpected, and every table was compared whose rows can be."""
+        return not self.unexpected and not self.failed
+
+    @property
+    def whole(self) -> bool:
+        """True if all rows and columns of the tables of both environments were compared, from their beginning."""
+        partial = any(table.columns_left_out or table.unpaired for table in self.tables)
+        return self.since is None and not self.skipped and not partial
+
+    def only(self, table: TableName) -> "BaseComparison | None":
+        """Return the comparison of one table; None if the comparison has no such table."""
+        found = tuple(each for each in self.tables if each.table == table)
+        return replace(self, tables=found) if found else None
 
     @property
     def unexpected(self) -> tuple[ComparedTable, ...]:
@@ -96,26 +158,44 @@ class BaseComparison:
 
     @property
     def verdict(self) -> Sentence:
-        """What was found, in one clause."""
+        """What was found, and what was not compared, in one sentence."""
         number = counted(len(self.compared), "compared table")
-        left = f"; {counted(len(self.skipped), 'table')} not compared" if self.skipped else ""
+        left = "".join(f"; {each}" for each in self._left_out())
         if self.unexpected:
-            names = ", ".join(table.table for table in self.unexpected[:_MOST_NAMES])
-            more = f" and {len(self.unexpected) - _MOST_NAMES} more" if len(self.unexpected) > _MOST_NAMES else ""
-            return Sentence(f"unexpected: {names}{more}, of {number}{left}")
+            return Sentence(f"unexpected: {_names(self.unexpected)}, of {number}{left}")
         if not any(table.in_overlay for table in self.tables):
             return Sentence(f"no rows were compared, because {self.environment} serves no table yet")
         if not self.compared:
             return Sentence(f"no rows were compared{left}")
         return Sentence(f"nothing unexpected in {number}{left}")
 
+    def _left_out(self) -> Iterator[str]:
+        if self.failed:
+            yield f"{counted(len(self.failed), 'table')} could not be compared: {_names(self.failed)}"
+        never = len(self.skipped) - len(self.failed)
+        if never:
+            yield f"{counted(never, 'table')} not compared"
+        if unpaired := sum(table.unpaired for table in self.compared):
+            yield f"rows of {counted(unpaired, 'table')} not paired"
+        if columns := sum(len(table.columns_left_out) for table in self.compared):
+            yield f"{counted(columns, 'column')} not compared"
+        if self.since is not None:
+            rows = sum(table.from_start for table in self.compared)
+            unchecked = f", which may explain {counted(rows, 'differing row')}" if rows else ""
+            yield f"partial: {self.environment} reads its sources since {_utc(self.since)}{unchecked}"
 
-def comparison_of(environment: str, base: str, rows: Iterable[CheckResultRow]) -> BaseComparison | None:
-    """Return the comparison that the ledger's rows describe, which must be sorted by table; None without rows."""
+
+def comparison_of(
+    environment: str, base: str, rows: Iterable[CheckResultRow], since: float | None = None
+) -> BaseComparison | None:
+    """Return the comparison that the ledger's rows describe, which must be sorted by table; None without rows.
+
+    `since` is the time from which the overlay reads its sources, in epoch seconds.
+    """
     tables = tuple(ComparedTable(table, tuple(found)) for table, found in groupby(rows, key=lambda row: row.table))
     if not tables:
         return None
-    return BaseComparison(environment, base, max(table.results[0].at for table in tables), tables)
+    return BaseComparison(environment, base, max(table.results[0].at for table in tables), tables, since)
 
 
 def watermark_words(result: CheckResultRow) -> str:
@@ -134,7 +214,7 @@ def comparison_as_markdown(found: BaseComparison) -> str:
     page.add(f"### {here} compared with {base}: {escape_markdown(str(found.verdict))}", "")
     same = ", after the same input" if found.compared else ""
     end = f"compared at {_utc(found.at)}{same}; old: {base}, new: {here}"
-    page.add(f"**{'UNEXPECTED' if found.unexpected else 'OK' if found.compared else 'NOT COMPARED'}** · {end}", "")
+    page.add(f"**{_outcome(found)}** · {end}", "")
     heading = f"| table | change | rows in {base} | rows in {here} | differing rows | explained by | position |"
     rows = [f"| {' | '.join(map(escape_markdown, _cells(table)))} |" for table in found.compared]
     page.add_each(rows, _TABLE, "tables", (heading, "|---|---|--:|--:|--:|---|---|"))
@@ -144,12 +224,36 @@ def comparison_as_markdown(found: BaseComparison) -> str:
         examples.lines += [f"_{counted(left, 'result')} left out; headgate release diff --last shows all of them_", ""]
     if examples.lines:
         page.add("**Unexpected**", "", *examples.lines)
+    columns = [line for table in found.compared for line in _columns(table)]
+    page.add_each(columns, _LIST, "lines", ("**Columns not compared**", ""))
     skipped = [f"- `{table.table}`: {escape_markdown(str(table.not_compared))}" for table in found.skipped]
     page.add_each(skipped, _LIST, "tables", ("**Not compared**", ""))
     for title, tables in ((here, found.only_in_overlay()), (base, found.only_in_base())):
         names = (query_name(table.table, max(table.in_base, table.in_overlay)) for table in tables)
         page.add_each([f"- {escape_markdown(name)}" for name in names], _LIST, "tables", (f"**Only in {title}**", ""))
     return "\n".join(page.lines).rstrip() + "\n"
+
+
+def _outcome(found: BaseComparison) -> str:
+    if found.unexpected:
+        return "UNEXPECTED"
+    if not found.compared:
+        return "NOT COMPARED"
+    return "OK" if found.whole else "PARTLY COMPARED"
+
+
+def _names(tables: Sequence[ComparedTable]) -> str:
+    more = f" and {len(tables) - _MOST_NAMES} more" if len(tables) > _MOST_NAMES else ""
+    return f"{', '.join(table.table for table in tables[:_MOST_NAMES])}{more}"
+
+
+def _columns(table: ComparedTable) -> Iterator[str]:
+    """Yield a line for each reason for which columns of a table were not compared."""
+    by_reason: dict[str, list[str]] = {}
+    for column in table.columns_left_out:
+        by_reason.setdefault(column.because, []).append(column.name)
+    for because, names in by_reason.items():
+        yield f"- `{table.table}`: {escape_markdown(', '.join(names))} ({escape_markdown(because)})"
 
 
 def _cells(table: ComparedTable) -> tuple[str, ...]:
@@ -161,17 +265,23 @@ def _cells(table: ComparedTable) -> tuple[str, ...]:
         change.summary if change is not None else "",
         _number(counts.get("old")),
         _number(counts.get("new")),
-        _differing(differences),
+        _differing(table, differences),
         _explained(table, differences),
         _position(table),
     )
 
 
-def _differing(differences: CheckResultRow | None) -> str:
-    if differences is None:
+def _differing(table: ComparedTable, differences: CheckResultRow | None) -> str:
+    if differences is None or table.unpaired:
         return "?"
     expected, unexpected = (_whole(differences.counts.get(name)) for name in ("expected", "unexpected"))
-    return f"{expected + unexpected:,}" + (f", {unexpected:,} unexpected" if unexpected and expected else "")
+    left = len(table.columns_left_out)
+    words = (
+        f"{expected + unexpected:,}",
+        f"{unexpected:,} unexpected" if unexpected and expected else "",
+        f"{counted(left, 'column')} not compared" if left else "",
+    )
+    return ", ".join(filter(None, words))
 
 
 def _explained(table: ComparedTable, differences: CheckResultRow | None) -> str:

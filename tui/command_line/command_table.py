@@ -85,7 +85,8 @@ RELEASE_SUBCOMMANDS = (
                    plan_arguments.release_shown),
     SubcommandSpec("diff", "Show the comparison of both versions, or compare an overlay with its base.",
                    "headgate release diff 7f3a-01c2f\nheadgate release diff 7f3a-01c2f fct_orders --json\n"
-                   "headgate release diff --env pr-123 --markdown",
+                   "headgate release diff --env pr-123 --markdown\n"
+                   "headgate release diff fct_orders --env pr-123 --last",
                    plan_arguments.release_diff),
     SubcommandSpec("swap", "Let a held release swap, and follow its run.",
                    "headgate release swap 7f3a-01c2f --confirm 'dev 7f3a'", plan_arguments.release_executed),

@@ -251,12 +251,18 @@ def release_shown(parser: CommandParser) -> None:
 
 
 def release_diff(parser: CommandParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help="start of a run's id; in an overlay, none: compare now")
+    told = "start of a run's id; in an overlay, a table to show, or nothing"
+    code = "the exit code is 1 if a result is unexpected or a table could not be compared"
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{told}; {code}")
     parser.add_argument("table", nargs="?", metavar="TABLE", help="only the run's results for this table")
     parser.add_argument("--last", action="store_true", help="show the stored comparison with the base again")
     _markdown(parser)
     parser.add_argument(
-        "--timeout", type=seconds, default=None, metavar="S", help="wait so long for positions read by both (300)"
+        "--timeout",
+        type=seconds,
+        default=None,
+        metavar="S",
+        help="wait so long for positions read by both (300)",
     )
 
 

@@ -4,9 +4,10 @@ import time
 
 from core.model.actions import StepKind
 from core.model.errors import UsageError
-from core.model.names import parse_table_name
+from core.model.names import TableName, parse_table_name
 from core.reports.base_comparison import comparison_as_markdown
 from core.run.model import StepState
+from core.run.records import OVERLAY_COMPARISON
 from core.run.release import Release
 from tui.command_line.context import CommandContext
 from tui.command_line.exit_codes import INTERRUPTED
@@ -22,6 +23,7 @@ from tui.presentation.reports.check_results import (
 from tui.presentation.screen_content.releases import release_as_json, release_details, release_lines
 from tui.services.comparison_with_base import COMPARE_S, compare_now, overlay_of, stored_comparison
 from tui.services.deployed_statements import find_release, list_releases
+from tui.services.environment_service import EnvironmentService
 
 
 def release(context: CommandContext) -> int:
@@ -101,15 +103,15 @@ def _found(context: CommandContext) -> Release:
 
 
 def diff(context: CommandContext) -> int:
-    """Show a run's validation results, or compare an overlay with its base. Returns 1 if a result is unexpected."""
-    if context.args.run is None:
+    """Show a run's validation results, or compare an overlay with its base.
+
+    Returns 1 if a result is unexpected, or if a table of both environments could not be compared.
+    """
+    args, operations = context.args, context.operations
+    if args.run is None or args.last or args.markdown or args.timeout is not None:
         return _compare_with_base(context)
-    if context.args.last or context.args.markdown or context.args.timeout is not None:
-        raise UsageError(
-            "--last, --markdown and --timeout are for the comparison of an overlay with its base, which has no run",
-            remedy=f"headgate release diff {context.args.run}",
-        )
-    operations = context.operations
+    if operations.place.overlay is not None and args.table is None and _is_compared(operations, args.run):
+        return _compare_with_base(context)
     row = operations.run(context.args.run)
     table = parse_table_name(context.args.table) if context.args.table else None
     if table is not None and table not in {step.table for step in row.steps}:
@@ -136,6 +138,17 @@ def _compare_with_base(context: CommandContext) -> int:
     if args.last and args.timeout is not None:
         raise UsageError("--last compares nothing, so it has no --timeout", remedy="give one of them")
     overlay = overlay_of(operations)
+    if args.table is not None:
+        raise UsageError(
+            "the comparison of an overlay with its base has no run, and shows all tables or one",
+            remedy=f"headgate release diff --last {args.table}, or headgate release diff {args.run} {args.table}",
+        )
+    table = args.run
+    if table is not None and not _is_compared(operations, table):
+        raise UsageError(
+            f"{operations.place.environment} has no table {table} to compare with {overlay.base}",
+            remedy="headgate release diff --last lists the tables; without an option, RUN is a run of a release",
+        )
     if args.last:
         found = stored_comparison(operations, overlay)
         if found is None:
@@ -148,6 +161,13 @@ def _compare_with_base(context: CommandContext) -> int:
         except KeyboardInterrupt:
             output.say("interrupted; the agent goes on comparing: headgate release diff --last shows the result")
             return INTERRUPTED
+    if found is not None and table is not None:
+        found = found.only(TableName(table))
+        if found is None:
+            raise UsageError(
+                f"the comparison with {overlay.base} has no results for {table}",
+                remedy="headgate release diff --last lists the tables",
+            )
     if output.as_json:
         body = base_comparison_as_json(found) if found else {"base": overlay.base, "results": []}
         context.document("headgate.base_comparison/1", **body)
@@ -157,7 +177,14 @@ def _compare_with_base(context: CommandContext) -> int:
         output.print(comparison_as_markdown(found).splitlines())
     else:
         output.print(base_comparison_lines(found, time.time()))
-    return 1 if found is not None and found.unexpected else 0
+    return 0 if found is None or found.passes else 1
+
+
+def _is_compared(operations: EnvironmentService, word: str) -> bool:
+    """True if a word is a table of the overlay or of the stored comparison."""
+    stored = operations.reader.check_results(OVERLAY_COMPARISON)
+    here = (line.table for line in operations.snapshot().statements)
+    return word in {*here, *(result.table for result in stored)}
 
 
 _ACTS = {

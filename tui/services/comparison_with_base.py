@@ -29,7 +29,7 @@ def overlay_of(operations: EnvironmentService) -> Overlay:
 def stored_comparison(operations: EnvironmentService, overlay: Overlay) -> BaseComparison | None:
     """Return the newest finished comparison with the base; None if there is none."""
     rows = operations.reader.check_results(OVERLAY_COMPARISON)
-    return comparison_of(operations.place.environment, overlay.base, rows)
+    return comparison_of(operations.place.environment, overlay.base, rows, overlay.since)
 
 
 def compare_now(

@@ -29,7 +29,7 @@ class Context:
             for n, verdict in enumerate(verdicts, 1)
         )
         reader = SimpleNamespace(check_results=lambda run, table: found if table in (None, "orders") else ())
-        self.operations = SimpleNamespace(run=lambda prefix: RUN, reader=reader)
+        self.operations = SimpleNamespace(run=lambda prefix: RUN, reader=reader, place=SimpleNamespace(overlay=None))
         self.output = SimpleNamespace(as_json=as_json, print=self.said.extend, say=self.said.append)
 
     def document(self, form: str, **parts: Any) -> None:
@@ -123,14 +123,45 @@ def test_an_overlay_is_compared_with_its_base_and_the_result_is_shown_again(
     assert run_command_line(["release", "diff", "--last"]) == 0
 
 
+def test_one_table_of_an_overlay_is_shown_and_determines_the_exit_code(
+    overlay: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_overlay_comparison(COMPARED)
+    for words, code in ((["a", "--last"], 0), (["b", "--last"], 1), (["a"], 0)):
+        assert run_command_line(["release", "diff", *words]) == code
+        assert f"{words[0]}@v1 of dev compared with" in (out := capsys.readouterr().out)
+        assert out.count(" compared with ") == 2, "one for the verdict, and one for the table"
+    assert run_command_line(["release", "diff", "7f3a"]) == 2
+    assert "no run" in capsys.readouterr().err
+
+
+def test_a_table_that_could_not_be_compared_fails_and_one_that_never_can_be_does_not(
+    overlay: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for reason, code, failed in (("base", 1, ["a"]), ("failed", 1, ["a"]), ("topic", 0, [])):
+        skipped = replace(COMPARED[0], verdict="skipped", summary="words", counts={"left_out": reason})
+        ledger.put_overlay_comparison((skipped,))
+        document = written(["release", "diff", "--last"], capsys, code=code)
+        assert (document["failed"], document["not_compared"]) == (failed, {"a": "words"})
+
+
+def test_columns_that_were_not_compared_are_values_for_programs(
+    overlay: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {"items": {"kind": "changed", "because": "orders.items: edited"}}
+    ledger.put_overlay_comparison((replace(COMPARED[0], counts={"columns_left_out": columns}),))
+    assert written(["release", "diff", "--last"], capsys)["columns_not_compared"] == {"a": columns}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--last"], "dev has not been compared with prod yet"),
         (["--json", "--markdown"], "--json and --markdown cannot be combined"),
         (["--last", "--timeout", "3"], "--last compares nothing"),
-        (["7f3a", "--last"], "which has no run"),
-        (["7f3a", "--markdown"], "which has no run"),
+        (["7f3a", "--last"], "dev has no table 7f3a to compare with prod"),
+        (["7f3a", "--markdown"], "dev has no table 7f3a to compare with prod"),
+        (["7f3a", "orders", "--last"], "has no run, and shows all tables or one"),
     ],
 )
 def test_options_that_do_not_fit_are_usage_errors(

@@ -60,9 +60,16 @@ def base_comparison_as_json(found: BaseComparison) -> dict[str, Any]:
     return {
         "base": found.base,
         "at": found.at,
+        "since": found.since,
         "verdict": str(found.verdict),
         "unexpected": [table.table for table in found.unexpected],
         "not_compared": {table.table: str(table.not_compared) for table in found.skipped},
+        "failed": [table.table for table in found.failed],
+        "columns_not_compared": {
+            table.table: {column.name: {"kind": column.kind, "because": column.because} for column in columns}
+            for table in found.tables
+            if (columns := table.columns_left_out)
+        },
         "only_here": [table.table for table in found.only_in_overlay()],
         "only_in_base": [table.table for table in found.only_in_base()],
         "results": [result_as_json(result) for table in found.tables for result in table.results],
