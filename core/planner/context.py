@@ -146,7 +146,8 @@ class ObservedTables:
     def was_external(self, table: TableName) -> bool:
         """True if a table is registered as external, and its declaration has a statement now."""
         seen = self.deployment(table)
-        registered = self.is_deployed(table) and seen.deployed is not None and not seen.deployed.dml.strip()
+        texts = seen.deployed if self.is_deployed(table) else None
+        registered = texts is not None and bool(texts.ddl.strip()) and not texts.dml.strip()
         return registered and not self.is_external(table)
 
     def next_version(self, table: TableName) -> int:
@@ -170,7 +171,8 @@ class ObservedTables:
         if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
             highest = max(seen.version, seen.highest_version)
             return seen if seen.highest_version == highest else replace(seen, highest_version=highest)
-        if seen.deployed is not None and not seen.deployed.dml.strip():
+        texts = seen.deployed
+        if texts is not None and not texts.dml.strip() and (declared is None or texts.ddl.strip()):
             return seen
         highest = max(1, seen.highest_version)
         return replace(seen, version=1, highest_version=highest, pointer=seen.pointer or physical_name(table, 1))
