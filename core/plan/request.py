@@ -65,7 +65,11 @@ class PlanRequest:
     hold: bool = False
     """True if the run waits before its swap until an operator enters `headgate release swap RUN`."""
     start: str = ""
-    """Start position of new and rebuilt statements: `earliest` (the default), `now`, a time, or a version."""
+    """Start position of new and rebuilt statements: `earliest` (the default), `now`, a time, or a version.
+
+    `since:TIME` is a preference instead: it applies to every statement that the plan starts for the first time and that
+    can start there, requested or not, and is never a reason to refuse the plan.
+    """
     choices: tuple[StrategyChoice, ...] = ()
     """Strategies chosen by the operator, sorted by table."""
     nonce: str = ""
@@ -90,6 +94,8 @@ BY_NAME = ("rollback", "undelete", "retire", "optimize", "vacuum")
 EARLIEST, NOW = "earliest", "now"
 COMMITTED = "committed:"
 """Prefix that distinguishes a commit time from an event time."""
+SINCE = "since:"
+"""Prefix of a time from which new statements read what has arrived, as far as they can start there."""
 CHILDREN = ("none", "product", "all")
 """Values of `--children` that cannot be combined; any other value is a list of products."""
 
@@ -132,7 +138,7 @@ def parse_children(text: str) -> str:
 
 
 def parse_start(text: str) -> str:
-    """Parse a start position: `earliest`, `now`, a time (UTC by default), `committed:TIME`, or a version.
+    """Parse a start position: `earliest`, `now`, a time (UTC by default), `committed:TIME`, `since:TIME`, or a version.
 
     A time is returned in the form `2026-01-02T03:04:05Z`. Raises UsageError for any other text.
     """
@@ -141,13 +147,14 @@ def parse_start(text: str) -> str:
         return word
     if _POSITION.match(word):
         return str(int(word))
-    if position := _position(text.strip()):
+    if position := _position(text.strip(), COMMITTED, SINCE):
         return position
     near = _near(word, (EARLIEST, NOW))
     raise UsageError(
         f"{text!r} is not a start position",
         remedy=near
-        or "use earliest, now, a time such as 2026-01-02T03:04Z, committed:TIME, or a version as a whole number",
+        or "use earliest, now, a time such as 2026-01-02T03:04Z, committed:TIME, since:TIME, or a version as a whole "
+        "number",
     )
 
 
@@ -179,7 +186,7 @@ def parse_choice(text: str) -> StrategyChoice:
         )
     if not _PLAIN.match(at or "-"):
         raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
-    return StrategyChoice(parse_table_name(name), strategy, _position(at) or at)
+    return StrategyChoice(parse_table_name(name), strategy, _position(at, COMMITTED) or at)
 
 
 def parse_choices(texts: Iterable[str]) -> tuple[StrategyChoice, ...]:
@@ -254,10 +261,10 @@ def _near(word: str, known: Iterable[str]) -> str:
     return did_you_mean(word, known)
 
 
-def _position(text: str) -> str:
-    committed = text[: len(COMMITTED)].lower() == COMMITTED
-    moment = _moment(text[len(COMMITTED) :].strip() if committed else text)
-    return f"{COMMITTED if committed else ''}{moment}" if moment else ""
+def _position(text: str, *prefixes: str) -> str:
+    prefix = next((each for each in prefixes if text.lower().startswith(each)), "")
+    moment = _moment(text[len(prefix) :].strip())
+    return f"{prefix}{moment}" if moment else ""
 
 
 def _moment(text: str) -> str:

@@ -12,7 +12,7 @@ from core.model.evidence import Evidence, Notice
 from core.model.names import TableName, whole_number
 from core.model.reasons import Reason
 from core.observed.table_statistics import history_of
-from core.plan.request import COMMITTED, EARLIEST, NOW, StrategyChoice
+from core.plan.request import COMMITTED, EARLIEST, NOW, SINCE, StrategyChoice
 from core.planner.allowed_strategies import (
     REBUILDS,
     StrategyCase,
@@ -29,7 +29,9 @@ from core.planner.start_positions import (
     is_log_start,
     is_time,
     log_starts,
+    streams_of,
     why_log_incomplete,
+    why_logs_beside_files,
     why_not_partial,
 )
 from core.planner.strategy_refusal_kinds import Refusal, StrategyRefusal
@@ -110,6 +112,16 @@ def _case(walk: DeployWalk, declared: Table, decision: TableDecision) -> Strateg
 def apply_start(walk: DeployWalk) -> None:
     """Apply `--from` to requested tables that start or are rebuilt, and align all start positions to windows."""
     start = walk.scope.request.start
+    if start.startswith(SINCE):
+        _begin_since(walk, start.removeprefix(SINCE))
+    else:
+        _begin_at(walk, start)
+    for table, decision in walk.found.by_table.items():
+        if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
+            walk.found.put(table, _positioned(walk, table, decision))
+
+
+def _begin_at(walk: DeployWalk, start: str) -> None:
     _warn_of_overridden_start(walk, start)
     for table in walk.scope.requested if start not in ("", EARLIEST) else ():
         decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
@@ -117,18 +129,47 @@ def apply_start(walk: DeployWalk) -> None:
             continue
         if decision.action not in (Action.START, Action.REBUILD) or decision.before_choice is not None:
             continue
-        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
-        if streamed == set(recreated_parents(declared, walk.found.by_table)):
-            # All inputs of the table are new as well.
+        if _reads_only_new_versions(walk, declared):
             continue
         positioned = is_time(start) or is_log_start(start)
         if start.startswith(COMMITTED) and has_arrival_starts(walk.context.declared.tables, declared):
             positioned = False
         strategy = Strategy.PARTIAL if positioned else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
-    for table, decision in walk.found.by_table.items():
-        if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
-            walk.found.put(table, _positioned(walk, table, decision))
+
+
+def _begin_since(walk: DeployWalk, time: str) -> None:
+    """Start each new statement with what has arrived since a time; warn about those that cannot start there."""
+    at = f"{COMMITTED}{time}"
+    for table, decision in sorted(walk.found.by_table.items()):
+        declared = walk.context.declared.tables.get(table)
+        if decision.action is not Action.START or declared is None or table in walk.choices:
+            continue
+        if _reads_only_new_versions(walk, declared):
+            continue
+        strategy = Strategy.SEEDED if has_arrival_starts(walk.context.declared.tables, declared) else Strategy.PARTIAL
+        why = _why_not_since(walk, declared, decision, StrategyChoice(table, strategy, at))
+        if why is not None:
+            walk.found.warn(table, PlanWarningKind.NOT_SINCE.of(at=time, why=why))
+        else:
+            walk.found.put(table, _with(decision, StrategyChoice(table, strategy, at)))
+
+
+def _why_not_since(
+    walk: DeployWalk, declared: Table, decision: TableDecision, choice: StrategyChoice
+) -> Refusal | None:
+    tables = walk.context.declared.tables
+    if recreated := recreated_parents(declared, walk.found.by_table):
+        return StrategyRefusal.VERSIONS_BESIDE_TABLES.of(parents=recreated)
+    if choice.strategy == Strategy.SEEDED:
+        return _case(walk, declared, decision).why_not(Strategy.SEEDED)
+    why = why_logs_beside_files(tables, declared) or why_not_partial(tables, declared, choice.at)
+    return why or _why_not_from_log(walk, declared, choice.at)
+
+
+def _reads_only_new_versions(walk: DeployWalk, declared: Table) -> bool:
+    """True if the plan re-creates every table that a statement streams, or if it streams none."""
+    return set(streams_of(declared)) == set(recreated_parents(declared, walk.found.by_table))
 
 
 def _warn_of_overridden_start(walk: DeployWalk, start: str) -> None:
@@ -196,7 +237,8 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
             walk.found.refuse(table, PlanRefusalKind.STRATEGY_FOR_UNTOUCHED.of())
             continue
         _refuse_unmet(walk, table, decision, choice)
-    if walk.scope.request.start not in ("", EARLIEST):
+    start = walk.scope.request.start
+    if start not in ("", EARLIEST) and not start.startswith(SINCE):
         for table in walk.scope.requested:
             decision = walk.found.by_table.get(table)
             if decision is not None and decision.chosen_strategy and table not in walk.choices:

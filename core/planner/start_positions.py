@@ -158,6 +158,12 @@ Histories = Callable[[TableName], LogHistory | None]
 """Function that returns the log history of a table's serving version; None if unknown."""
 
 
+def streams_of(table: Table) -> tuple[TableName, ...]:
+    """Return the tables that a statement streams, without duplicates, in the order of its text."""
+    reads = table.parsed.reads if table.parsed else ()
+    return tuple(dict.fromkeys(read.table for read in reads if read.streaming))
+
+
 def is_log_start(at: str) -> bool:
     """True if a start position is a version or a commit time."""
     return whole_number(at) is not None or at.startswith(COMMITTED)
@@ -165,7 +171,7 @@ def is_log_start(at: str) -> bool:
 
 def has_arrival_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
     """True if every stream of a statement reads topics, or files without a log, which have a time of arrival each."""
-    streamed = _streamed(table)
+    streamed = streams_of(table)
     formats = [table_format(tables[name].parsed_ddl.format) for name in streamed if name in tables]
     by_arrival = [each.topics or (each.has_files and not each.transaction_log) for each in formats]
     return bool(streamed) and len(formats) == len(streamed) and all(by_arrival)
@@ -174,12 +180,12 @@ def has_arrival_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
 def log_starts(table: Table, at: str) -> tuple[LogStart, ...]:
     """Return the log position at which each stream of a statement starts."""
     option, value = (AT_VERSION, at) if whole_number(at) is not None else (AT_TIME, at.removeprefix(COMMITTED))
-    return tuple(LogStart(name, option, value) for name in _streamed(table))
+    return tuple(LogStart(name, option, value) for name in streams_of(table))
 
 
 def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
     """True if every stream of a statement can start at a version of its table's log."""
-    streamed = _streamed(table)
+    streamed = streams_of(table)
     return bool(streamed) and all(
         n in tables and table_format(tables[n].parsed_ddl.format).starts_at_versions for n in streamed
     )
@@ -187,7 +193,7 @@ def has_log_starts(tables: Mapping[TableName, Table], table: Table) -> bool:
 
 def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -> Fact[StrategyRefusal] | None:
     """Return why a statement cannot start at a version or commit time; None if it can."""
-    streamed = _streamed(table)
+    streamed = streams_of(table)
     for name in streamed:
         format = table_format(tables[name].parsed_ddl.format) if name in tables else table_format("")
         if format.topics and at.startswith(COMMITTED):
@@ -207,13 +213,21 @@ def why_no_log_start(tables: Mapping[TableName, Table], table: Table, at: str) -
     return None
 
 
+def why_logs_beside_files(tables: Mapping[TableName, Table], table: Table) -> Fact[StrategyRefusal] | None:
+    """Return a refusal if some streams of a statement start by commits and others by arrival; None otherwise."""
+    formats = {name: table_format(tables[name].parsed_ddl.format) for name in streams_of(table) if name in tables}
+    logs = tuple(name for name, format in formats.items() if format.starts_at_versions)
+    others = tuple(name for name in formats if name not in logs)
+    return StrategyRefusal.LOGS_BESIDE_FILES.of(logs=logs, others=others) if logs and others else None
+
+
 def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[StrategyRefusal] | None:
     """Return why a log does not cover a start position: commits from there on are missing, or the log ends before it.
 
     None if the log covers the position, or if the log is unknown.
     """
     version = whole_number(at)
-    known = ((name, histories(name)) for name in _streamed(table))
+    known = ((name, histories(name)) for name in streams_of(table))
     found = (
         _why_version(name, version, history) if version is not None else _why_time(name, at, history)
         for name, history in known
@@ -225,7 +239,7 @@ def why_log_incomplete(table: Table, at: str, histories: Histories) -> Fact[Stra
 def rows_from(table: Table, at: str, histories: Histories) -> int | None:
     """Return how many rows a statement reads if it starts at a position; None if a log does not record the number."""
     total = 0
-    for name in _streamed(table):
+    for name in streams_of(table):
         history = histories(name)
         epoch = 0.0 if whole_number(at) is not None else epoch_of(at.removeprefix(COMMITTED)) or 0.0
         rows = (
@@ -261,11 +275,6 @@ def _why_time(name: TableName, at: str, history: LogHistory) -> Fact[StrategyRef
     if epoch >= history.first_at or history.first == 0:
         return None
     return StrategyRefusal.COMMITS_GONE.of(table=name, first=history.first, time=_day(history.first_at))
-
-
-def _streamed(table: Table) -> tuple[TableName, ...]:
-    reads = table.parsed.reads if table.parsed else ()
-    return tuple(dict.fromkeys(read.table for read in reads if read.streaming))
 
 
 def _day(epoch: float) -> str:

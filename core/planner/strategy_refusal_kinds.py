@@ -64,6 +64,13 @@ class StrategyRefusal(FactKind):
     TIME_OF_FILES = "{table} has no log: seeded@{at} starts with the files written since then, if no stream has one"
     TIME_OF_TOPICS = "{table} is in topics: seeded@{at} starts at the messages of that time, if all streams are"
     SEVERAL_VERSIONS = "a version belongs to one table, but it streams {tables}: use partial@{committed}TIME"
+    VERSIONS_BESIDE_TABLES = (
+        "{parents} {parents:gets/get} a new version in this plan, and other tables that it streams do not: no start "
+        "position applies to both"
+    )
+    LOGS_BESIDE_FILES = (
+        "{logs} {logs:has/have} a log and {others} {others:has/have} none: no start position applies to both"
+    )
     NOT_A_TIME = "{at} is not a time: {committed}2026-01-02T03:04Z"
     TEXT_SAYS = "its own text sets {option}"
     LOG_OF_NEW_VERSION = "versions and commit times of {parents} are meaningless in a new version of it"

@@ -175,6 +175,8 @@ class PlanWarningKind(FactKind):
     )
     CHANGED_ON_DISK = "changed on disk but is not part of the request: it stays on its deployed revision"
     STRATEGY_BEFORE_FROM = "--strategy {choice} takes precedence over --from {start}"
+    NOT_SINCE = "does not start with what has arrived since {at}, but at the default position: {why}"
+    """The reason is a `StrategyRefusal`."""
     CANNOT_BE_HELD = "cannot be held: it is rewritten in place, and its readers see each row at once"
     NOT_EXECUTABLE = "{what} cannot be executed yet: it can only be planned, and agents refuse it"
 

@@ -157,7 +157,7 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--hold", "let the run wait before its swap: headgate release swap RUN", {"action": "store_true"}),
-        ("--from", "where to begin reading: earliest, now, a time (UTC), or a version (Delta)",
+        ("--from", "where to begin reading: earliest, now, a time (UTC), a version (Delta), or since:TIME",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how to deploy one table, instead of the default strategy; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),

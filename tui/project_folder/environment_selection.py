@@ -52,9 +52,9 @@ class SelectedEnvironment:
             return ""
         from datetime import UTC, datetime
 
-        from core.plan.request import COMMITTED
+        from core.plan.request import SINCE
 
-        return f"{COMMITTED}{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{SINCE}{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def up(self) -> str:

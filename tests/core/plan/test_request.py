@@ -59,6 +59,7 @@ def test_keywords_for_children_cannot_be_combined(text: str) -> None:
         ("2026-01-02 03:04", "2026-01-02T03:04:00Z"),
         ("2026-01-02T03:04:05.25+01:00", "2026-01-02T02:04:05.250000Z"),
         ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+        ("Since: 2026-01-02T03:04+01:00", "since:2026-01-02T02:04:00Z"),
     ],
 )
 def test_a_start_position_is_a_word_a_time_or_a_number(text: str, start: str) -> None:
@@ -66,7 +67,19 @@ def test_a_start_position_is_a_word_a_time_or_a_number(text: str, start: str) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["", "erliest", "yesterday", "-1", "1.5", "2026-13-01", "2026-01-32", "0001-01-01T00:00+05:00", "9" * 19]
+    "text",
+    [
+        "",
+        "erliest",
+        "yesterday",
+        "-1",
+        "1.5",
+        "2026-13-01",
+        "2026-01-32",
+        "since:1h",
+        "0001-01-01T00:00+05:00",
+        "9" * 19,
+    ],
 )
 def test_an_invalid_start_position_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match="is not a start position"):

@@ -1,4 +1,4 @@
-"""Where a new version of a statement over Kafka topics starts, and what its plan says about that."""
+"""Where a new version starts by the time at which rows have arrived, and what its plan says about that."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,12 @@ import small_project
 from domain_builders import deployed, evidence_of
 
 from core.model.names import TableName as T
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import LogHistory, TableStatistics
 from core.observed.time_left import Bound, Left, TimeLeft, lost
 from core.plan.codec import plan_as_json, plan_from_json, plan_hash
 from core.plan.diff import compare_plans
 from core.plan.model import Plan, PlanNode
-from core.plan.request import PlanRequest, StrategyChoice, parse_start
+from core.plan.request import PlanRequest, StrategyChoice, command_words, parse_start
 from core.planner.planner import make_plan
 from core.project.model import Project
 
@@ -96,6 +96,100 @@ def test_files_are_read_from_a_time_on_without_a_log_and_by_commits_with_one() -
     assert f"landed has no log: seeded@{at} starts with the files written since then" in str(refusal.summary)
     (refusal,) = over("delta", "seeded").refusals
     assert f"in which a time of commits is found: partial@{at}" in str(refusal.summary)
+
+
+SINCE = "2026-01-01T00:29:00Z"
+AT = f"committed:{SINCE}"
+BOTH = "SELECT id, kind FROM STREAM a UNION ALL SELECT id, kind FROM STREAM landed"
+
+
+def since(
+    *names: str,
+    runs: str = "",
+    log: str = "",
+    at: str = SINCE,
+    strategy: tuple[str, str] | None = None,
+    rebuild: bool = False,
+    **selects: str,
+) -> Plan:
+    """Plan the named tables from `since:`; those in `runs` serve, and a table whose log is given is on Delta."""
+    files = small_project.on_delta(small_project.texts()) if log else small_project.texts()
+    before = small_project.project(files)
+    after = small_project.project(files | {p: t for p, t in small_project.texts(**selects).items() if "/dml." in p})
+    world = {T(name): deployed(before.tables[T(name)], bindings={"landed": 0, "a": 1}) for name in runs.split()}
+    if log:
+        world[T("a")] = replace(world[T("a")], statistics=TableStatistics(log=log))
+    choices = (StrategyChoice(T("a"), *strategy),) if strategy else ()
+    request = PlanRequest(tables=tuple(map(T, names)), everything=not names, rebuild=rebuild, choices=choices)
+    found = make_plan(after, "dev", world, replace(request, start=parse_start(f"since:{at}")))
+    assert not found.refusals, [refusal.summary for refusal in found.refusals]
+    return found
+
+
+def begun(found: Plan) -> dict[str, tuple[str, str]]:
+    return {str(node.table): (node.strategy, node.at) for node in found.nodes if node.strategy}
+
+
+def not_since(found: Plan) -> dict[str, str]:
+    said = f"does not start with what has arrived since {SINCE}, but at the default position: "
+    return {
+        str(each.table): str(each.summary).removeprefix(said)
+        for each in found.warnings
+        if str(each.summary).startswith(said)
+    }
+
+
+def test_a_start_since_a_time_is_that_of_every_new_statement_over_existing_tables() -> None:
+    found = since()
+    assert begun(found) == {"a": ("seeded", AT), "b": ("first", ""), "c": ("first", "")}
+    assert evidence_of(next(node for node in found.nodes if node.table == "a"))[-1] == (
+        f"starts with what has arrived since {SINCE}: nothing earlier is read"
+    )
+    assert not found.warnings
+    assert begun(since("b")) == {"a": ("seeded", AT), "b": ("first", "")}, "a was not requested, and starts for b"
+    assert begun(since("b", runs="landed a")) == {"b": ("seeded", AT)}, "a serves already"
+
+
+def test_a_start_since_a_time_is_a_warning_for_a_statement_over_new_and_existing_tables() -> None:
+    found = since(b=BOTH)
+    assert begun(found) == {"a": ("seeded", AT), "b": ("first", ""), "c": ("first", "")}
+    assert not_since(found) == {
+        "b": "a gets a new version in this plan, and other tables that it streams do not: no start position applies to "
+        "both"
+    }
+    assert [str(each.table) for each in found.warnings] == ["b"]
+
+
+LOG = LogHistory(0, 1_767_225_600.0, ((30, 1_767_227_400.0, 5),)).as_text()
+"""The newest commit is of 2026-01-01T00:30Z."""
+
+
+def test_a_start_since_a_time_is_found_in_the_log_of_a_table_unless_nothing_was_committed() -> None:
+    found = since("b", runs="landed a", log=LOG)
+    assert begun(found) == {"b": ("partial", AT)} and not not_since(found)
+    late = since("b", runs="landed a", log=LOG, at="2026-01-01T00:30:01Z")
+    assert begun(late) == {"b": ("first", "")}
+    (warning,) = late.warnings
+    assert "since 2026-01-01T00:30:01Z, but" in str(warning.summary)
+    assert "nothing was committed to a since 2026-01-01 00:30:00 UTC" in str(warning.summary)
+    both = since("b", runs="landed a", log=LOG, b=BOTH)
+    assert begun(both) == {"b": ("first", "")}
+    assert not_since(both) == {"b": "a has a log and landed has none: no start position applies to both"}
+
+
+def test_a_start_since_a_time_leaves_choices_and_rebuilds_as_they_are() -> None:
+    assert begun(since("a", strategy=("seeded", "now"))) == {"a": ("seeded", "now")}
+    assert begun(since("a", strategy=("earliest", ""))) == {"a": ("first", "")}
+    assert not since("a", strategy=("earliest", "")).warnings
+    restarted, rebuilt = since("a", runs="landed a", **EDITED), since("a", runs="landed a", rebuild=True)
+    assert begun(restarted) == {"a": ("in_place", "")} and not not_since(restarted)
+    assert begun(rebuilt) == {"a": ("earliest", "")} and not not_since(rebuilt)
+
+
+def test_the_command_of_a_plan_that_starts_since_a_time_asks_for_the_same() -> None:
+    request = since("a").request
+    words = command_words(request)
+    assert words[-2:] == ["--from", f"since:{SINCE}"] and parse_start(words[-1]) == request.start
 
 
 def test_a_table_that_skips_lost_messages_is_a_warning_in_every_plan_that_starts_a_reader() -> None:

@@ -82,7 +82,7 @@ def test_an_overlay_is_selected_from_the_branch_and_declares_what_it_builds_and_
 def test_new_statements_of_an_overlay_begin_at_its_window(branch: Branch) -> None:
     branch.edit(B, FILTERED)
     found = branch.up(since_s=600.0)
-    assert found is not None and found.place.start == "committed:1970-01-01T00:06:40Z"
+    assert found is not None and found.place.start == "since:1970-01-01T00:06:40Z"
 
 
 def test_the_versions_that_are_read_stay_until_the_base_deletes_them(branch: Branch) -> None:
