@@ -4,7 +4,7 @@ A difference may be milder than STATE_CHANGED only if Spark is certain to produc
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
@@ -384,8 +384,8 @@ def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool
             swapped = _swapped_static(old, new)
             yield from ((ChangeKind.STATIC_SIDE, Edit(EditKind.STATIC_SIDE, *pair)) for pair in swapped)
             if not swapped:
-                kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.FILTER_OR_PROJECTION
-                yield from _edits_of_part(kind, old, new, "pre")
+                found = _edits_of_part(ChangeKind.FILTER_OR_PROJECTION, old, new, "pre")
+                yield from _of_added_columns(found) if grown else found
         else:
             yield ChangeKind.FILTER_OR_PROJECTION, Edit(EditKind.WATERMARK, _delays(old), _delays(new))
         return
@@ -404,9 +404,16 @@ def query_differences(old: ParsedStatement, new: ParsedStatement, *, grown: bool
             (kind, edit if edit in known else replace(edit, place=EditPlace.BEFORE_STATE)) for kind, edit in before
         )
     if old.post != new.post:
-        kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.CHANGE_AFTER_STATE
-        after = _edits_of_part(kind, old, new, "post")
-        yield from ((kind, replace(edit, place=EditPlace.AFTER_STATE)) for kind, edit in after)
+        after = _edits_of_part(ChangeKind.CHANGE_AFTER_STATE, old, new, "post")
+        placed = ((kind, replace(edit, place=EditPlace.AFTER_STATE)) for kind, edit in after)
+        yield from _of_added_columns(placed) if grown else placed
+
+
+def _of_added_columns(found: Iterable[RevisionDifference]) -> Iterator[RevisionDifference]:
+    """Give the kind COLUMN_ADDED to the edits that only add outputs; the others keep theirs."""
+    for kind, edit in found:
+        adds = edit.kind is EditKind.EXPRESSION and not edit.before
+        yield (ChangeKind.COLUMN_ADDED if adds else kind), edit
 
 
 def _meaning(parsed: ParsedStatement) -> tuple[object, ...]:

@@ -34,6 +34,10 @@ class RetentionKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+_CLOSED_WINDOWS = "windows_stay_closed"
+"""The code of the warning that a watermark changes on existing state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """Whether the input that a replay of a statement would read still exists."""
@@ -325,7 +329,9 @@ class Plan:
     @property
     def acknowledges(self) -> bool:
         """True if the plan permanently changes a watermark on existing state; the operator must acknowledge this."""
-        return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
+        restarts = (node.change for node in self.nodes if node.action is Action.RESTART)
+        # A more severe edit of the same table may hide the kind, but never its warning.
+        return ChangeKind.WATERMARK_DELAY in restarts or any(each.kind == _CLOSED_WINDOWS for each in self.warnings)
 
     @property
     def destructive(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from core.changes.checkpoint_compatibility import why_not_from_checkpoint
-from core.changes.classification import Change, kinds_between
+from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
@@ -198,8 +198,7 @@ class StrategyCase:
 
     @property
     def _edits(self) -> frozenset[ChangeKind]:
-        compared = self.context.changes.compared(self.table.name)
-        return kinds_between(*compared) if compared is not None else frozenset()
+        return self.context.changes.kinds(self.table.name)
 
     @property
     def _recreated(self) -> tuple[TableName, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
-from core.changes.classification import Change, classify, unproven_change
+from core.changes.classification import Change, classify, kinds_between, unproven_change
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.changes.spark_cross_check import cross_checked, question_of, with_upgrade_proof
@@ -305,6 +305,11 @@ class TableChanges:
             replace(old, parents=before, pool=seen.pool, engine=seen.engine),
             replace(new, parents=after, pool=self._pool, engine=self._engine),
         )
+
+    def kinds(self, table: TableName) -> frozenset[ChangeKind]:
+        """Return the kinds of all differences of a table; empty if there is none, or the deployed SQL is unknown."""
+        compared = self.compared(table)
+        return kinds_between(*compared) if compared is not None else frozenset()
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
         """Return the deployed columns that are no longer declared; empty if the deployed SQL is unknown."""

@@ -8,6 +8,7 @@ from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.lineage.table_graph import reach
 from core.model.actions import FORKS, Action, Strategy
+from core.model.evidence import Edit, EditKind
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
@@ -38,9 +39,9 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     decision = found.by_table[table]
     if decision.change.confirmed is False:
         found.warn(table, PlanWarningKind.NOT_CONFIRMED.of(evidence=evidence_words(decision.change.evidence[0])))
-    if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
-        evidence = evidence_words(decision.change.evidence[0])
-        found.warn(table, PlanWarningKind.CONFIGURATION_PINNED.of(evidence=evidence))
+    for edit in decision.change.evidence if decision.action is not Action.REBUILD else ():
+        if isinstance(edit, Edit) and edit.kind in (EditKind.PINNED, EditKind.SECRET_PINNED):
+            found.warn(table, PlanWarningKind.CONFIGURATION_PINNED.of(evidence=evidence_words(edit)))
     if decision.action in (Action.KEEP, Action.RECORD) or walk.context.observed.is_external(table):
         if is_at_rest(walk, table):
             found.warn(table, PlanWarningKind.STAYS_STOPPED.of())
@@ -67,7 +68,8 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESUME:
         for binding in stale_bindings(walk.context.observed, walk.context.bindings, table):
             found.warn(table, PlanWarningKind.READS_OLD.of(version=physical_name(binding.parent, binding.version)))
-    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
+    kinds = _kinds(walk, table, decision) if decision.action is Action.RESTART else frozenset()
+    if ChangeKind.WATERMARK_DELAY in kinds:
         found.warn(table, PlanWarningKind.WINDOWS_STAY_CLOSED.of())
     if decision.action is Action.RESTART and seen.begins_where:
         where = " and ".join(map(describe_log_start, seen.begins_where))
@@ -83,12 +85,18 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         found.warn(table, PlanWarningKind.MEANINGS_MIXED.of())
     declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.parsed is not None and declared.parsed.stateful
-    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
+    if ChangeKind.STATIC_SIDE in kinds and stateful:
         found.warn(table, PlanWarningKind.OLD_STATIC_SIDE.of())
     if decision.action in (Action.REBUILD, Action.RESTART):
         if not decision.change.kind.definition.same_statement:
             warn_of_multiplied_rows(walk, table)
-        _check_readers(walk, table, decision)
+        _check_readers(walk, table, decision, kinds)
+
+
+def _kinds(walk: DeployWalk, table: TableName, decision: TableDecision) -> frozenset[ChangeKind]:
+    """Return the kind that decides about a table, and those of its less severe edits, which take effect with it."""
+    edited = walk.context.changes.of(table).kind is not ChangeKind.NONE
+    return frozenset({decision.change.kind}) | (walk.context.changes.kinds(table) if edited else frozenset())
 
 
 def _is_cloned(walk: DeployWalk, table: TableName) -> bool:
@@ -246,7 +254,7 @@ def _what_becomes(decision: TableDecision, state: str) -> PlanWarningKind:
     return PlanWarningKind.POOL_CHECKED if state == State.UNKNOWN else PlanWarningKind.RESUMES
 
 
-def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
+def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision, kinds: frozenset[ChangeKind]) -> None:
     old = walk.context.revisions.deployed(table)
     mode = walk.context.declared.project.compatibility(walk.context.declared.tables[table])
     if old is not None and (mode is not Compatibility.NONE or old.settings.compatibility):
@@ -262,16 +270,18 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
                 walk.found.refuse(table, PlanRefusalKind.COLUMN_IS_READ.of(column=column, reader=name, place=place))
     if decision.action is Action.RESTART:
         for name in walk.context.bindings.readers(table):
-            _flag_reader(walk, name, table, decision.change.kind)
+            _flag_reader(walk, name, table, decision.change.kind, kinds)
         if decision.change.kind.definition.alters_table:
             _warn_of_outside_streams(walk, table)
 
 
-def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
+def _flag_reader(
+    walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind, kinds: frozenset[ChangeKind]
+) -> None:
     declared = walk.context.declared.tables.get(reader)
     if declared is None or declared.parsed is None:
         return
-    if kind.definition.leaves_seam and declared.parsed.stateful:
+    if declared.parsed.stateful and any(each.definition.leaves_seam for each in kinds):
         walk.found.warn(reader, PlanWarningKind.AGGREGATES_ACROSS.of(parent=table))
     known = walk.found.by_table.get(reader)
     if not kind.definition.alters_table:

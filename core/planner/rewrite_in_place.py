@@ -7,8 +7,6 @@ a rebuild would not produce.
 
 from collections.abc import Mapping
 
-from core.changes.classification import kinds_between
-from core.changes.kinds import ChangeKind
 from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -68,9 +66,7 @@ def keys_stay(context: PlanningContext, table: Table) -> bool:
 def _other_rows(context: PlanningContext, table: Table, old: Revision) -> Fact[StrategyRefusal] | None:
     if columns_of(old.ddl) != columns_of(table.parsed_ddl):
         return StrategyRefusal.COLUMNS_CHANGE.of()
-    compared = context.changes.compared(table.name)
-    kinds = kinds_between(*compared) if compared is not None else frozenset[ChangeKind]()
-    stored = any(kind.definition.needs_another_table for kind in kinds)
+    stored = any(kind.definition.needs_another_table for kind in context.changes.kinds(table.name))
     return StrategyRefusal.STORED_DIFFERENTLY.of() if stored else None
 
 
