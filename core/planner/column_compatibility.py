@@ -1,6 +1,6 @@
 """Refusal of edits of a table's columns that its compatibility mode does not allow."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from core.changes.schema_compatibility import (
@@ -88,12 +88,16 @@ def _readers_by_version(context: PlanningContext, declared: Table) -> _Readers:
 
 def _concerns(walk: DeployWalk, conflict: ColumnConflict, declared: Table, readers: tuple[str, ...]) -> bool:
     """True if a conflict concerns any reader; a dropped column concerns exposures, and statements that name it."""
+    return not conflict.for_its_readers_only or bool(_broken(walk, conflict, declared, readers))
+
+
+def _broken(walk: DeployWalk, conflict: ColumnConflict, declared: Table, readers: Iterable[str]) -> dict[str, str]:
+    """Return the readers that a conflict concerns, with the lines at which they read its column; empty if unknown."""
+    places = {reader: _place(walk, conflict, declared.name, reader) for reader in readers}
     if not conflict.for_its_readers_only:
-        return True
-    return any(
-        TableName(reader) not in walk.context.declared.tables or _place(walk, conflict, declared.name, reader)
-        for reader in readers
-    )
+        return places
+    tables = walk.context.declared.tables
+    return {reader: place for reader, place in places.items() if place or TableName(reader) not in tables}
 
 
 def _place(walk: DeployWalk, conflict: ColumnConflict, table: TableName, reader: str) -> str:
@@ -117,8 +121,8 @@ def _refusal(
 ) -> Fact[PlanRefusalKind]:
     project = walk.context.declared.project
     named = dict.fromkeys(reader for version in versions for reader in pinned.get(version, ()))
-    places = {reader: _place(walk, conflict, declared.name, reader) for reader in named}
-    readers = tuple(f"{reader} ({place})" if place else reader for reader, place in places.items())
+    broken = _broken(walk, conflict, declared, named)
+    readers = tuple(f"{reader} ({place})" if place else reader for reader, place in broken.items())
     line = column_line(declared.ddl.text, conflict.column.partition(".")[0])
     return PlanRefusalKind.INCOMPATIBLE.of(
         conflict=conflict.why,

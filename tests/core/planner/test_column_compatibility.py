@@ -149,6 +149,12 @@ def test_a_nullable_column_may_be_dropped_only_if_no_reader_names_it() -> None:
     assert not refused(planned(project(dropped, "compatibility: backward\nreaders: [report]")))
 
 
+def test_a_refusal_does_not_name_a_statement_that_does_not_name_the_dropped_column() -> None:
+    found = planned(project(OLD.replace(", note STRING", ""), "compatibility: full\nreaders: [finance report (bi)]"))
+    (refusal,) = found.refusals
+    assert "compatible with a__v1, read by finance report;" in str(refusal.summary)
+
+
 V1 = "CREATE TABLE a (id BIGINT, v INT, note STRING, old INT NOT NULL) USING parquet"
 
 
