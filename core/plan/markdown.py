@@ -11,6 +11,7 @@ from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
     PlanStanding,
+    guard_words,
     guards_by_verdict,
     head_parts,
     node_cells,
@@ -39,7 +40,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     rows = [f"| {' | '.join(escape_markdown(cell) for cell in node_cells(node))} |" for node in plan.nodes]
     heading = f"| {' | '.join(TITLES)} |"
     page.add_each(rows, _TABLE, "rows", (heading, "|--:|---|---|---|---|--:|--:|---|"))
-    guards = tuple(f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan))
+    guards = tuple(f"{g.verdict}: {guard_words(g)}" for g in guards_by_verdict(plan))
     for title, sentences in (plan_sections(plan, known.options) | ({"GUARDS": guards} if guards else {})).items():
         listed = [f"- {escape_markdown(sentence)}" for sentence in sentences]
         page.add_each(listed, _LIST, f"under {title.capitalize()}", (f"**{title.capitalize()}**", ""))

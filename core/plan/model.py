@@ -217,7 +217,7 @@ class Guard:
     verdict: str
     summary: Sentence
     remedy: Sentence | None = None
-    """Remedy if the guard denies the plan."""
+    """Remedy if the guard denies the plan, or if a rule of the policy can spare an approval."""
     kind: str = ""
     """Code of the guard's finding; empty in a plan made by an older version."""
     fields: Mapping[str, object] = field(default_factory=dict, compare=False)

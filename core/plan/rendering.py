@@ -252,9 +252,9 @@ def undo_sentences(plan: Plan, options: str = "") -> tuple[str, ...]:
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
     """Return a sentence for each guard that is not ok, worst verdict first, and one sentence for all that are ok."""
-    found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
+    found = [f"{guard.verdict}  {guard_words(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
-    words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
+    words = [guard_words(guard) for guard in fine if guard.name not in UNMEASURED]
     words += [guard.name for guard in fine if guard.name in UNMEASURED]
     return (*found, *([f"ok  {' · '.join(words)}"] if words else []))
 
@@ -300,8 +300,10 @@ def _left_behind(left: LeftBehind) -> str:
     return f"{stays}; {left.reads.rpartition('__')[2]} cannot be retired while it does"
 
 
-def _guard(guard: Guard) -> str:
-    return f"{guard.name}: {guard.summary}"
+def guard_words(guard: Guard) -> str:
+    """Return the finding of a guard and, if it demands an approval that the policy can spare, how."""
+    spared = f"; {guard.remedy}" if guard.verdict == "approve" and guard.remedy is not None else ""
+    return f"{guard.name}: {guard.summary}{spared}"
 
 
 def _named(tables: Sequence[TableName]) -> str:

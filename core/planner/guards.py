@@ -418,7 +418,18 @@ def _stopped(case: GuardInput) -> Guard | None:
 
 def _approval(case: GuardInput) -> Guard | None:
     reasons = tuple(_reasons_to_approve(case))
-    return Guard.of("approval", NEEDS_APPROVAL, GuardFinding.APPROVAL.of(reasons=reasons)) if reasons else None
+    if not reasons:
+        return None
+    conditions = [each for each, _ in source_conditions(case.request, case.source)]
+    asked = [each for each in conditions if case.policy.of_promotion(each) == ASK]
+    if len(asked) < len(reasons):
+        return Guard.of("approval", NEEDS_APPROVAL, GuardFinding.APPROVAL.of(reasons=reasons))
+    # The policy can accept all that the approval is for.
+    accepts = ", ".join(f"{each}: {ALLOW}" for each in asked)
+    of_source = GuardFinding.APPROVAL_OF_PROMOTION.of(
+        reasons=reasons, accepts=accepts, environment=case.declared.environment.name
+    )
+    return Guard.of("approval", NEEDS_APPROVAL, of_source)
 
 
 def _reasons_to_approve(case: GuardInput) -> Iterator[Finding]:

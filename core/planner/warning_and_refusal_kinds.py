@@ -413,7 +413,7 @@ class WayForward(FactKind):
 
 
 class GuardFinding(FactKind):
-    """A finding of a guard, with a remedy if the guard denies the plan.
+    """A finding of a guard, with a remedy if the guard denies the plan or a policy can spare the approval.
 
     Amounts, limits and reasons for an approval are findings that occur only inside the sentences of other findings.
     """
@@ -530,6 +530,11 @@ class GuardFinding(FactKind):
     STOPPED = "{statements:running statement} stopped or restarted"
 
     APPROVAL = "another login must approve it: {reasons:;}"
+    APPROVAL_OF_PROMOTION = (
+        "another login must approve it: {reasons:;}",
+        "to promote without an approval, declare promote: {{{accepts}}} below policy, then headgate policy apply "
+        "--env {environment}",
+    )
     EVERY_PLAN = "the policy requires it for every plan"
     DELETES = "it deletes {tables:few}"
     RETIRES = "it retires versions of {tables:few}"

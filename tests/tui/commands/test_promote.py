@@ -248,21 +248,30 @@ def test_a_source_in_trouble_is_denied_by_default_and_allowed_by_the_policy_of_t
 
 
 @pytest.mark.parametrize(
-    "fields, fault, words",
+    "fields, fault, rule, words",
     [
-        ({"state": "stopped"}, "", "b is not known to run in dev"),
-        ({}, "behind", "b misses its objective in dev"),
-        ({"served_before": 7, "served_by": "gone"}, "", "b replaced a version in dev without a comparison of rows"),
+        ({"state": "stopped"}, "", "stopped", "b is not known to run in dev"),
+        ({}, "behind", "behind", "b misses its objective in dev"),
+        (
+            {"served_before": 7, "served_by": "gone"},
+            "",
+            "unvalidated",
+            "b replaced a version in dev without a comparison of rows",
+        ),
     ],
 )
 def test_a_source_that_proved_less_needs_an_approval(
-    two: Two, fields: dict[str, Any], fault: str, words: str, capsys: pytest.CaptureFixture[str]
+    two: Two, fields: dict[str, Any], fault: str, rule: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two.run_in(two.dev, "b", FILTERED, **fields)
     two.measured("b", fault=fault)
     plan = written(["promote", "b", *TO_STAGE], capsys)
     (guard,) = [g for g in plan["guards"] if g["name"] == "approval"]
     assert plan["approvals"] == 1 and words in guard["summary"]
+    spared = f"declare promote: {{{rule}: allow}} below policy, then headgate policy apply --env stage"
+    assert guard["remedy"] == f"to promote without an approval, {spared}"
+    exit_codes.run_command_line(["promote", "b", *TO_STAGE])
+    assert spared in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_text_that_headgate_yml_no_longer_allows_is_refused_without_a_place_in_a_file(
