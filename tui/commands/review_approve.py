@@ -4,10 +4,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from core.model.errors import UsageError
+from core.model.errors import HeadgateError, UsageError
 from core.plan.model import Plan
 from core.text.escaping import escape_control_characters
 from core.text.wording import counted
@@ -159,10 +160,28 @@ def reasons_of(context: CommandContext, found: Plan) -> list[str]:
 
 
 def how_to_apply(context: CommandContext, found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Return the command that executes a plan. If approvals are missing, the command to approve it comes first."""
+    """Return the command that executes a plan, after those that approve it and unlock the environment if necessary."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text
     named = (shlex.quote(path) if path else found.hash[:12]) + context.given_options
-    before = f"first, as another login: headgate approve {named}\n" if approved < found.approvals else ""
-    return f"{before}to execute it: headgate apply {named}" + (f" --confirm '{text}'" if text else "")
+    lines = [f"first, as another login: headgate approve {named}"] if approved < found.approvals else []
+    lines += _how_to_unlock(context)
+    lines.append(f"to execute it: headgate apply {named}" + (f" --confirm '{text}'" if text else ""))
+    return "\n".join(lines)
+
+
+def _how_to_unlock(context: CommandContext) -> list[str]:
+    if not context.place.protected:
+        return []
+    from tui.presentation.view.ledger_view import access_of
+
+    # Without an agent, nothing is known to be unlocked.
+    with suppress(HeadgateError):
+        snapshot, user = context.operations.snapshot(), context.operations.agent.actor()
+        access = access_of(snapshot, user, time.time())
+        if access.locked is None:
+            return []
+        if snapshot.read_only:
+            return [f"{access.locked}: nobody can execute it until another policy is in force"]
+    return [f"first, unlock the environment: headgate unlock 30m TICKET{context.given_options}"]

@@ -2,18 +2,25 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import written
+from ledger_rows import environment_row
 
 from core.plan.file import saved_as_text, saved_from_text
+from core.policy.unlocking import Unlock
 from core.project.revision import RevisionTexts
 from core.run.records import RunRow
+from state.ledger import create_or_open
 from state.row_types import ApprovalRow, PlanRow
+from tests.tui.conftest import ScriptedAgent
+from tui.agent_client.os_processes import boot_id
 from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import select_environment
 
 
 @pytest.fixture
@@ -70,6 +77,31 @@ def test_a_secret_in_a_text_that_only_the_registry_has_is_not_saved(
     said = capsys.readouterr()
     assert "deployed text of a, dml.sql:1 contains what looks like a secret" in said.err, said
     assert not (folder / "b.json").exists()
+
+
+@pytest.mark.parametrize(("unlocked", "agent_runs"), [(False, True), (True, True), (True, False)])
+def test_how_to_execute_a_plan_in_a_locked_environment_begins_with_the_unlock(
+    unlocked: bool, agent_runs: bool, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(["plan", "b", "--offline", "--save", "p.json", "--env", "prod"], capsys)
+    place = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder), environment="prod")
+    facts = environment_row(
+        project_id=place.project_id, project="shop", environment="prod", protected=True, agent_pid=1,
+        agent_seen_at=time.time(),
+    )  # fmt: skip
+    now = time.time()
+    with create_or_open(Path(place.where.ledger), facts) as ledger:
+        ledger.put_unlock(Unlock(1, "ana" if unlocked else "bob", "OPS-1", now, now + 1800, boot_id(), 0.0, 1800.0))
+    scripted = ScriptedAgent(place.where.socket, script={"status": {"actor": "ana"}})
+    if agent_runs:
+        scripted.serve()
+    assert exit_codes.run_command_line(["review", "p.json", "--env", "prod"]) == 0
+    said = capsys.readouterr().err
+    if agent_runs:
+        scripted.close()
+    assert "to execute it: headgate apply p.json --env prod" in said
+    first = "first, unlock the environment: headgate unlock 30m TICKET --env prod\nto execute it"
+    assert (first in said) is not (unlocked and agent_runs)
 
 
 def test_a_file_is_reviewed_without_an_agent(saved: Any, capsys: pytest.CaptureFixture[str]) -> None:
