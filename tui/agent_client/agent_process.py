@@ -132,12 +132,11 @@ def ensure_running(
     environ: Mapping[str, str],
     *,
     progress: ProgressCallback,
-    by_hand: bool = False,
 ) -> bool:
     """Start the agent if none is running, and wait for the pool. Returns True if this call started the agent.
 
-    Raises Refused if an agent would have to be started in a protected environment (unless `by_hand`), HeadgateError
-    with the agent's last message if it exits, AgentUnreachable if a living agent does not answer, and PoolUnreachable
+    Raises Refused if an agent would have to be started in a protected environment, HeadgateError with the agent's last
+    message if it exits, AgentUnreachable if a living agent does not answer, and PoolUnreachable
     if the pool cannot be started.
     """
     if _answers_in_time(place, client, progress):
@@ -148,10 +147,10 @@ def ensure_running(
             f"no agent is running for {place.title}, and headgate.yml no longer declares {place.environment}",
             remedy=f"declare it again; to delete what it left: headgate down --purge --env {place.environment}",
         )
-    if place.protected and not by_hand:
+    if place.protected:
         raise Refused(
-            f"no agent is running for {place.title}, and the agent of a protected environment "
-            "is not started automatically",
+            f"no agent is running for {place.title}, and no command starts the agent of a protected environment in the "
+            "background",
             remedy=f"run it as a service: headgate up --foreground {place.options}",
         )
     make_home(place)

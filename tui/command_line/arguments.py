@@ -119,7 +119,9 @@ def init_table(parser: CommandParser) -> None:
 
 def up(parser: CommandParser) -> None:
     parser.add_argument(
-        "--foreground", action="store_true", help="run the agent in the foreground, for use as a service"
+        "--foreground",
+        action="store_true",
+        help="run the agent in the foreground, as a service; the only way in a protected environment",
     )
     parser.add_argument(
         "--from", dest="base", metavar="ENV", help="create --env as an overlay of ENV: it builds only what differs"

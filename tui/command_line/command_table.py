@@ -244,7 +244,7 @@ COMMAND_SPECS = (
                 "stop_start_restart:act", arguments.act),
     CommandSpec("up", HOUSE, "Start the agent and its pool.", "headgate up --env dev", "console_up_down:up",
                 arguments.up),
-    CommandSpec("down", HOUSE, "Stop agent, pool and generator; nothing keeps running.",
+    CommandSpec("down", HOUSE, "Stop agent, pool and generator of one environment.",
                 "headgate down\nheadgate down --purge --confirm pizzeria", "console_up_down:down", arguments.down),
     CommandSpec("env", HOUSE, "List the environments: agent, pool, faults, freeze, age, names, data.",
                 "headgate env\nheadgate env --json", "env:env", arguments.nothing),

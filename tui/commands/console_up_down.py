@@ -238,8 +238,12 @@ def _wanted_running(context: CommandContext) -> int:
 
 
 def down(context: CommandContext) -> int:
-    """Stop agent, pool and generator, and check that they have exited. With `--purge`, also delete their files."""
+    """Stop agent, pool and generator of one environment, and check that they have exited.
+
+    With `--purge`, also delete their files. Other environments of the project that have an agent are named.
+    """
     from tui.services import doctor_checks, teardown
+    from tui.services.environments import others_with_agent
     from tui.services.overlays import refuse_while_read
 
     args, output, place = context.args, context.output, context.place
@@ -278,11 +282,14 @@ def down(context: CommandContext) -> int:
     if args.purge:
         teardown.delete_caches(place, context.environ)
     purged = teardown.purge(place, found, output.progress) if found else []
-    said = [f"ended: {', '.join(ended)}" if ended else "nothing was running"]
+    others = others_with_agent(place, (place.environment,))
+    said = [f"{place.title}: ended {', '.join(ended)}" if ended else f"{place.title}: nothing was running"]
+    said += [f"still running: {name}; headgate down --env {name} stops it" for name in others]
     said += [f"deleted {len(purged)} of {counted(len(found), 'place')}"] if args.purge else []
     said += [f"{check.summary}; {check.remedy}" for check in kept]
     said += [stays] if stays else []
-    left = {"slots_left": [check.facts.get("slot") for check in kept], "left_on_server": stays or None}
+    left: dict[str, object] = {"others_running": list(others)}
+    left |= {"slots_left": [check.facts.get("slot") for check in kept], "left_on_server": stays or None}
     context.answer({"ended": ended, "purged": purged, **left}, *said)
     return 1 if args.purge and (kept or stays or len(purged) < len(found)) else 0
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from core.model.errors import InvalidProject
 from core.model.names import environment_words
+from core.project.naming import OWN_SOURCES
 from core.text.wording import counted, long_duration
 from state.overlay_files import overlays_beside
 from tui.command_line.context import CommandContext
@@ -13,7 +14,7 @@ from tui.presentation.styling.table_layout import format_table
 from tui.presentation.styling.value_formatting import clock, short_duration
 from tui.project_folder.environment_selection import find_folder, select_environment
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
-from tui.services.environments import NONE, EnvironmentState, read_environments, undeclared_with_agent
+from tui.services.environments import NONE, EnvironmentState, others_with_agent, read_environments
 
 HEAD = ("ENV", "AGENT", "AGE", "POOL", "RUNNING", "FAULTS", "CHANGED", "NAMES")
 
@@ -31,10 +32,13 @@ def env(context: CommandContext) -> int:
         head = last
         output.say(f"{error.summary}: until it is corrected, every environment counts as protected")
     declared = tuple(head.protected_by_name)
-    overlays = _overlays(context, folder, declared[0]) if declared else ()
+    place = (
+        select_environment(context.environ, context.cwd, project=folder, environment=declared[0]) if declared else None
+    )
+    overlays = overlays_beside(place.where.home) if place is not None else ()
     listed_names = (*declared, *(each for each in overlays if each not in declared))
     names = listed_names if only is None else (context.place.environment,)
-    undeclared = undeclared_with_agent(context.environ, folder, listed_names) if declared and only is None else ()
+    undeclared = others_with_agent(place, listed_names) if place is not None and only is None else ()
     found = read_environments(context.environ, folder, (*names, *undeclared))
     if output.as_json:
         listed = [_as_json(one, default=one.name == head.default_env) for one in found]
@@ -54,11 +58,6 @@ def env(context: CommandContext) -> int:
                 output.print([f"{_words(one)}: {words}"])
         output.say(f"{head.project}: {folder}")
     return int(any(one.error is not None for one in found))
-
-
-def _overlays(context: CommandContext, folder: str, environment: str) -> tuple[str, ...]:
-    place = select_environment(context.environ, context.cwd, project=folder, environment=environment)
-    return overlays_beside(place.where.home)
 
 
 def _words(one: EnvironmentState) -> str:
@@ -97,7 +96,16 @@ def _below(one: EnvironmentState, now: float) -> Iterator[str]:
         left = overlay.expires_at - now
         ends = f"expires in {long_duration(left)}" if left > 0 else f"expired {long_duration(-left)} ago"
         yield f"overlay of {overlay.base} by {overlay.created_by}, {ends}, branch {overlay.branch}"
-    yield f"pool {one.pool_address}, data {_data(one) or '?'}"
+    known = one.served or one.declared
+    sources = f", sources: {known.sources.of}" if known is not None and known.sources.of != OWN_SOURCES.of else ""
+    yield f"pool {_pool(one)}, data {_data(one) or '?'}{sources}"
+
+
+def _pool(one: EnvironmentState) -> str:
+    declared = one.declared.pool if one.declared is not None else None
+    if declared is None or declared.address != one.pool_address or declared.name == declared.address:
+        return one.pool_address
+    return f"{declared.name} ({declared.address})"
 
 
 def _data(one: EnvironmentState) -> str:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,13 +105,15 @@ def read_environments(
     return tuple(reading.found_after(deadline_s) for reading in readings)
 
 
-def undeclared_with_agent(environ: Mapping[str, str], folder: str, declared: Sequence[str]) -> tuple[str, ...]:
-    """Return the environments of a project that have an agent, although headgate.yml does not declare them; sorted."""
-    place = select_environment(environ, folder, project=folder, environment=declared[0])
+def others_with_agent(place: SelectedEnvironment, known: Collection[str]) -> tuple[str, ...]:
+    """Return the environments of a project that have an agent and are not among the `known` ones; sorted.
+
+    `place` is any environment of the project. Environments that headgate.yml does not declare are found as well.
+    """
     homes = Path(place.where.home).parent
     locks = sorted(homes.glob("*/agent.lock")) if homes.is_dir() else []
     names = ((lock.parent.name, lock) for lock in locks)
-    return tuple(name for name, lock in names if name not in declared and lock_holder(str(lock)) is not None)
+    return tuple(name for name, lock in names if name not in known and lock_holder(str(lock)) is not None)
 
 
 def _declared(folder: str) -> dict[str, Environment]:

@@ -97,9 +97,25 @@ def test_the_list_shows_what_runs_and_how_the_declaration_differs(
     ]  # fmt: skip
     assert exit_codes.run_command_line(["env", "--env", "prod"]) == 0
     said = capsys.readouterr().out
-    assert "lake.prod_*\n" in said and "pool sc://spark:15002, data /lake/prod\n" in said
+    assert "lake.prod_*\n" in said and "pool sc://spark:15002, data /lake/prod\n" in said, (
+        "the declared pool has another address"
+    )
     assert "now declares /lake/new; put it back or, if nothing is deployed, restart the agent: headgate down" in said
     assert "headgate up --foreground --env prod" in said
+
+
+def test_the_list_names_the_pool_with_its_address_and_the_sources_that_are_not_its_own(
+    prod: SelectedEnvironment, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = folder / "headgate.yml"
+    stage = "    data: stage\n    pool: {name: second}\n    naming: {prefix: s_}\n    sources: dev\n"
+    head.write_text(head.read_text().replace("    data: stage\n", stage))
+    assert exit_codes.run_command_line(["env"]) == 0
+    below = [line for line in capsys.readouterr().out.splitlines() if ": pool " in line]
+    (ours,) = [line for line in below if line.startswith("stage: ")]
+    assert ours == f"stage: pool second (local), data {folder}/stage, sources: dev"
+    assert "PROD protected: pool spark-eu (sc://spark:15002), data /lake/prod" in below
+    assert sum("sources" in line for line in below) == 1
 
 
 def test_the_list_names_state_freeze_and_unlock(prod: SelectedEnvironment, capsys: pytest.CaptureFixture[str]) -> None:

@@ -678,7 +678,31 @@ def test_up_starts_the_agent_that_brings_a_ledger_of_an_earlier_release_up_to_da
 
 def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["down"]) == 0
-    assert "nothing was running" in capsys.readouterr().err
+    assert "shop dev: nothing was running\n" in capsys.readouterr().err
+
+
+def test_down_names_the_environments_that_keep_running(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder), environment="prod")
+    with agent_process.no_agent(other):
+        assert exit_codes.run_command_line(["down"]) == 0
+        assert "still running: prod; headgate down --env prod stops it\n" in capsys.readouterr().err
+        assert written(["down"], capsys)["others_running"] == ["prod"]
+    assert written(["down"], capsys)["others_running"] == []
+    assert exit_codes.run_command_line(["down", "--help"]) == 0
+    assert "of one environment" in capsys.readouterr().out
+
+
+def test_up_in_a_protected_environment_says_how_its_agent_is_started(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["up", "--env", "prod"]) == 3
+    said = capsys.readouterr().err
+    assert "no command starts the agent of a protected environment in the background" in said
+    assert f"headgate up --foreground --project {folder} --env prod" in said and "automatically" not in said
+    assert exit_codes.run_command_line(["up", "--help"]) == 0
+    assert "in a protected environment" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("words", "pool"), [([], True), (["--keep-pool"], False)])
