@@ -74,7 +74,7 @@ WRONG = [
     Edit("lists lack a value", ORDERED, ORDERED.replace("count(*)", "count(1)"), ORDERED_COLUMNS, reads="id <> 300"),
 ]  # fmt: skip
 TOLD = [
-    Edit("a filter loses NULLs besides", FLAT, f"{FLAT} AND kind <> 'a'", FLAT_COLUMNS, told="which is NULL there"),
+    Edit("a filter loses NULLs besides", FLAT, f"{FLAT} AND kind <> 'a'", FLAT_COLUMNS, told="is NULL there"),
     Edit("a filter that no column shows", FLAT, f"{FLAT} AND status = 'ok'", FLAT_COLUMNS, told="may be explained"),
     Edit("an inner join loses what has no match", JOINED, JOINED.replace("LEFT JOIN", "JOIN"), JOINED_COLUMNS,
          told="which drops rows without a match"),

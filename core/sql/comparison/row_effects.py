@@ -55,8 +55,10 @@ class RowCause(FactKind):
     RESTRUCTURED = "the structure of the query changed"
     FILTER_ADDED = "filter added: {term}"
     FILTER_REMOVED = "filter removed: {term}"
+    FILTER_CHANGED = "filter changed: {before} → {after}"
     HAVING_ADDED = "HAVING added: {term}"
     HAVING_REMOVED = "HAVING removed: {term}"
+    HAVING_CHANGED = "HAVING changed: {before} → {after}"
     COLUMN = "column {column}: {before} → {after}"
     JOIN_ADDED = "join added: {join}"
     JOIN_REMOVED = "join removed: {join}"
@@ -302,19 +304,21 @@ class _Effects:
 
 
 _TERM_CAUSES = {
-    "where": (RowCause.FILTER_ADDED, RowCause.FILTER_REMOVED),
-    "having": (RowCause.HAVING_ADDED, RowCause.HAVING_REMOVED),
+    "where": (RowCause.FILTER_ADDED, RowCause.FILTER_REMOVED, RowCause.FILTER_CHANGED),
+    "having": (RowCause.HAVING_ADDED, RowCause.HAVING_REMOVED, RowCause.HAVING_CHANGED),
 }
 
 
 def _compare(old: Any, new: Any, found: _Effects, *, outermost: bool) -> None:
     _outputs(old, new, found, outermost=outermost)
-    for clause, (addition, removal) in _TERM_CAUSES.items():
+    for clause, (addition, removal, change) in _TERM_CAUSES.items():
         before, after = terms_of(old, clause), terms_of(new, clause)
         gone, come = [each for each in before if each not in after], [each for each in after if each not in before]
+        # A single removal and a single addition are one change, as in `query_edits`.
+        changed = change.of(before=_clip(gone[0]), after=_clip(come[0])) if len(gone) == len(come) == 1 else None
         for terms, side, kind, select in ((come, RowSide.OLD, addition, new), (gone, RowSide.NEW, removal, old)):
             for term in terms:
-                why = kind.of(term=_clip(term))
+                why = changed or kind.of(term=_clip(term))
                 predicate = _shown_condition(term, old, new) if outermost else ""
                 found.add_one_sided_rows(side, why, f"NOT coalesce({predicate}, false)" if predicate else "")
                 below = found.grouped and not (outermost and clause == "having")

@@ -81,7 +81,9 @@ def _nulls_apart(effects: Iterable[RowEffect]) -> Iterator[RowEffect]:
     """
     for effect in effects:
         if condition := _LEFT_OUT.match(effect.predicate):
-            yield replace(effect, why=f"{effect.why}, which is NULL there", predicate=f"({condition[1]}) IS NULL")
+            yield replace(
+                effect, why=f"{effect.why}, whose condition is NULL there", predicate=f"({condition[1]}) IS NULL"
+            )
         yield effect
 
 

@@ -66,9 +66,11 @@ def test_a_filter_that_the_output_does_not_show_has_no_predicate(filtered: str) 
 
 def test_a_changed_filter_removes_rows_and_adds_others() -> None:
     assert [row[:2] for row in rows(effects(f"{PLAIN} WHERE id > 3", f"{PLAIN} WHERE id > 5"))] == [
-        ("old", "filter added: id > 5"),
-        ("new", "filter removed: id > 3"),
+        ("old", "filter changed: id > 3 → id > 5"),
+        ("new", "filter changed: id > 3 → id > 5"),
     ]
+    two = rows(effects(f"{PLAIN} WHERE id > 3", f"{PLAIN} WHERE id > 5 AND id < 9"))
+    assert {row[1] for row in two} == {"filter added: id > 5", "filter added: id < 9", "filter removed: id > 3"}
 
 
 def test_an_edited_expression_is_a_change_of_its_column_alone() -> None:

@@ -69,8 +69,8 @@ def test_the_branch_explains_differences_as_a_release_would(two: TwoLedgers) -> 
     old, new = deployed[T("report"), 2], deployed[T("report"), OWN + 1]
     rows = of_release(files, two.versions, deployed, old, new).rows
     assert [(row.side, row.why) for row in rows] == [
-        (RowSide.OLD, "paid: filter added: id > 5"),
-        (RowSide.NEW, "paid: filter removed: id > 3"),
+        (RowSide.OLD, "paid: filter changed: id > 3 → id > 5"),
+        (RowSide.NEW, "paid: filter changed: id > 3 → id > 5"),
     ]
 
 
@@ -113,7 +113,7 @@ def test_downstream_of_a_window_the_window_is_named_before_the_edits(two: TwoLed
     found = starts_first(of_release(TableCheckpoints("ledger-1"), two.versions, deployed, old, new).rows)
     words = "paid: paid@v1 of pr-123 begins with the rows after 4 files written before noon, in any number"
     first = next(row for row in found if row.side is RowSide.OLD)
-    assert (first.why, first.from_start) == (f"{words} or paid: filter added: id > 5", True)
+    assert (first.why, first.from_start) == (f"{words} or paid: filter changed: id > 3 → id > 5", True)
 
 
 def test_downstream_of_a_window_the_window_is_the_reason_why_a_total_is_not_compared(two: TwoLedgers) -> None:

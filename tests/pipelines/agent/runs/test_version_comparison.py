@@ -139,7 +139,7 @@ def test_distinct_withholds_rows_that_its_watermark_has_not_passed(agent: AgentC
         agent.files, LedgerVersions(agent.ledger), VersionPair(old, new, AlignedPair(4, 5, 60_000, 61_000))
     ).rows
     assert [(row.side.value, row.why, row.predicate) for row in told] == [
-        ("old", "filter added: id > 3, which is NULL there", "((`id` > 3)) IS NULL"),
+        ("old", "filter added: id > 3, whose condition is NULL there", "((`id` > 3)) IS NULL"),
         ("old", "filter added: id > 3", "NOT coalesce((`id` > 3), false)"),
         ("old", "DISTINCT withholds rows that the watermark has not passed", "at >= timestamp_millis(61000)"),
     ]
