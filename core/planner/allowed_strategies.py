@@ -86,10 +86,10 @@ def why_not(
 def why_sequence_would_be_forgotten(context: PlanningContext, table: Table) -> Fact[StrategyRefusal] | None:
     """Return a refusal if a new version would accept outdated rows, because it lacks each key's latest sequence.
 
-    None if the table does not upsert by sequence or is not deployed.
+    None if the table does not upsert by sequence, is not deployed, or has a version that never ran.
     """
-    settings = table.settings
-    if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name):
+    settings, begun = table.settings, context.observed.deployment(table.name).begun
+    if not settings.upserts or not settings.sequence or not context.observed.is_deployed(table.name) or not begun:
         return None
     if settings.deletes:
         return StrategyRefusal.SEQUENCE_AND_DELETES_FORGOTTEN.of(sequence=settings.sequence)

@@ -186,6 +186,26 @@ def test_a_start_since_a_time_leaves_choices_and_rebuilds_as_they_are() -> None:
     assert begun(rebuilt) == {"a": ("earliest", "")} and not not_since(rebuilt)
 
 
+def test_a_version_that_never_ran_has_no_sequences_that_a_later_start_would_forget() -> None:
+    yml = {"pipelines/facts/p/b/b.yml": "mode: upsert\nkey: [kind]\nsequence: id\n"}
+    before, after = (
+        small_project.project(small_project.on_delta(small_project.texts(b=select)) | yml)
+        for select in ("SELECT id, kind FROM STREAM landed", "SELECT id + 1 AS id, kind FROM STREAM landed")
+    )
+    world = {T(name): deployed(before.tables[T(name)], bindings={"landed": 0}) for name in ("landed", "b")}
+
+    def planned(strategy: str = "", **known: bool) -> Plan:
+        seen = world | {T("b"): replace(world[T("b")], **known)}
+        choices = (StrategyChoice(T("b"), strategy, "now"),) if strategy else ()
+        request = PlanRequest(tables=(T("b"),), start=f"since:{SINCE}", choices=choices)
+        return make_plan(after, "dev", seen, request)
+
+    anew = planned(begun=False)
+    assert begun(anew)["b"] == ("seeded", AT) and not not_since(anew)
+    (refusal,) = planned("seeded", begun=True).refusals
+    assert "does not know the id of earlier rows" in str(refusal.summary)
+
+
 def test_the_command_of_a_plan_that_starts_since_a_time_asks_for_the_same() -> None:
     request = since("a").request
     words = command_words(request)
