@@ -41,7 +41,9 @@ def classify(old: Revision, new: Revision) -> Change:
     kind = by_severity[0][0]
     action = kind.definition.action
     goes_on = kind is ChangeKind.NAMED_SOURCES_CHANGED and keeps_names(old)
-    if goes_on and new.parsed is not None and not new.parsed.stateful:
+    # The restart for other sources does not alter the table.
+    grows = any(each is ChangeKind.COLUMN_ADDED for each, _ in found)
+    if goes_on and not grows and new.parsed is not None and not new.parsed.stateful:
         action = Action.RESTART
     # Edits that may change the number of rows come first.
     edits = (edit for _, edit in sorted(by_severity, key=lambda finding: reading_order(finding[1]) > 0))
