@@ -74,8 +74,8 @@ def test_a_release_expects_the_effects_of_a_new_filter_and_column(tiny: Tiny) ->
         "schema": "expected", "differences": "expected", "duplicates": "ok", "rows": "expected", "nulls": "ok",
         "sums": "expected", "profile": "expected",
     }  # fmt: skip
-    assert kept["differences"]["summary"] == "5 rows only in the old version: filter added: id > 5"
-    assert marked["differences"]["summary"] == "5 rows only in the old version: kept: filter added: id > 5"
+    assert kept["differences"]["summary"] == "5 rows only in the old version: filter changed: id > 0 → id > 5"
+    assert marked["differences"]["summary"] == "5 rows only in the old version: kept: filter changed: id > 0 → id > 5"
     assert json.loads(marked["rows"]["counts"]) == {"old": 50, "new": 45}
     assert (serving(tiny, "kept"), serving(tiny, "marked")) == (2, 2)
 

@@ -28,8 +28,8 @@ NOT_DRAWN = {
     StepKind.OPTIMIZE: "no table of a life is on Delta",
     StepKind.VACUUM: "no table of a life is on Delta",
 }
-POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", "copy ", ". begins", ". done")
-"""Prefixes of points that no drawn life passes: undrawn steps, slots and copies of databases; `.` is a placeholder."""
+POINTS_NOT_DRAWN = ("rewrite ", "fork clone", "slot ", "copy ", "comparison ", ". begins", ". done")
+"""Prefixes of points that no drawn life passes: undrawn steps, slots, copies, comparisons; `.` is a placeholder."""
 
 REQUESTS = {
     "run": ("start", "stop", "point", "unpoint", "create", "forget", "alter", "list"),
