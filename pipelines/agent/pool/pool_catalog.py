@@ -116,12 +116,16 @@ def _release(agent: AgentContext, each: Deployment, tried: Callable[[str, Callab
     layout = agent.layout
     if each.writes_topic or (each.external and layout.environment.sources.of != OWN):
         return
-    pool = agent.pool.connection_for_stops()
+
+    def unpoint() -> None:
+        pool = agent.pool.connection_for_stops()
+        pool.call(WRITE_CALL_S, pool.tables.unpoint, layout.pointer_name(each.table))
+
     if each.active and not each.external:
-        view = layout.pointer_name(each.table)
-        tried(view, lambda: pool.call(WRITE_CALL_S, pool.tables.unpoint, view))
+        tried(layout.pointer_name(each.table), unpoint)
     if table_format(each.format).has_files:
-        tried(layout.catalog_name(each.table, each.version), lambda: forget(pool, layout, each))
+        name = layout.catalog_name(each.table, each.version)
+        tried(name, lambda: forget(agent.pool.connection_for_stops(), layout, each))
 
 
 def _as_recorded(agent: AgentContext, deployment: Deployment) -> tuple[CatalogTable, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ledger_rows import deployment_row, external_row
 
-from core.model.errors import EngineRefused
+from core.model.errors import EngineRefused, PoolUnreachable
 from core.model.names import TableName as T
 from core.ports.spark import QueryStart
 from core.project.model import Pool
@@ -57,6 +57,18 @@ def test_a_query_that_does_not_stop_keeps_its_state_and_its_names(remote: AgentC
     running, stays = leave_server(remote, ROWS, purge=True)
     assert running == {(T("a"), 1)} and stays == "a@v1 may still be on shared: it hangs"
     assert pool.tables.keys() > NAMES
+
+
+def test_a_server_that_cannot_be_reached_keeps_the_names_and_the_agent_ends(
+    remote: AgentContext, pool: ScriptedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable() -> None:
+        raise PoolUnreachable("the server does not answer")
+
+    monkeypatch.setattr(pool, "connection_for_stops", unreachable)
+    stopped = [replace(each, state="stopped") for each in ROWS]
+    running, stays = leave_server(remote, stopped, purge=True)
+    assert running == frozenset() and stays == "pr_a and 3 more may still be on shared: the server does not answer"
 
 
 class Purge:
