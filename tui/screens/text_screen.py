@@ -61,7 +61,32 @@ class TextScreen(StatementActionsScreen):
 ROWS = 100
 
 
-class RowsScreen(TextScreen):
+class ReadOnceScreen(TextScreen):
+    """A screen whose content is read when it opens and when it is reloaded, not in every interval of the poller.
+
+    Each read is work for the pool, or computes a plan.
+    """
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self._asked = False
+
+    def read(self) -> object:
+        """Return the content; called in the poller's thread."""
+        raise NotImplementedError
+
+    def fetch(self) -> object:
+        if self._asked:
+            return None
+        self._asked = True
+        return self.read()
+
+    def do_refresh(self, key: str) -> None:
+        self._asked = False
+        super().do_refresh(key)
+
+
+class RowsScreen(ReadOnceScreen):
     """The screen that shows some rows of a table, in no particular order."""
 
     screen_name = "rows"
@@ -70,22 +95,13 @@ class RowsScreen(TextScreen):
         super().__init__(state)
         self.table_name = table
         self.rows: PeekedRows | None = None
-        self._asked = False
 
-    def fetch(self) -> object:
-        # Each read is work for the pool, so a table is not read in every interval of the poller.
-        if self._asked:
-            return None
-        self._asked = True
+    def read(self) -> object:
         return self.state.backend.agent.peek(self.table_name, version=None, limit=ROWS)
 
     def receive(self, fetched: object) -> None:
         if isinstance(fetched, PeekedRows):
             self.rows = fetched
-
-    def do_refresh(self, key: str) -> None:
-        self._asked = False
-        super().do_refresh(key)
 
     def content(self, width: int) -> Sequence[Line]:
         if self.rows is None:
@@ -107,7 +123,7 @@ class RowsScreen(TextScreen):
         return f"headgate peek {self.table_name} -n {ROWS} --env {self.state.identity.environment}"
 
 
-class ReportScreen(TextScreen):
+class ReportScreen(ReadOnceScreen):
     """The screen that shows the answer of a command, which is computed when it opens and when it is reloaded."""
 
     screen_name = "report"
@@ -122,12 +138,8 @@ class ReportScreen(TextScreen):
         self._command = command
         """The equivalent command line."""
         self.rows: Sequence[str] | None = None
-        self._asked = False
 
-    def fetch(self) -> object:
-        if self._asked:
-            return None
-        self._asked = True
+    def read(self) -> object:
         try:
             return tuple(self._read())
         except HeadgateError as error:
@@ -136,10 +148,6 @@ class ReportScreen(TextScreen):
     def receive(self, fetched: object) -> None:
         if isinstance(fetched, tuple):
             self.rows = fetched
-
-    def do_refresh(self, key: str) -> None:
-        self._asked = False
-        super().do_refresh(key)
 
     def content(self, width: int) -> Sequence[Line]:
         if self.rows is None:
