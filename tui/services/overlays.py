@@ -27,7 +27,7 @@ from core.project_reader.loader import read_project
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
 from core.text.wording import counted
 from state.ledger import LedgerReader
-from state.overlay_files import overlays_beside, read_overlay
+from state.overlay_files import overlays_beside, read_overlay, versions_read_by_overlays
 from state.promotion_source import open_source
 from tui.project_folder.environment_selection import (
     SelectedEnvironment,
@@ -75,7 +75,7 @@ def create_overlay(
     prefix = _checked_prefix(environment, base, head, overlays_beside(home))
     source = _read_source(environ, cwd, folder, base)
     declared, reads = source.declared, source.base
-    before = _existing(home, source.place, environment)
+    before = _existing(home, source.place, environment, again=since_s is None)
     home = os.path.realpath(home)
     pinned, deleted = _pinned(source.place, before)
     found = overlay_project(declared.project, declared.texts, reads, pinned, _built_before(home, before))
@@ -153,10 +153,11 @@ def _read_source(environ: Mapping[str, str], cwd: str, folder: str, base: str) -
     return _Source(there, declared, Base(base, known.naming, sources, serving), data)
 
 
-def _existing(home: str, base: SelectedEnvironment, environment: str) -> Overlay | None:
+def _existing(home: str, base: SelectedEnvironment, environment: str, *, again: bool) -> Overlay | None:
     """Return the overlay that a home has; None if there is no home, or if the overlay's file is damaged.
 
-    Raises Refused if the home is that of another environment, or if the overlay reads another base.
+    Raises Refused if the home is that of another environment, if the overlay reads another base, or unless it may be
+    generated `again`.
     """
     if os.path.islink(home):
         raise Refused(f"the home {home} is a link", remedy="give --env another name")
@@ -172,6 +173,11 @@ def _existing(home: str, base: SelectedEnvironment, environment: str) -> Overlay
     if before is not None and before.base != base.environment:
         raise Refused(
             f"{environment} overlays {before.base}", remedy=f"headgate down --env {environment} --purge, then up again"
+        )
+    if before is not None and not again:
+        raise Refused(
+            f"{environment} exists, and its statements keep the positions at which they began",
+            remedy=f"leave out --since, or begin again: headgate down --env {environment} --purge",
         )
     return before
 
@@ -281,18 +287,21 @@ def _write(home: str, texts: Mapping[str, str], overlay: Overlay) -> None:
 def environments_reading(place: SelectedEnvironment) -> dict[str, tuple[TableName, ...]]:
     """Return the other environments of the project that read tables in an environment's data folder, with the tables.
 
-    An environment whose ledger cannot be read is left out.
+    An overlay counts from its creation on. An environment whose ledger cannot be read is left out.
     """
-    found = {}
+    found: dict[str, tuple[TableName, ...]] = {}
+    for table, readers in sorted(versions_read_by_overlays(place.where.home).items()):
+        for name, _ in readers:
+            found[name] = (*found.get(name, ()), table)
     inside = f"{place.data.rstrip('/')}/tables/"
     homes = Path(place.where.home).parent
     for ledger in sorted(homes.glob("*/ledger.db")):
         if ledger.parent == Path(place.where.home):
             continue
         with suppress(HeadgateError), closing(LedgerReader(ledger)) as reader:
-            read = [each.table for each in reader.deployments() if each.external and each.folder.startswith(inside)]
+            read = {each.table for each in reader.deployments() if each.external and each.folder.startswith(inside)}
             if read:
-                found[ledger.parent.name] = tuple(sorted(read))
+                found[ledger.parent.name] = tuple(sorted({*found.get(ledger.parent.name, ()), *read}))
     return found
 
 

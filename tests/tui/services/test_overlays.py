@@ -76,7 +76,9 @@ def test_an_overlay_is_selected_from_the_branch_and_declares_what_it_builds_and_
     project, problems = read_project(read_files(place.folder).texts, environment="pr-1")
     assert project is not None, problems
     assert project.tables[T("a")].external and project.tables[T("a")].parsed_ddl.location == "/t/a"
-    assert place.start == "" and branch.up(since_s=600.0).place.start == ""  # type: ignore[union-attr]  # It stays.
+    assert place.start == ""
+    with pytest.raises(Refused, match="pr-1 exists, and its statements keep the positions at which they began"):
+        branch.up(since_s=600.0)
 
 
 def test_new_statements_of_an_overlay_begin_at_its_window(branch: Branch) -> None:
@@ -146,6 +148,8 @@ def test_a_purge_deletes_the_overlay_with_its_project_and_is_refused_while_it_is
     created = branch.up()
     assert created is not None
     dev = select_environment(branch.environ, str(branch.folder), environment="dev")
+    assert exit_codes.run_command_line(["down", "--purge", "--env", "dev", "--confirm", "shop"]) == 3
+    assert "pr-1 reads a of dev" in capsys.readouterr().err, "even before its agent has run"
     with branch.ledger_of(created) as ledger:
         external = deployed("a", "", _revision(created, "a"))
         ledger.put_deployment(replace(external, folder=f"{dev.data}/tables/a__v1"))
