@@ -18,6 +18,10 @@ from tiny_project import FIRST_COMPILER
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+# A fork while a thread calls gRPC would otherwise kill one child in four before it runs its program. Popen forks if it
+# is given a user, and gRPC reads this when it is imported.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
 from core.project.connectors import Connector
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool

@@ -46,7 +46,7 @@ class PostgresServer(PostgresCluster):
         self._process = process = self.spawn()
 
         def accepts() -> bool:
-            assert process.poll() is None, self.last_words()
+            assert process.poll() is None, f"exit code {process.returncode}: {self.last_words()}"
             return self.answers()
 
         until(accepts, 60, "the database answers")

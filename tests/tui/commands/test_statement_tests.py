@@ -257,7 +257,11 @@ CHILD = "import json, sys; print(json.dumps({'doing': sys.argv[1]}), flush=True)
 @pytest.mark.parametrize(
     ("script", "words", "code"),
     [
-        (f"print('''{json.dumps(of())}''')\nprint(json.dumps({{'done': True}}))\nsys.stdin.read()", "1 passed", 0),
+        (
+            f"print('''{json.dumps(of())}''')\nprint(json.dumps({{'done': True}}), flush=True)\nsys.stdin.read()",
+            "1 passed",
+            0,
+        ),
         ("sys.exit('no module named pyspark')", "ended: no module named pyspark", 1),
         ("print('not json', flush=True); sys.exit(3)", "ended: not json", 1),
         (
