@@ -72,9 +72,10 @@ def is_environment_name(name: str) -> bool:
     return _ENVIRONMENT.match(name) is not None
 
 
-def environment_words(name: str, *, protected: bool) -> str:
-    """Return an environment's name as displayed everywhere: `PROD protected` or `dev`."""
-    return f"{name.upper()} protected" if protected else name
+def environment_words(name: str, *, protected: bool, base: str = "") -> str:
+    """Return an environment's name as displayed everywhere: `PROD protected`, `dev`, or `pr-1 over dev` with a base."""
+    words = f"{name.upper()} protected" if protected else name
+    return f"{words} over {base}" if base else words
 
 
 def up_command(name: str, *, protected: bool) -> str:

@@ -106,8 +106,10 @@ def _open_environment(context: CommandContext, folder: str, name: str) -> "Opene
 def _identity(operations: EnvironmentService) -> "ConsoleIdentity":
     from tui.presentation.screen_content.screen_frame import ConsoleIdentity
 
-    place = operations.place
-    return ConsoleIdentity(place.project, place.environment, place.protected, _user(operations), place.colour)
+    place, user = operations.place, _user(operations)
+    return ConsoleIdentity(
+        place.project, place.environment, place.protected, user, colour=place.colour, base=place.base
+    )
 
 
 def _backend(operations: EnvironmentService) -> "ConsoleBackend":

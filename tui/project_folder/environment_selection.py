@@ -41,8 +41,13 @@ class SelectedEnvironment:
 
     @property
     def title(self) -> str:
-        """The environment's name in messages, such as `pizzeria PROD protected` or `pizzeria dev`."""
-        return f"{self.project} {environment_words(self.environment, protected=self.protected)}"
+        """The environment's name in messages, such as `pizzeria PROD protected` or `pizzeria pr-1 over dev`."""
+        return f"{self.project} {environment_words(self.environment, protected=self.protected, base=self.base)}"
+
+    @property
+    def base(self) -> str:
+        """The environment that this one overlays; empty for none."""
+        return self.overlay.base if self.overlay is not None else ""
 
     @property
     def start(self) -> str:

@@ -17,9 +17,11 @@ from core.project_reader.revision_reader import revision_of
 from state.ledger import Ledger, create_or_open
 from tests.support.submission_desk import deployed
 from tui.command_line import exit_codes
+from tui.commands import console_up_down
 from tui.project_folder.declaring_files import read_files
 from tui.project_folder.environment_selection import select_environment
 from tui.services import teardown
+from tui.services.environment_service import EnvironmentService
 from tui.services.overlays import CreatedOverlay, create_overlay
 
 B = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
@@ -171,6 +173,9 @@ def test_env_lists_an_overlay_with_its_base_and_its_end(branch: Branch, capsys: 
     assert exit_codes.run_command_line(["env"]) == 0
     said = capsys.readouterr().out
     assert "pr-1: overlay of dev by " in said and "expires in 1h 59m" in said, said
+    place = select_environment(branch.environ, str(branch.folder), environment="pr-1")
+    identity = console_up_down._identity(EnvironmentService(place, branch.environ))
+    assert (place.title, identity.title) == ("shop pr-1 over dev", "shop pr-1 over dev")
 
 
 @pytest.mark.parametrize(

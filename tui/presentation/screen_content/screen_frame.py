@@ -50,11 +50,13 @@ class ConsoleIdentity:
     user: str
     colour: str = ""
     """Declared colour of the environment's name; empty for the default."""
+    base: str = ""
+    """The environment that this one overlays; empty for none."""
 
     @property
     def words(self) -> str:
-        """The environment's name as displayed: `PROD protected`, `dev`."""
-        return environment_words(self.environment, protected=self.protected)
+        """The environment's name as displayed: `PROD protected`, `dev`, `pr-1 over dev`."""
+        return environment_words(self.environment, protected=self.protected, base=self.base)
 
     @property
     def tone(self) -> Tone:
