@@ -71,8 +71,9 @@ def measure(statements: int, width: int, height: int) -> str:
         with Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", folder], width, height) as terminal:
             terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
             terminal.quiet()
-            terminal.send("l")
-            terminal.wait(lambda text: "table_00003" in text)
+            for pressed, opened in (("l", "sources ("), ("jl", "table_00003")):
+                terminal.send(pressed)
+                terminal.wait(lambda text, opened=opened: opened in text)
             terminal.pump(2.0)
             began, before, busy = time.monotonic(), terminal.received, cpu_s(terminal.pid)
             while time.monotonic() - began < SECONDS:
