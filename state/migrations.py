@@ -175,6 +175,13 @@ CREATE TABLE unlock (
 
 _SERVES = "ALTER TABLE facts ADD COLUMN serves TEXT;\n"
 
+_HEX = "lower(hex(randomblob({})))".format
+_VERSION_ID = f"""
+ALTER TABLE deployment ADD COLUMN version_id TEXT NOT NULL DEFAULT '';
+UPDATE deployment SET version_id = {_HEX(4)} || '-' || {_HEX(2)} || '-4' || substr({_HEX(2)}, 2) || '-a'
+  || substr({_HEX(2)}, 2) || '-' || {_HEX(6)} WHERE NOT external;
+"""
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -183,6 +190,7 @@ MIGRATIONS = (
     _VARIABLES,
     _UNLOCK,
     _SERVES,
+    _VERSION_ID,
 )
 """The migrations.
 

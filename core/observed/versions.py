@@ -125,6 +125,11 @@ class Deployment:
 
     A checkpoint that contains this batch is not older than the table of deleted keys.
     """
+    version_id: str = ""
+    """The UUID of this version, generated before its first start; empty for an external table.
+
+    Restarts keep it, also with another text; `query_id` is Spark's, and belongs to the checkpoint.
+    """
 
     @property
     def stored_as(self) -> str:

@@ -1,6 +1,7 @@
 """Migrations: each is applied completely or not at all, and every field of a row has a column."""
 
 import sqlite3
+import uuid
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -63,6 +64,22 @@ def test_migration_that_fails_leaves_no_trace_and_can_be_repeated() -> None:
     assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
     migrate(connection, (*MIGRATIONS, "CREATE TABLE more (a);"))
     assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
+
+
+def test_versions_of_an_older_ledger_get_ids_of_their_own() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    older = next(n for n, script in enumerate(MIGRATIONS) if "version_id" in script)
+    migrate(connection, MIGRATIONS[:older])
+    filled = {name: 0 for _, name, _, _, _, key in connection.execute("PRAGMA table_info(deployment)") if not key}
+    for table, external in (("a", 0), ("b", 0), ("landed", 1)):
+        values = filled | {"table": table, "external": external}
+        names = ", ".join(f'"{name}"' for name in values)
+        marks = ", ".join("?" * len(values))
+        connection.execute(f"INSERT INTO deployment ({names}) VALUES ({marks})", tuple(values.values()))
+    migrate(connection)
+    a, b, landed = (id for (id,) in connection.execute('SELECT version_id FROM deployment ORDER BY "table"'))
+    assert a != b and landed == ""
+    assert all((str(uuid.UUID(id)), uuid.UUID(id).version) == (id, 4) for id in (a, b))
 
 
 def test_ledger_newer_than_the_program_is_refused_naming_both(

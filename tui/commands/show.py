@@ -75,6 +75,7 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
     promotion = found.promotion
     return {
         **{name: getattr(serving, name) for name in _OF_VERSION},
+        "query": _query_as_json(serving),
         "promoted_from": promotion.promoted_from if promotion is not None else None,
         "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
         "begins_where": list(serving.begins_where),
@@ -96,8 +97,13 @@ def _newest_version(log: str) -> dict[str, Any] | None:
 _IN_LIST = ("version", "active", "created_at", "drop_after", "stops_at", "served_at", "served_by")
 
 
+def _query_as_json(deployment: Deployment) -> dict[str, Any]:
+    return {"id": deployment.version_id, "version": deployment.version, "created_at": deployment.created_at}
+
+
 def _version_as_json(deployment: Deployment) -> dict[str, Any]:
     return {name: getattr(deployment, name) for name in _IN_LIST} | {
+        "query": _query_as_json(deployment),
         "state": str(deployment.state),
         "wanted": str(deployment.wanted),
         "plan": deployment.plan_hash[:12],

@@ -1,5 +1,6 @@
 """Rebuilds registry rows that are missing from the ledger or outdated, from the records in the data folder."""
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -67,7 +68,7 @@ class RegistryRebuild:
             if one.row is None:
                 ledger.block_version_number(one.table, one.version)
             else:
-                ledger.put_deployment(one.row)
+                ledger.put_deployment(_with_id(one.row, ledger.deployment(one.table, one.version)))
         if serving is not None:
             there = {(d.table, d.version) for d in ledger.deployments()}
             known = {TableName(t): int(v) for t, v in serving.row.items() if (TableName(t), int(v)) in there}
@@ -165,6 +166,13 @@ def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> Registr
     if not record.withheld or now is None or now.revision != record.row.get("revision"):
         return record
     return replace(record, row={**durable(now), **record.row})
+
+
+def _with_id(row: Deployment, now: Deployment | None) -> Deployment:
+    """Return a version with an id, which records of versions before ledger schema 107 lack."""
+    if row.external or row.version_id:
+        return row
+    return replace(row, version_id=now.version_id if now is not None else str(uuid.uuid4()))
 
 
 def _revisions(record: RegistryRecord, now: Deployment | None) -> str:

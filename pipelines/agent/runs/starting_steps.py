@@ -1,5 +1,6 @@
 """Steps `register`, `create`, `start`, `restart`, `alter` and `record`, and the check that a start has succeeded."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -78,7 +79,9 @@ def create(run: RunContext, step: Step) -> RunEvidence:
     table_identities.register(run.agent, run.agent.pool.connection(), planned)
     if run.agent.ledger.deployment(step.table, step.version) is None:
         made = "" if planned.writes_topic else run.agent.files.identity(planned.folder, planned.format)
-        run.agent.ledger.put_deployment(replace(planned, made_by=run.id, table_id=made))
+        # The id is recorded before the first start, so that a kill in between cannot give the version two ids.
+        row = replace(planned, made_by=run.id, table_id=made, version_id=str(uuid.uuid4()))
+        run.agent.ledger.put_deployment(row)
     create_slots(run.agent, planned)
     return StepDone(step.n)
 

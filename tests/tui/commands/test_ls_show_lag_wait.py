@@ -40,6 +40,19 @@ def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) ->
     return json.loads(capsys.readouterr().out)
 
 
+def test_show_prints_id_version_and_creation_of_each_query(
+    ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    id, at = "6f1c2d3e-0000-4000-8000-0123456789ab", 1_764_066_467.25
+    ledger.put_deployment(replace(deployed("a"), active=False, version_id="other", created_at=at - 60))
+    ledger.put_deployment(replace(deployed("a"), version=2, version_id=id, created_at=at))
+    found = told(["show", "a"], capsys)
+    assert found["query"] == {"id": id, "version": 2, "created_at": at}
+    assert [each["query"]["id"] for each in found["versions"]] == [id, "other"]
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert f"query       id {id}  version 2  created 2025-11-25 10:27:47 UTC" in capsys.readouterr().out
+
+
 def test_ls_lists_what_is_declared_before_anything_was_started(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

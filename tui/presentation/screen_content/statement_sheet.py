@@ -28,6 +28,7 @@ from tui.presentation.styling.value_formatting import (
     short_duration,
     short_number,
     short_size,
+    utc_moment,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
@@ -352,6 +353,9 @@ def _float(value: float | None) -> float | None:
 
 def _kept(deployed: Deployment, versions: Iterable[Deployment]) -> Iterator[SheetFact]:
     checkpoint = (Span(f"id {deployed.checkpoint_id or '-'}"), Span(deployed.checkpoint, Tone.DIM))
+    created = f"created {utc_moment(deployed.created_at)}" if deployed.created_at else ""
+    query = (f"id {deployed.version_id or '-'}", f"version {deployed.version}", created)
+    yield SheetFact("query", (), more=tuple(map(Span, query)))
     yield SheetFact("checkpoint", (), more=checkpoint)
     if deployed.pool is not None:
         yield SheetFact("pool", (Span(deployed.pool.name), Span(spark_ui_words(deployed.pool), Tone.DIM)))

@@ -78,6 +78,11 @@ def moment(at: float | None, now: float) -> str:
     return time.strftime("%m-%d %H:%M", time.localtime(at))
 
 
+def utc_moment(at: float) -> str:
+    """Format a timestamp as date and time in UTC, such as `2026-11-25 09:41:07 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
 def rate(value: float | None, unit: str = "/s") -> str:
     """Format a rate, such as 220/s; `-` if unknown."""
     return "-" if value is None else f"{short_number(value)}{unit}"
