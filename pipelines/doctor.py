@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -26,8 +26,9 @@ from core.model.states import TableFaultKind
 from core.model.table_formats import format_of_others, table_format
 from core.ports.storage import TableFault
 from core.project.connectors import KAFKA, Connector
-from core.project.manifest_head import MANIFEST_PATH
+from core.project.manifest_head import MANIFEST_PATH, PLACES
 from core.project_reader.manifest import read_manifest
+from core.project_reader.places import read_places
 from core.sql.avro_schemas import VALUE
 from core.sql.ddl_reader import read_ddl
 from core.sql.jdbc_tables import jdbc_options_of, qualified_table
@@ -45,6 +46,7 @@ from core.sql.sampled_messages import columns_of_sample, columns_of_schema
 from core.sql.statement import TableDdl
 from core.text.sentence import Fact
 from core.text.wording import counted, short_size
+from pipelines.declaring_files import texts_of_manifests
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import OLDEST_JAVA, find_java
 from pipelines.spark_connect.declared_tables import (
@@ -187,11 +189,14 @@ def inputs(
     tables_by_fault: dict[TableFault, list[str]] = {}
     filled_by, allowed = (dict(each.split("=", 1) for each in given) for given in (connectors, silences))
     fault_of = cache(fault_of_connector)
+    generated = _generated(project)
+    written = read_places(generated[PLACES]).parts if generated else {}
     for path in paths:
-        ddl, _ = read_ddl((project / path).read_text("utf-8-sig"), path)
+        text = generated[path] if path in generated else (project / path).read_text("utf-8-sig")
+        ddl, _ = read_ddl(text, path)
         if ddl is None:
             continue
-        about = (files, ddl, ddl.location_in(data), path)
+        about = (files, ddl, ddl.location_in(data), written[path][0].path if path in written else path)
         try:
             if table_format(ddl.format).topics:
                 fault = fault_of_topics(files, ddl) or fault_of_schemas(ddl)
@@ -217,6 +222,13 @@ def inputs(
     words = f"{counted(good, 'external table')} {'exists' if good == 1 else 'exist'} as declared"
     # Two tables in one database find the same slots.
     return [*(wrong or [_verdict("inputs", words, ok=True)]), *{risk["summary"]: risk for risk in risks}.values()]
+
+
+def _generated(project: Path) -> Mapping[str, str]:
+    try:
+        return texts_of_manifests(str(project), (project / MANIFEST_PATH).read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError):
+        return {}
 
 
 def _failed_input(fault: TableFault, tables: Sequence[str]) -> dict[str, Any]:

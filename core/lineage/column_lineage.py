@@ -242,13 +242,14 @@ class LineNumbers:
 
     def __init__(self, table: Table) -> None:
         assert table.parsed is not None and table.dml is not None
-        self.path = table.dml.path
+        self._script = table.dml
+        self.path = table.dml.file
         self._first = line_of(table.dml.text, table.parsed, 0)
         self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
         """Return the line of the file, counted from 1, that contains an offset in the statement's SELECT."""
-        return self._first + bisect_left(self._breaks, offset)
+        return self._script.at(self._first + bisect_left(self._breaks, offset)).line
 
 
 def _edge(each: LineageInput, target: ColumnOrigin, clause: str, lines: LineNumbers, offset: int) -> LineageEdge:

@@ -58,8 +58,8 @@ def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent
     """
     assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
-    lines = sorted({line_of(reader.dml.text, reader.parsed, offset) for offset in offsets})
-    file = reader.dml.path.rpartition("/")[2]
+    lines = sorted({reader.dml.at(line_of(reader.dml.text, reader.parsed, offset)).line for offset in offsets})
+    file = reader.dml.file.rpartition("/")[2]
     return f"{file}:{','.join(map(str, lines))}" if lines else ""
 
 

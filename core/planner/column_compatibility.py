@@ -111,7 +111,7 @@ def _place(walk: DeployWalk, conflict: ColumnConflict, table: TableName, reader:
         return ""
     deployed = walk.context.revisions.deployed(name)
     if deployed is not None and (known is None or known.action not in NEEDS_TEXTS):
-        dml = Script(statement.dml.path, deployed.texts.dml)
+        dml = Script(statement.dml.path, deployed.texts.dml, parts=statement.dml.parts)
         statement = replace(statement, parsed=deployed.parsed, parsed_ddl=deployed.ddl, dml=dml)
     return column_reference_lines(conflict.column.partition(".")[0], table, statement, tables)
 
@@ -126,7 +126,7 @@ def _refusal(
     line = column_line(declared.ddl.text, conflict.column.partition(".")[0])
     return PlanRefusalKind.INCOMPATIBLE.of(
         conflict=conflict.why,
-        place=f"{declared.ddl.path}:{line}",
+        place=f"{declared.ddl.at(line)}",
         direction=conflict.direction,
         versions=tuple(physical_name(declared.name, version) for version in versions),
         read_by=KnownReaders.READ_BY.of(readers=readers) if readers else KnownReaders.UNREAD.of(),

@@ -184,10 +184,12 @@ def is_meant(table: Table | BrokenTable, request: PlanRequest) -> bool:
 def _is_below(table: Table | BrokenTable, folder: str) -> bool:
     """True if a table's folder equals `folder`, contains `folder` or is contained in it.
 
-    The folder `sql-scripts` inside a table's folder therefore selects the table.
+    The folder `sql-scripts` inside a table's folder therefore selects the table. A manifest is in the folders above it.
     """
     if folder == ROOT:
         return True
+    if table.manifest:
+        return table.manifest.startswith(f"{folder}/")
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 

@@ -20,7 +20,7 @@ from core.planner.context import PlanningContext, planning_context
 from core.planner.deploy import deploy_body
 from core.planner.rollback import TO_FORMER, undo_by_rollback, undos_by_former_versions
 from core.planner.scope import normal_request, resolve_scope
-from core.project.model import Project, Script
+from core.project.model import Project
 from core.project_reader.parse_cache import ParseCache
 
 UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them first"
@@ -231,12 +231,12 @@ def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Pro
         if old is None:
             return None
         now = tables[node.table]
-        path = now.dml.path if now.dml else now.ddl.path
+        script = now.dml or now.ddl
         tables[node.table] = replace(
             now,
             ddl=replace(now.ddl, text=old.texts.ddl),
             parsed_ddl=old.ddl,
-            dml=Script(path, old.texts.dml) if old.parsed is not None else None,
+            dml=replace(script, text=old.texts.dml, written=None) if old.parsed is not None else None,
             parsed=old.parsed,
             settings=old.settings,
         )

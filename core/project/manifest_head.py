@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 MANIFEST_PATH = "headgate.yml"
 
+PLACES = "headgate.places.json"
+"""Path among the generated texts of a project of manifests of a JSON object: where each of their lines was written."""
+
 COLOURS = ("red", "amber", "green", "blue")
 """Colours that an environment may declare for its name, which is shown beside every colour."""
 

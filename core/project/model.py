@@ -1,12 +1,13 @@
 """The declared project as frozen values, which `core.project_reader` creates from the project's files."""
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
-from core.model.problems import Problem, in_reading_order
+from core.model.problems import Problem, Where, in_reading_order
 from core.model.table_formats import table_format
 from core.policy.roles_and_rules import Policy
 from core.project.naming import DECLARED, OWN_SOURCES, Naming, Sources
@@ -44,15 +45,54 @@ LAYER_FOLDERS = {
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """The lines of a generated text from one of them on, and the lines of a file from which they were generated."""
+
+    line: int
+    """First line of the part in the text, counted from 1; the part ends where the next one begins."""
+    path: str
+    """The file, relative to the project folder, with forward slashes."""
+    file_line: int
+    columns: int = 0
+    """How many columns further to the right the file has the text."""
+    follows: bool = True
+    """Whether the lines of the file follow those of the text; otherwise, all of them are on `file_line`."""
+
+    def at(self, line: int, column: int = 0) -> Where:
+        """Return where the file has a position of the text."""
+        if not self.follows:
+            return Where(self.path, self.file_line)
+        return Where(self.path, self.file_line + line - self.line, column + self.columns if column else 0)
+
+
+def place_in_parts(parts: Sequence[TextPart], where: Where) -> Where:
+    """Return where a position of a generated text was written; `parts` are in order, and not empty."""
+    at = bisect_right(parts, where.line, key=lambda part: part.line)
+    return parts[max(0, at - 1)].at(max(where.line, parts[0].line), where.column)
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
-    """A SQL file of the project."""
+    """A SQL file of the project, or SQL that was generated from parts of other files."""
 
     path: str
-    """Path relative to the project folder, with forward slashes."""
+    """Path relative to the project folder, with forward slashes; a generated script has it only among the texts."""
     text: str
     """The content, in which values have replaced the variables; unchanged if there are none."""
     written: str | None = None
     """The unchanged content; None if it uses no variables."""
+    parts: tuple[TextPart, ...] = ()
+    """Where the lines of a generated script were written; empty for a file."""
+
+    def at(self, line: int) -> Where:
+        """Return where a line of the script was written."""
+        where = Where(self.path, line)
+        return place_in_parts(self.parts, where) if self.parts else where
+
+    @property
+    def file(self) -> str:
+        """Path of the file in which the script, or the last part of it, was written."""
+        return self.parts[-1].path if self.parts else self.path
 
     @property
     def as_written(self) -> str:
@@ -189,6 +229,13 @@ class Table:
     """Names and values of the variables that the table's files use, sorted by name."""
     written_settings: tuple[tuple[str, str], ...] = ()
     """The (key, line of yml) of each setting that uses variables, with `${name}` instead of the values."""
+    manifest: str = ""
+    """Path of the YAML manifest that declares the statement; empty if its folder declares it."""
+
+    @property
+    def case_folder(self) -> str:
+        """The folder whose folder `tests` contains the table's test cases."""
+        return self.manifest.rpartition(".")[0] or self.folder
 
     @property
     def external(self) -> bool:
@@ -286,6 +333,8 @@ class BrokenTable:
     folder: str
     problems: tuple[Problem, ...]
     """The errors in the folder's files."""
+    manifest: str = ""
+    """Path of the YAML manifest that declares the statement; empty if its folder declares it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
+from core.project.manifest_head import PLACES
 from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.manifest import Manifest, read_manifest
@@ -33,6 +35,9 @@ from core.project_reader.table_yml import SubstitutedSettings, read_settings, se
 from core.sql.statement import ParsedStatement, TableDdl
 from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from core.project_reader.places import Places
 
 __all__ = ["read_project", "read_settings", "read_sound_tables", "read_tables", "settings_as_text"]
 
@@ -68,6 +73,8 @@ class _ProjectDraft:
     unread: Set[str] = frozenset()
     """Paths of files that could not be read, whose contents are empty here."""
     all_folders: tuple[ScriptFolder, ...] = ()
+    places: "Places | None" = None
+    """Where generated texts were written; None if no text is generated."""
     elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
     """Pairs of a folder and a Problem that concerns it, although the file of the Problem is in another folder."""
 
@@ -109,11 +116,18 @@ def read_sound_tables(
     manifest = read_manifest(texts.get(MANIFEST), problems)
     draft = _draft(texts, manifest.variables_of(environment), parse_cache or ParseCache(), problems)
     draft.unread |= unread.keys()
+    if draft.places is not None:
+        draft.unread |= draft.places.unread
     tables = _read_tables(draft, manifest.defaults)
     _check_products(manifest, draft)
-    if not unread:
+    if draft.places is not None:
+        _report_generated(draft.places, draft)
+    if not (unread or (draft.places and draft.places.problems)):
         _warn_unused(manifest, draft)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
+    if draft.places is not None and (unread or any(not folders for folders, _ in draft.places.problems)):
+        # A manifest whose table is unknown may write any of them.
+        unreadable |= tables.keys() - draft.statements.keys()
     connectors = {connector.name for connector in manifest.connectors}
     missing = partial(missing_in_inputs, tables=tables, parse_cache=draft.parse_cache)
     check_tables(
@@ -140,10 +154,13 @@ def read_sound_tables(
         draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
+    located = in_reading_order(tuple(map(draft.places.of_file, found))) if draft.places else found
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):
-        return None, found
+        return None, located
     project = _project(manifest, tables)
-    return (_without_broken(project, draft, errors) if errors else project), found
+    if errors:
+        project = _without_broken(project, draft, errors)
+    return (draft.places.of_files(project) if draft.places else project), located
 
 
 def _draft(
@@ -157,7 +174,18 @@ def _draft(
         if len(problems) > before:
             wrong.add(path)
     replaced = {**texts, **{path: found.text for path, found in sql.items()}} if sql else texts
-    return _ProjectDraft(replaced, parse_cache, problems, variables, sql=sql, written=texts, unread=wrong)
+    draft = _ProjectDraft(replaced, parse_cache, problems, variables, sql=sql, written=texts, unread=wrong)
+    if PLACES in texts:
+        from core.project_reader.places import read_places
+
+        draft.places = read_places(texts[PLACES])
+    return draft
+
+
+def _report_generated(places: "Places", draft: _ProjectDraft) -> None:
+    known = {folder.path for folder in draft.all_folders}
+    for folders, problem in places.problems:
+        draft.report(problem, *(folder for folder in folders if folder in known))
 
 
 def with_values(texts: Mapping[str, str], variables: Mapping[str, Variable]) -> Mapping[str, str]:
@@ -210,8 +238,13 @@ def _is_error(problem: Problem) -> bool:
 def _without_broken(project: Project, draft: _ProjectDraft, errors: Sequence[Problem]) -> Project:
     by_folder: dict[str, list[Problem]] = {folder.path: [] for folder in draft.all_folders}
     stray: list[Problem] = []
+    placed = {problem for _, problem in draft.elsewhere}
     for problem in errors:
-        by_folder.get(table_folder(problem.where.path) if problem.where else "", stray).append(problem)
+        place = table_folder(problem.where.path) if problem.where else ""
+        if place in by_folder:
+            by_folder[place].append(problem)
+        elif problem not in placed:
+            stray.append(problem)
     for path, problem in draft.elsewhere:
         by_folder[path].append(problem)
     written = {(found.folder.path, name) for name, found in draft.statements.items()}
@@ -434,6 +467,7 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
         settings_text=draft.texts[yml] if yml else "",
         variables=tuple((each, draft.variables[each].value) for each in sorted(names & draft.variables.keys())),
         written_settings=found.written if found else (),
+        manifest=draft.places.manifests.get(folder.path, "") if draft.places and statement else "",
     )
 
 

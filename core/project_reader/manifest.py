@@ -20,10 +20,11 @@ from core.policy.roles_and_rules import (
     Policy,
 )
 from core.project.connectors import CONNECTORS, Connector, coordinate_fault, is_exclusion
-from core.project.manifest_head import COLOURS, MANIFEST_PATH, ManifestHead
+from core.project.manifest_head import COLOURS, MANIFEST_PATH, PLACES, ManifestHead
 from core.project.model import Compatibility, Environment, Pool, Settings
 from core.project.naming import OWN, SHARED
 from core.project.variables import REFERENCE, Variable
+from core.project_reader.layout import ManifestLayout, read_layout
 from core.project_reader.naming_section import read_naming, read_sources
 from core.project_reader.paths import ScriptFolder, read_script_folders, unreadable_files
 from core.project_reader.table_yml import read_compatibility, read_objective, read_settings, read_settings_section
@@ -34,6 +35,10 @@ from core.text.wording import did_you_mean
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]{0,17}[mgMG]\Z")
 _ENVIRONMENT_KEYS = ("data", "protected", "colour", "naming", "sources", "pool", "objective", "policy", "variables")
+_KEYS = (
+    "project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables",
+    "layout", "manifests",
+)  # fmt: skip
 _MOVED = {"prefix": "naming.prefix"}
 
 YEAR_D = 365
@@ -59,6 +64,8 @@ class Manifest:
     """The declared variables by name; their values are in the environments."""
     products: Mapping[str, tuple[Compatibility, Where]] = field(default_factory=dict)
     """The compatibility mode that `products` sets for each product, and where."""
+    layout: ManifestLayout | None = None
+    """The files of a project of manifests; None for the layout of folders."""
 
     def place(self, environment: str, key: str) -> Where:
         """Return where headgate.yml sets a key of an environment; without that key, where the environment begins."""
@@ -86,7 +93,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     top = read_yaml(text, MANIFEST_PATH, problems)
     if top is None:
         return Manifest()
-    top.only(("project", "id", "default_env", "environments", "defaults", "products", "connectors", "variables"))
+    top.only(_KEYS)
     below = top.section("defaults")
     if below is not None:
         _refuse_references(below)
@@ -102,6 +109,7 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
         connectors=read_connectors(top),
         variables=variables,
         products=dict(_products(top)),
+        layout=read_layout(top),
     )
 
 
@@ -293,6 +301,10 @@ def declared_policy(texts: Mapping[str, str], environment: str, problems: list[P
     manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
     declared = next((found for found in manifest.environments if found.name == environment), None)
     protected = protected_tables(texts, manifest, environment, problems)
+    if PLACES in texts:
+        from core.project_reader.places import read_places
+
+        problems[:] = map(read_places(texts[PLACES]).of_file, problems)
     return declared.declared_policy(protected) if declared else None
 
 

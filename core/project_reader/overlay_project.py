@@ -101,7 +101,9 @@ def overlay_manifest(
     resolved against `folder`, the project folder of the branch. The overlay has the settings of the base, except its
     protection, policy, colour and sources, and those in `section`.
     """
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    # The generated texts of a project of manifests are files of the usual layout here.
+    root.value = [(key, node) for key, node in root.value if key.value not in ("layout", "manifests")]
     environments = _child(root, "environments")
     copies = {}
     for key, node in list(environments.value):

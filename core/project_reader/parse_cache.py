@@ -12,7 +12,7 @@ from dataclasses import astuple, fields
 from typing import TYPE_CHECKING, Any
 
 from core.model.names import TableName
-from core.model.problems import Problem, Where, in_reading_order
+from core.model.problems import Problem, in_reading_order
 from core.project.model import Project, Settings, Table
 from core.sql.statement import CHANGE_COLUMNS, Column, ParsedStatement, RequiredColumns, TableDdl, TableRead, line_of
 from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
@@ -337,6 +337,6 @@ def _problems(table: Table, wrong: "Iterable[UnresolvedName]") -> Iterator[Probl
         yield Problem(
             f"{table.name} reads {each.name}, a column that {lack}",
             did_you_mean(each.name.rpartition(".")[2].lower(), each.known) or f"columns: {', '.join(each.known)}",
-            Where(table.dml.path, line_of(table.dml.text, table.parsed, each.offset)),
+            table.dml.at(line_of(table.dml.text, table.parsed, each.offset)),
             table.name,
         )

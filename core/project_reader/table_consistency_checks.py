@@ -91,7 +91,7 @@ def _wrong_input(table: Table, format: TableFormat) -> tuple[str, str] | None:
     if not format.has_files and (fault := _wrong_source(ddl, format)) is not None:
         return str(fault), str(fault.remedy)
     if not place:
-        remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql"
+        remedy = f"add LOCATION if it is an external input, or add dml.{table.name}.sql, or a manifest"
         return "has no statement and no LOCATION", remedy
     if not format.transaction_log:
         return None

@@ -18,6 +18,9 @@ _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
+_ONE_DOCUMENT = "expected a single document in the stream"
+"""Context of PyYAML's error about a second document (6.0)."""
+
 _DEEPEST, _MOST_VALUES = 20, 1_000_000
 """Limits on the depth and size of a value, because an alias may contain itself or expand to millions of values."""
 
@@ -159,6 +162,20 @@ class YamlSection:
             return None
         return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
 
+    def sections(self, key: str, form: str) -> "Iterator[YamlSection]":
+        """Yield the sections in the list under a key, which must not be empty; `form` is how an entry is written."""
+        node = self.nodes.get(key)
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            self.wrong(key, "a list", f"write {key}: and below it {form}")
+            return
+        for entry in node.value:
+            if isinstance(entry, yaml.MappingNode):
+                yield _section(entry, self.path, self._named(key), self.problems)
+            else:
+                where = Where(self.path, entry.start_mark.line + 1)
+                summary = f"each of {self._named(key)} must be a mapping"
+                self.problems.append(Problem(summary, f"write {form}", where, key))
+
     def only(
         self, known: Iterable[str], *, later: Sequence[str] = (), moved: Mapping[str, str] = MappingProxyType({})
     ) -> None:
@@ -220,16 +237,17 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        in_braces = mark is not None and "${" in "".join(text.splitlines()[mark.line : mark.line + 1])
-        problems.append(
-            Problem(
-                f"this file is not valid YAML: {error.problem or error.context}",
-                'write "${…}" in quotes inside of brackets and braces'
-                if in_braces
-                else "check indentation, quotes and colons at this line",
-                Where(path, mark.line + 1, mark.column + 1) if mark else Where(path),
-            )
-        )
+        line = "".join(text.splitlines()[mark.line : mark.line + 1]) if mark is not None else ""
+        remedy = "check indentation, quotes and colons at this line"
+        why = error.problem or error.context
+        if isinstance(error, yaml.composer.ComposerError) and error.context == _ONE_DOCUMENT:
+            why, remedy = "it contains a second document", "put what follows this line into a file of its own"
+        elif "\t" in line[: len(line) - len(line.lstrip())]:
+            remedy = "indent with spaces: YAML allows no tabs there"
+        elif "${" in line:
+            remedy = 'write "${…}" in quotes inside of brackets and braces'
+        place = Where(path, mark.line + 1, mark.column + 1) if mark else Where(path)
+        problems.append(Problem(f"this file is not valid YAML: {why}", remedy, place))
         return None
     except yaml.YAMLError as error:
         problems.append(

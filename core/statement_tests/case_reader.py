@@ -46,7 +46,7 @@ def read_cases(
     found: list[StatementCase] = []
     units: dict[str, list[Table]] = {}
     for table in tables.values():
-        units.setdefault(table.folder, []).append(table)
+        units.setdefault(table.case_folder, []).append(table)
     for path in sorted(texts):
         folder, name = posixpath.split(path)
         stem, _, ending = name.rpartition(".")
@@ -71,7 +71,7 @@ def refuse_unsafe(table: Table) -> Iterator[Problem]:
     if table.parsed is None or table.dml is None:
         return
     if (why := unsafe_for_analysis(table.parsed.select)) is not None:
-        where = Where(table.dml.path, table.parsed.line)
+        where = table.dml.at(table.parsed.line)
         yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
 
 

@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 def first_case_path(table: Table) -> str:
     """Return the path at which the first test case for a table's statement is generated."""
-    return f"{table.folder}/{TESTS_FOLDER}/{table.name}_recorded.yml"
+    return f"{table.case_folder}/{TESTS_FOLDER}/{table.name}_recorded.yml"
 
 
 def first_case(table: Table, tables: Mapping[TableName, Table]) -> StatementCase:

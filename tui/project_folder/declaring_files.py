@@ -3,12 +3,17 @@
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.project.unreadable_file import UnreadableFile
 from core.project_reader.paths import TESTS_FOLDER
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
+
+if TYPE_CHECKING:
+    from core.project_reader.layout import ManifestLayout
 
 FOLDER = "pipelines"
 """The folder within a project that contains every declaring file except headgate.yml."""
@@ -34,7 +39,10 @@ class DeclaringFiles:
     """A snapshot of a project's declaring files: contents and stamps by path, sorted, with forward slashes."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
+    """The contents or, for `layout: manifests`, the texts that were generated from them."""
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The contents themselves."""
 
 
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
@@ -44,22 +52,88 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
     error. Files whose stamp is unchanged are taken from `before`, which is returned itself if no file has changed.
     Raises UsageError if there is no headgate.yml.
     """
-    paths, texts = list_files(folder)
     known = before or DeclaringFiles()
-    stamps: dict[str, FileStamp] = dict.fromkeys(texts, _NO_STAMP)
-    inside = os.path.join(folder, "")
-    for path in paths:
-        try:
-            place = inside + path
-            if path in known.stamps and _stamp(os.stat(place)) == known.stamps[path]:
-                texts[path], stamps[path] = known.texts[path], known.stamps[path]
-            else:
-                texts[path], stamps[path] = _read(place)
-        except (OSError, UnicodeDecodeError) as error:
-            texts[path], stamps[path] = content_unless_read(error), _NO_STAMP
-    if PROJECT_FILE not in texts:
+    reading = _Reading(folder, known)
+    headgate_yml = reading.read(PROJECT_FILE)
+    layout = _manifest_layout(headgate_yml) if headgate_yml is not None else None
+    if layout is not None and headgate_yml is not None:
+        from core.project_reader.layout import collect_files
+
+        files = collect_files(headgate_yml, layout, reading)
+    else:
+        files = reading.all(headgate_yml)
+    if PROJECT_FILE not in files:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="if the folder was moved, name it with --project")
-    return before if before is not None and stamps == before.stamps else DeclaringFiles(texts, stamps)
+    if before is not None and reading.stamps == before.stamps:
+        return before
+    if layout is None:
+        return DeclaringFiles(files, reading.stamps, files)
+    from core.project_reader.manifest_layout import generated_texts
+
+    return DeclaringFiles(generated_texts(files), reading.stamps, files)
+
+
+def generated_texts_in(folder: str) -> Mapping[str, str] | None:
+    """Return the texts generated from a project of manifests; None for other projects, whose files are not read."""
+    try:
+        headgate_yml = read_text(os.path.join(folder, PROJECT_FILE))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return read_files(folder).texts if _manifest_layout(headgate_yml) is not None else None
+
+
+def _manifest_layout(headgate_yml: str) -> "ManifestLayout | None":
+    # Loading the YAML reader would slow down every command for other projects.
+    if "layout" not in headgate_yml:
+        return None
+    from core.project_reader.layout import manifest_layout
+
+    return manifest_layout(headgate_yml)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Reads files of a project once each, and takes those from `known` whose stamps are unchanged."""
+
+    folder: str
+    known: DeclaringFiles
+    stamps: dict[str, FileStamp] = field(default_factory=dict)
+
+    def all(self, headgate_yml: str | None) -> dict[str, str]:
+        """Return the contents of headgate.yml, which was read before, and of the declaring files below `pipelines`."""
+        paths, texts = list_files(self.folder)
+        self.stamps |= dict.fromkeys(texts, _NO_STAMP)
+        for path in paths:
+            text = headgate_yml if path == PROJECT_FILE else self.read(path)
+            if text is not None:
+                texts[path] = text
+        return texts
+
+    def read(self, path: str) -> str | None:
+        place = os.path.join(self.folder, "") + path
+        try:
+            if path in self.known.stamps and _stamp(os.stat(place)) == self.known.stamps[path]:
+                self.stamps[path] = self.known.stamps[path]
+                return self.known.files[path]
+            text, self.stamps[path] = _read(place)
+            return text
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            self.stamps[path] = _NO_STAMP
+            return content_unless_read(error)
+
+    def below(self, folder: str) -> list[str]:
+        found: list[str] = []
+        for place, folders, names in os.walk(os.path.join(self.folder, folder), onerror=_refuse_unreadable):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += (os.path.relpath(os.path.join(place, name), self.folder) for name in names)
+        return found
+
+    def within(self, folder: str) -> list[str]:
+        with suppress(OSError), os.scandir(os.path.join(self.folder, folder)) as entries:
+            return [os.path.join(folder, entry.name) for entry in entries if entry.is_file()]
+        return []
 
 
 def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
@@ -105,6 +179,12 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
         ]
     return sorted(found), dict(sorted(unread.items()))
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        # Without this, the tables in the folder would seem to be declared no longer.
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}", remedy="make it readable") from error
 
 
 _UNFOLLOWED = UnreadableFile(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.model.errors import UsageError
+from core.project.manifest_head import PLACES
 from core.project_reader.paths import TESTS_FOLDER
 from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
@@ -49,10 +50,49 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
     uncommitted edits. Runs git three times for any number of files, once more for links, and three times for each
     submodule. Raises UsageError if the reference is unknown, git is not installed, or the folder is in no repository.
     """
-    then = _declaring(_files(_commit(folder, reference), PROJECT_FILE, f"{FOLDER}/"))
+    tree = _commit(folder, reference)
+    if PLACES in texts:
+        return _differing(texts, _texts_at(tree))
+    then = _declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/"))
     old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
     found: dict[str, str | None] = {path: text for path, text in old.items() if texts.get(path) != text}
+    if "layout" in (found.get(PROJECT_FILE) or ""):
+        return _differing(texts, _texts_at(tree))
     return found | {path: None for path in texts if path not in then}
+
+
+def _differing(now: Mapping[str, str], then: Mapping[str, str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {path: text for path, text in then.items() if now.get(path) != text}
+    return found | {path: None for path in now if path not in then}
+
+
+def _texts_at(tree: _Tree) -> Mapping[str, str]:
+    """Return all texts of a project at a commit; those of a project of manifests are generated from its files."""
+    from core.project_reader.layout import collect_files, manifest_layout
+    from core.project_reader.manifest_layout import generated_texts
+
+    headgate_yml = _contents(_files(tree, PROJECT_FILE)).get(PROJECT_FILE, "")
+    layout = manifest_layout(headgate_yml)
+    if layout is None:
+        return _contents(_declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/")))
+    return generated_texts(collect_files(headgate_yml, layout, _FilesAt(_files(tree, "."))))
+
+
+@dataclass(frozen=True, slots=True)
+class _FilesAt:
+    """The files of a project at a commit."""
+
+    blobs: Mapping[str, _Blob]
+
+    def below(self, folder: str) -> list[str]:
+        found = (path for path in self.blobs if path.startswith(f"{folder}/"))
+        return [path for path in found if not any(part.startswith(".") for part in path.split("/")[:-1])]
+
+    def within(self, folder: str) -> list[str]:
+        return [path for path in self.blobs if path.rpartition("/")[0] == folder]
+
+    def read(self, path: str) -> str | None:
+        return _contents({path: self.blobs[path]})[path] if path in self.blobs else None
 
 
 def file_at(cwd: str, revision: str, path: str) -> bytes:

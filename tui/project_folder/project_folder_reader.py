@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from core.ipc.environment_paths import parse_cache_path
 from core.model.errors import InvalidProject, UsageError
+from core.project.manifest_head import PLACES
 from core.project.model import LAYER_FOLDERS, Layer
-from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
+from tui.project_folder.declaring_files import (
+    FOLDER,
+    DeclaringFiles,
+    generated_texts_in,
+    read_files,
+    read_text,
+)
 from tui.project_folder.environment_selection import (
     SelectedEnvironment,
     refuse_generated_project,
@@ -59,7 +66,7 @@ def parse_sound_tables(
     if project is None:
         raise _invalid(place, problems)
     _refuse_other_project(place, project)
-    if (missing := _missing_folder(place)) is not None:
+    if (missing := _missing_folder(place, texts)) is not None:
         return replace(project, stray=(*project.stray, missing)), (*problems, missing)
     return project, problems
 
@@ -90,23 +97,33 @@ def _refuse_other_project(place: SelectedEnvironment, project: "Project") -> Non
         )
 
 
-def _missing_folder(place: SelectedEnvironment) -> "Problem | None":
+def _missing_folder(place: SelectedEnvironment, texts: Mapping[str, str]) -> "Problem | None":
     # An empty folder may be intended.
-    folder = place.folder
-    if os.path.isdir(os.path.join(folder, FOLDER)):
+    folder, declaring = place.folder, FOLDER
+    if PLACES in texts:
+        from core.project_reader.layout import manifest_layout
+
+        layout = manifest_layout(texts[PROJECT_FILE])
+        declaring = layout.folder if layout is not None else FOLDER
+    if os.path.isdir(os.path.join(folder, declaring)):
         return None
     from core.model.problems import Problem, Where
 
     return Problem(
-        f"the folder {FOLDER} does not exist or is not a folder",
-        f"restore it, or create it empty to declare no tables: mkdir {os.path.join(folder, FOLDER)}",
-        Where(FOLDER),
-        FOLDER,
+        f"the folder {declaring} does not exist or is not a folder",
+        f"restore it, or create it empty to declare no tables: mkdir {os.path.join(folder, declaring)}",
+        Where(declaring),
+        declaring,
     )
 
 
 def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
-    """List the declared tables, sorted, from file names alone: a few milliseconds, for completion and `ls`."""
+    """List the declared tables, sorted, from file names alone: a few milliseconds, for completion and `ls`.
+
+    The tables of a project of manifests are in these files, which are read for it.
+    """
+    if (texts := generated_texts_in(folder)) is not None:
+        return _declared_by_manifests(folder, texts)
     found: dict[str, DeclaredTable] = {}
     for layer_folder, layer in LAYER_FOLDERS.items():
         for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
@@ -121,14 +138,37 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
     return tuple(found[table] for table in sorted(found))
 
 
+def _declared_by_manifests(folder: str, texts: Mapping[str, str]) -> tuple[DeclaredTable, ...]:
+    from core.project_reader.paths import read_script_folders
+    from core.project_reader.places import read_places
+
+    parts = read_places(texts[PLACES]).parts
+    found = [
+        DeclaredTable(table, each.product, each.layer, table not in each.dml, os.path.join(folder, parts[ddl][0].path))
+        for each in read_script_folders(texts, [])
+        for table, ddl in each.ddl.items()
+    ]
+    return tuple(sorted(found, key=lambda entry: entry.table))
+
+
 def find_sql_file(folder: str, table: str) -> str:
     """Find a table's DML file or, if it has none, its DDL file, even in a broken project.
 
-    Raises UsageError if no file declares the table.
+    For a project of manifests, this is the manifest or the file of table definitions. Raises UsageError if no file
+    declares the table.
     """
+    texts = generated_texts_in(folder)
     found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
+    if found is None and texts is not None:
+        raise UsageError(f"no file declares {table}", remedy="write a manifest; headgate help manifests has the form")
     if found is None:
         raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
+    if texts is not None:
+        from core.project_reader.places import read_places
+
+        places = read_places(texts[PLACES]).parts
+        written = next((parts[0].path for path, parts in places.items() if path.endswith(f"/dml.{table}.sql")), "")
+        return os.path.join(folder, written) if written else found.ddl
     dml = os.path.join(os.path.dirname(found.ddl), f"dml.{table}.sql")
     return dml if os.path.exists(dml) else found.ddl
 
@@ -137,11 +177,14 @@ def declared_columns(folder: str, table: str) -> tuple[str, ...]:
     """List a table's columns from its DDL alone. Empty if the table is not declared or its DDL is unreadable."""
     from core.sql.ddl_reader import read_ddl
 
+    name = table.strip("`").lower()
+    texts = generated_texts_in(folder) or {}
     for entry in declared_tables(folder):
-        if entry.table == table.strip("`").lower():
+        if entry.table == name:
+            generated = next((text for path, text in texts.items() if path.endswith(f"/ddl.{name}.sql")), None)
             try:
-                with open(entry.ddl, encoding="utf-8") as file:
-                    ddl, _ = read_ddl(file.read(), entry.ddl)
+                text = read_text(entry.ddl) if generated is None else generated
+                ddl, _ = read_ddl(text, entry.ddl)
             except (OSError, UnicodeError):
                 return ()
             return tuple(column.name for column in ddl.columns) if ddl is not None else ()
@@ -223,7 +266,7 @@ class ProjectReader:
         if first:
             known = (
                 self._cache.load_project(texts, self._place.environment)
-                if _missing_folder(self._place) is None
+                if _missing_folder(self._place, texts) is None
                 else None
             )
             if known:

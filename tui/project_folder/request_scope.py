@@ -99,7 +99,9 @@ def find_folder(given: str, cwd: str, project: str) -> str:
         if os.path.isdir(place):
             return os.path.relpath(place, root).replace(os.sep, "/")
     if inside or not places:
-        raise UsageError(f"{given!r} is not a folder of the project", remedy=f"name one below {project}/pipelines")
+        raise UsageError(
+            f"{given!r} is not a folder of the project", remedy=f"name one below {project} that contains tables"
+        )
     raise UsageError(f"{given} is outside the project {project}", remedy="name a folder below it, or --project")
 
 

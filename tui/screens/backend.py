@@ -265,7 +265,7 @@ class ConsoleBackend:
                 change, would, reason = "changed", "refused", f"{refused[name].summary}. {refused[name].remedy}"
             elif node is None:
                 change, would, reason = ("changed" if name in deployed else "new"), "?", ""
-                problems = tuple(p for p in wrong if p.where and p.where.path.startswith(f"{declared.folder}/"))
+                problems = tuple(p for p in wrong if p.where and _is_in(p.where.path, declared))
             else:
                 below = sum(
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
@@ -275,7 +275,8 @@ class ConsoleBackend:
                     change_words(node),
                     "; ".join(evidence_lines(node.evidence)) or str(node.reason.words),
                 )
-            rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder, problems=problems))
+            row = ChangeRow(name, change, would, reason, old, new, declared.folder, problems=problems)
+            rows.append(replace(row, manifest=declared.manifest))
         for name in found.deleted:
             reason = (
                 "it was deleted, but its files are still there: :undelete restores it from the trash, D deploys it anew"
@@ -390,6 +391,10 @@ class ConsoleBackend:
         if found.submitted.plan.empty:
             raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared is what is deployed")
         return found.submitted.plan.hash
+
+
+def _is_in(path: str, table: Table) -> bool:
+    return path == table.manifest or path.startswith(f"{table.folder}/")
 
 
 def _sentence(error: HeadgateError) -> str:

@@ -25,6 +25,7 @@ from core.model.names import TableName
 from core.observed.planner_input import PlannerInput
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
+from core.project.manifest_head import PLACES
 from core.text.wording import counted
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
@@ -403,11 +404,30 @@ def with_edits(row: "PlanRow", place: SelectedEnvironment) -> "PlanRow":
     if request is None or request.verb == "delete":
         return row
     texts: Mapping[str, str] = json.loads(row.texts)
+    if PLACES in texts:
+        return _with_edited_manifest(row, folder, texts, [*acts, *request.tables])
     for table in dict.fromkeys((*acts, *request.tables)):
         for path in _declaring(TableName(table), texts):
             now, at = _now(folder, path)
             if now != texts.get(path):
                 return replace(row, status="superseded", superseded_by=f"an edit of {path}", superseded_at=at)
+    return row
+
+
+def _with_edited_manifest(row: "PlanRow", folder: str, texts: Mapping[str, str], tables: Iterable[str]) -> "PlanRow":
+    from core.project_reader.places import read_places
+    from tui.project_folder.declaring_files import read_files
+
+    now = read_files(folder).texts
+    parts = read_places(texts[PLACES]).parts
+    for table in dict.fromkeys(tables):
+        for path in _declaring(TableName(table), texts):
+            if now.get(path) != texts.get(path):
+                # Several files may be behind one text; the one that was written last is the one that was edited.
+                dates = {part.path: _now(folder, part.path)[1] or 0.0 for part in parts.get(path, ())}
+                edited = max(dates, key=lambda each: dates[each], default=PROJECT_FILE)
+                by = f"an edit of {edited}"
+                return replace(row, status="superseded", superseded_by=by, superseded_at=dates.get(edited))
     return row
 
 

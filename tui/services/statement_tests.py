@@ -18,7 +18,7 @@ from core.model.evidence import Notice
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.model.table_formats import table_format
-from core.project.manifest_head import MANIFEST_PATH
+from core.project.manifest_head import MANIFEST_PATH, PLACES
 from core.project.model import Project, Table
 from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.paths import table_folder
@@ -83,7 +83,7 @@ def select_cases(operations: EnvironmentService, words: Iterable[str], products:
     unsound = {table.folder for table in tables.values() if _parents(table) & declared.project.broken.keys()}
     sound = {name: table for name, table in tables.items() if table.folder not in unsound}
     chosen = _chosen(operations, declared, sound, tuple(words), tuple(products))
-    tests = read_test_files(operations.place.folder, (table.folder for table in sound.values()))
+    tests = read_test_files(operations.place.folder, (table.case_folder for table in sound.values()))
     cases, problems = read_cases(tests, sound)
     mine = tuple(case for case in cases if case.table in chosen)
     if not mine:
@@ -354,7 +354,8 @@ def _needed_texts(
 ) -> dict[str, str]:
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
     folders = {tables[name].folder for name in names | parents | more if name in tables}
-    return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}
+    always = (MANIFEST_PATH, PLACES)
+    return {path: text for path, text in texts.items() if path in always or table_folder(path) in folders}
 
 
 def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, RevisionTexts]:

@@ -6,7 +6,7 @@ choose a weaker one.
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from core.text.wording import long_duration
 from pipelines.agent.checked_clock import checked_now, record_deadline
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.declaring_files import texts_without_sql
 from state.ledger import Ledger
 from state.registry import IN_FORCE, WAITING, policy_of
 from state.row_types import AuditRow, PolicyRow
@@ -79,7 +80,6 @@ OVERRULING = frozenset(("skip", "swap"))
 OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
 """Commands that the agent's own user may always run, so that a policy that locks out all users can be replaced."""
 
-_LARGEST = 1024 * 1024
 _NO_LONGER = "remove read_only from headgate.yml, then headgate policy apply; stop and cancel always work"
 
 
@@ -274,7 +274,7 @@ def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> N
     recorded, protected = ledger.recorded_policy(), ledger.facts().protected
     if recorded is not None and recorded.protected >= protected:
         return
-    policy = recorded or _declared(dict(_texts(folder)), environment, (MANIFEST_PATH,))
+    policy = recorded or _declared(texts_without_sql(folder), environment, (MANIFEST_PATH,))
     policy = replace(policy, protected=policy.protected or protected)
     ledger.put_policy(_row(policy, IN_FORCE, now))
     ledger.add_audit(AuditRow(0, now, POLICY_COMMANDS, "policy_apply", policy.digest, outcome="done"))
@@ -313,22 +313,3 @@ def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...
             f"there is no environment {environment} in {MANIFEST_PATH}", remedy=f"correct {MANIFEST_PATH}"
         )
     return policy
-
-
-def _texts(folder: str) -> Iterator[tuple[str, str]]:
-    # Only the names of SQL files matter, so they have no content here.
-    yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
-    for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            path = os.path.join(place, name)
-            if name.endswith((".sql", ".yml", ".yaml")) and os.path.isfile(path):
-                yield os.path.relpath(path, folder), "" if name.endswith(".sql") else _text(path)
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read(_LARGEST)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidProject(f"{path} cannot be read: {error}", remedy="make it a readable UTF-8 text file") from error

@@ -119,7 +119,7 @@ def refuse_unlike_inputs(agent: AgentContext, project: Project, plan: Plan) -> N
     names = {node.table for node in acting} | {binding.parent for node in acting for binding in node.bindings}
     for table in (project.tables[name] for name in sorted(names) if name in project.tables):
         if table.external and table_format(table.parsed_ddl.format).transaction_log:
-            about = (agent.files, table.parsed_ddl, agent.layout.external_location(table.parsed_ddl), table.ddl.path)
+            about = (agent.files, table.parsed_ddl, agent.layout.external_location(table.parsed_ddl), table.ddl.file)
             _refuse(fault_where_missing(*about) or fault_of_declaration(*about))
         if table.external and table_format(table.parsed_ddl.format).topics:
             # If the registry is unreachable, cached copies of its schemas are used. A table without cached schemas is

@@ -32,6 +32,8 @@ class ChangeRow:
     """True if the files could be compared with what is deployed."""
     problems: tuple[Problem, ...] = ()
     """The errors in the table's files."""
+    manifest: str = ""
+    """Path of the YAML manifest of the table; empty if its folder declares it."""
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
@@ -94,7 +96,8 @@ def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[L
     ):
         changes = difference(old, new, context)
         if changes:
-            lines.append(line((f"   {one.folder + '/' if one.folder else ''}{path}", Tone.DIM)))
+            place = f"{one.manifest}, as {path}" if one.manifest else f"{one.folder + '/' if one.folder else ''}{path}"
+            lines.append(line((f"   {place}", Tone.DIM)))
             lines.extend(changes)
     if one.reason:
         lines.append(EMPTY)
