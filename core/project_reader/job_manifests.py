@@ -36,6 +36,9 @@ MANIFEST_KEYS = (*OWN, *SHARED, *SETTINGS)
 TEMPLATE_KEYS = (*SHARED, *(key for key in SETTINGS if key not in OF_ONE_STATEMENT))
 STATEMENT_KEYS = (TARGET, "sql", *SETTINGS)
 
+PRODUCT = "main"
+"""The product of manifests that are in no folder of a product, and of external tables."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}\Z")
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}\Z")
 _LINES = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -140,7 +143,7 @@ def read_job_manifest(text: str, path: str, folder: str, default_template: str, 
     problems: list[Problem] = []
     top = read_yaml(text, path, problems)
     below = path.removeprefix(f"{folder}/").split("/")
-    product = below[0] if len(below) > 1 else ""
+    product = below[0] if len(below) > 1 else PRODUCT
     if top is None:
         return JobManifest(path, "", Where(path, 1), product, Layer.FACT, (), tuple(problems))
     _only(top, MANIFEST_KEYS)

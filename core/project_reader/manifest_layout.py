@@ -17,6 +17,7 @@ from core.project.manifest_head import MANIFEST_PATH, PLACES
 from core.project.model import LAYER_FOLDERS, TextPart
 from core.project.unreadable_file import UnreadableFile
 from core.project_reader.job_manifests import (
+    PRODUCT,
     SETTINGS,
     JobManifest,
     ManifestStatement,
@@ -136,7 +137,7 @@ def _unit(job: JobManifest) -> str:
 
 def _folder(job: JobManifest) -> str:
     layer = next(folder for folder, layer in LAYER_FOLDERS.items() if layer is job.layer)
-    return "/".join(filter(None, ("pipelines", layer, job.product, _unit(job))))
+    return f"pipelines/{layer}/{job.product}/{_unit(job)}"
 
 
 def _refuse_duplicates(jobs: Iterable[JobManifest], draft: _Draft) -> None:
@@ -324,7 +325,7 @@ def _generate_external(draft: _Draft) -> None:
     for table, found in draft.definitions.items():
         if table in draft.declared:
             continue
-        folder = f"pipelines/sources/{table}"
+        folder = f"pipelines/sources/{PRODUCT}/{table}"
         _generate_ddl(table, folder, draft)
         path = _beside(found.path, table)
         if path in settings:

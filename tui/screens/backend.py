@@ -393,7 +393,7 @@ class ConsoleBackend:
         return found.submitted.plan.hash
 
 
-def _is_in(path: str, table: Table) -> bool:
+def _is_in(path: str, table: "Table") -> bool:
     return path == table.manifest or path.startswith(f"{table.folder}/")
 
 
