@@ -82,14 +82,14 @@ class JobManifest:
     """A manifest; what it lacks because of a Problem is empty."""
 
     path: str
-    name: str
-    place: Where
-    """Where it gives its name."""
-    product: str
-    layer: Layer
-    statements: tuple[ManifestStatement, ...]
     problems: tuple[Problem, ...]
     """The errors in the manifest itself."""
+    place: Where
+    """Where it gives its name."""
+    name: str = ""
+    product: str = PRODUCT
+    layer: Layer = Layer.FACT
+    statements: tuple[ManifestStatement, ...] = ()
     templates: tuple[str, ...] = ()
     """Paths of the templates over which it is merged, the nearest first."""
 
@@ -145,7 +145,7 @@ def read_job_manifest(text: str, path: str, folder: str, default_template: str, 
     below = path.removeprefix(f"{folder}/").split("/")
     product = below[0] if len(below) > 1 else PRODUCT
     if top is None:
-        return JobManifest(path, "", Where(path, 1), product, Layer.FACT, (), tuple(problems))
+        return JobManifest(path, problems=tuple(problems), place=Where(path, 1), product=product)
     _only(top, MANIFEST_KEYS)
     _check_properties(top, templates.environments)
     named = top.text("template", "")
@@ -154,15 +154,17 @@ def read_job_manifest(text: str, path: str, folder: str, default_template: str, 
     head = merge_settings(parts, problems)
     name = _name(top)
     lines = _LINES.split(text)
+    statements = tuple(_statements(top, parts, lines))
+    product, layer = _product(head, problems) or product, _layer(head, problems)
     return JobManifest(
         path,
-        name,
-        top.at("name"),
-        _product(head, problems) or product,
-        _layer(head, problems),
-        tuple(_statements(top, parts, lines)),
-        tuple(problems),
-        tuple(chain),
+        problems=tuple(problems),
+        place=top.at("name"),
+        name=name,
+        product=product,
+        layer=layer,
+        statements=statements,
+        templates=tuple(chain),
     )
 
 

@@ -97,7 +97,7 @@ def manifest_layout(text: str) -> ManifestLayout | None:
     return read_layout(top) if top is not None else None
 
 
-class FileSource(Protocol):
+class ProjectFiles(Protocol):
     """The files of a project, in a folder or at a commit; paths are relative to the project folder."""
 
     def below(self, folder: str) -> Iterable[str]:
@@ -110,7 +110,7 @@ class FileSource(Protocol):
         """Return the content of a file; None if it does not exist."""
 
 
-def collect_files(headgate_yml: str, layout: ManifestLayout, source: FileSource) -> dict[str, str]:
+def collect_files(headgate_yml: str, layout: ManifestLayout, source: ProjectFiles) -> dict[str, str]:
     """Return the contents of all files that declare a project of manifests, by path, sorted."""
     found = {MANIFEST_PATH: headgate_yml}
     waiting = {*layout.tables, *(path for path in source.below(layout.folder) if layout.is_manifest(path))}

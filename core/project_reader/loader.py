@@ -140,12 +140,7 @@ def read_sound_tables(
         connectors=connectors,
     )
     _check_cycles(tables, draft)
-    yml = {name: _yml(name, draft.folders[name]) for name in tables}
-    check_queries(tables, yml, problems)
-    check_keyed(tables, yml, problems)
-    check_schema_tracking(tables, yml, problems)
-    check_outside_settings(tables, yml, problems)
-    check_topics_written(tables, yml, problems)
+    _check_settings(tables, draft)
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
     read_in = partial(_read_in, draft, manifest, tables)
     problems += collision_problems(manifest.environments, manifest.lines, tables, read_in)
@@ -161,6 +156,12 @@ def read_sound_tables(
     if errors:
         project = _without_broken(project, draft, errors)
     return (draft.places.of_files(project) if draft.places else project), located
+
+
+def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> None:
+    yml = {name: _yml(name, draft.folders[name]) for name in tables}
+    for check in (check_queries, check_keyed, check_schema_tracking, check_outside_settings, check_topics_written):
+        check(tables, yml, draft.problems)
 
 
 def _draft(

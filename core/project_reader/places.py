@@ -78,5 +78,5 @@ def written_places(
 
 def _problem(given: Mapping[str, Any]) -> Problem:
     where = Where(given["file"], given["line"] or 0, given["column"] or 0) if given["file"] else None
-    severity = Severity(given["severity"])
-    return Problem(given["summary"], given["remedy"], where, given["subject"], given["detail"], severity)
+    about = {"subject": given["subject"], "detail": given["detail"]}
+    return Problem(given["summary"], given["remedy"], where, severity=Severity(given["severity"]), **about)
