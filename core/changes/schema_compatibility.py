@@ -99,7 +99,8 @@ def columns_in(ddl: TableDdl) -> TableColumns:
 def conflicts(old: TableColumns, new: TableColumns) -> tuple[ColumnConflict, ...]:
     """Return the edits between two versions that break a direction, backward ones first, in the order of the columns.
 
-    A renamed column counts as dropped and added. The order of columns never matters, because Spark reads by name.
+    A renamed column counts as dropped and added. The order of columns never matters, because Spark reads by name. The
+    case of names matters only for topics: a field of JSON or Avro has exactly one name.
     """
     found = [*_backward(old, new), *_forward(old, new)]
     if old.key and new.key and old.key != new.key:
@@ -130,9 +131,9 @@ def allowing_modes(
 
 
 def _backward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:
-    before = {column.name.lower(): column for column in old.columns}
+    before = {_name(column, new): column for column in old.columns}
     for column in new.columns:
-        was = before.get(column.name.lower())
+        was = before.get(_name(column, new))
         if was is None:
             if not column.nullable:
                 yield _conflict(Incompatibility.ADDED_NOT_NULL, Direction.BACKWARD, column)
@@ -144,11 +145,11 @@ def _backward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:
 
 
 def _forward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:
-    after = {column.name.lower(): column for column in new.columns}
+    after = {_name(column, new): column for column in new.columns}
     # A reader of a topic declares the columns itself, so a missing one is NULL.
     by_name = not table_format(new.format).topics
     for column in old.columns:
-        now = after.get(column.name.lower())
+        now = after.get(_name(column, new))
         if now is None:
             if not column.nullable:
                 yield _conflict(Incompatibility.DROPPED_NOT_NULL, Direction.FORWARD, column)
@@ -162,6 +163,10 @@ def _forward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:
         for path, kind in dropped:
             yield _conflict(Incompatibility.DROPPED, Direction.FORWARD, Column(path, "", kind))
     yield from _partitioned(old, new, Direction.FORWARD, rows=new, reader=old)
+
+
+def _name(column: Column, new: TableColumns) -> str:
+    return column.name if table_format(new.format).topics else column.name.lower()
 
 
 def _conflict(kind: Incompatibility, direction: Direction, column: Column) -> ColumnConflict:

@@ -61,6 +61,7 @@ class EditKind(StrEnum):
     KEY_TYPE = "key_type"
     COLUMN_NOT_NULL = "column_not_null"
     COLUMN_NULLABLE = "column_nullable"
+    FIELD_NAME = "field_name"
     COLUMN_ORDER = "column_order"
     WRITTEN_TYPE = "written_type"
     WRITTEN_TYPE_INTO = "written_type_into"
@@ -97,7 +98,7 @@ _OF_VALUES = frozenset(
         EditKind.FILTER, EditKind.HAVING, EditKind.EXPRESSION, EditKind.COLUMN_REMOVED, EditKind.COLUMN_ADDED,
         EditKind.COLUMN_INSERTED, EditKind.COLUMN_ADDED_NOT_NULL, EditKind.COLUMN_TYPE, EditKind.KEY_TYPE,
         EditKind.COLUMN_NOT_NULL, EditKind.COLUMN_NULLABLE, EditKind.WRITTEN_TYPE, EditKind.WRITTEN_TYPE_INTO,
-        EditKind.CAST_REMOVED,
+        EditKind.CAST_REMOVED, EditKind.FIELD_NAME,
     }
 )  # fmt: skip
 OF_COLUMNS = _OF_VALUES - {EditKind.FILTER, EditKind.HAVING} | {EditKind.EXPRESSION_ORDER, EditKind.COLUMN_ORDER}

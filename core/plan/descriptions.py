@@ -361,6 +361,7 @@ _WORDS: Mapping[EditKind, str] = {
     ),
     EditKind.COLUMN_NOT_NULL: "column {columns} may no longer be null",
     EditKind.COLUMN_NULLABLE: "column {columns} may now be null",
+    EditKind.FIELD_NAME: "column {columns}: the field of a message is {after}, and no longer {before}",
     EditKind.COLUMN_ORDER: "the columns are in a different order",
     EditKind.WRITTEN_TYPE: "column {columns}: {after} is written, and the type of the table's column is unknown",
     EditKind.WRITTEN_TYPE_INTO: "column {columns}: {after} is written to {of}",

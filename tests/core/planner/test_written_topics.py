@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import small_project
-from domain_builders import deployed
+from domain_builders import deployed, evidence_of
 
 from core.model.names import TableName as T
 from core.model.problems import Severity
@@ -208,6 +208,7 @@ def test_a_statement_cannot_read_the_table_but_another_one_over_the_topic() -> N
         {"a": "SELECT id, kind FROM STREAM landed WHERE id > 7"},
         {"columns": "id BIGINT", "a": "SELECT id FROM STREAM landed"},
         {"columns": "id STRING, kind STRING"},
+        {"columns": "id BIGINT, KIND STRING"},
         {"columns": "id BIGINT, kind STRING, n INT", "a": "SELECT id, kind, 1 AS n FROM STREAM landed"},
         {"options": "topic='t', 'kafka.compression.type'='zstd'"},
     ],
@@ -216,6 +217,17 @@ def test_an_edit_of_columns_or_options_restarts_the_statement_on_its_checkpoint(
     found = plan(on_topic(**edit), on_topic())
     assert not found.refusals
     assert [step.do for step in found.steps] == ["restart"]
+
+
+def test_a_field_in_capitals_is_another_field_of_the_messages() -> None:
+    before = on_topic(columns="id BIGINT, kind STRING NOT NULL", yml={A: "compatibility: full\n"})
+    found = plan(on_topic(columns="id BIGINT, KIND STRING NOT NULL", yml={A: "compatibility: full\n"}), before)
+    assert [(r.fields["direction"], r.fields["conflict"]["kind"]) for r in found.refusals] == [  # type: ignore[index]
+        ("backward", "added_not_null"),
+        ("forward", "dropped_not_null"),
+    ]
+    free = plan(on_topic(columns="id BIGINT, KIND STRING"), on_topic())
+    assert "column kind: the field of a message is KIND, and no longer kind" in evidence_of(free.nodes[-1])
 
 
 def test_another_key_for_readers_is_recorded_while_the_statement_runs() -> None:
