@@ -93,6 +93,9 @@ def nothing(parser: CommandParser) -> None:
 
 def init(parser: CommandParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder (default: the current one, if empty)")
+    parser.add_argument(
+        "--from-manifests", metavar="DIR", help="make the current folder a project of the YAML manifests below DIR"
+    )
 
 
 def init_table(parser: CommandParser) -> None:

@@ -272,6 +272,7 @@ COMMAND_SPECS = (
                 "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),
     CommandSpec("init", HOUSE, "Create a new project or table that is ready to run.",
                 "headgate init pizzeria\n"
+                "headgate init --from-manifests queries\n"
                 "headgate init table fct_orders --layer facts --reads src_orders",
                 "init:init", arguments.init, subcommands=INIT_SUBCOMMANDS),
     CommandSpec("help", HOUSE, "Print a topic of the manual, or the help of a command.",

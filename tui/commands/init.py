@@ -11,8 +11,10 @@ from core.model.names import TableName, parse_table_name
 from core.plan.request import PlanRequest, parse_layer
 from core.project.model import LAYER_FOLDERS
 from core.text.wording import counted, did_you_mean
+from core.text.yaml_writer import as_yaml
 from tui.command_line.context import CommandContext
 from tui.project_folder import project_folder_reader
+from tui.project_folder.declaring_files import FOLDER, generated_texts_in, read_files, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 MANIFEST = """\
@@ -29,6 +31,12 @@ environments:
       memory: 1g
 defaults:
   trigger: 5 seconds
+"""
+
+NO_TABLES = """\
+-- The tables of the manifests, each with the format in which it is stored, such as:
+-- CREATE TABLE orders (id BIGINT, price DOUBLE) USING json LOCATION 'landing/orders';
+-- CREATE TABLE dear_orders (id BIGINT, price DOUBLE) USING parquet;
 """
 
 EXTERNAL_DDL = """\
@@ -108,8 +116,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
 def init(context: CommandContext) -> int:
     """Write the files of a new project or, with `init table NAME`, of a new table."""
-    write = _init_table if context.args.subcommand == "table" else _init_project
-    return write(context, context.args.name)
+    if context.args.subcommand == "table":
+        return _init_table(context, context.args.name)
+    if context.args.from_manifests is not None:
+        return _init_from_manifests(context, context.args.from_manifests)
+    return _init_project(context, context.args.name)
 
 
 def _init_project(context: CommandContext, name: str | None) -> int:
@@ -144,10 +155,86 @@ def _init_project(context: CommandContext, name: str | None) -> int:
     return 0
 
 
+def _init_from_manifests(context: CommandContext, given: str) -> int:
+    """Write the headgate.yml of a project of manifests into the current folder; existing files stay as they are."""
+    from core.project_reader.layout import DEFAULT_TEMPLATE
+
+    folder = Path(context.cwd)
+    if context.args.name:
+        raise UsageError(
+            f"--from-manifests makes the current folder a project, and {context.args.name} was named as well",
+            remedy="go to the folder above the manifests, and leave out NAME",
+        )
+    title = folder.resolve().name.lower()
+    if not _NAME.match(title):
+        raise UsageError(f"{title!r} is not a valid project name", remedy="rename the folder: letters, digits, - and _")
+    if (folder / PROJECT_FILE).exists():
+        raise Refused(
+            f"{folder / PROJECT_FILE} already exists", remedy="headgate help manifests has the lines to add to it"
+        )
+    manifests = os.path.normpath(os.path.relpath(os.path.join(folder, given), folder))
+    if not (folder / manifests).is_dir() or manifests.split(os.sep)[0] in (os.curdir, os.pardir, FOLDER):
+        remedy = f"name a folder below the current one, other than {FOLDER}; the current one becomes the project"
+        raise UsageError(f"{given!r} cannot be the folder of the manifests", remedy=remedy)
+    found = _found_below(folder)
+    if not any(path.startswith(f"{manifests}/") and path.endswith((".yaml", ".yml")) for path in found):
+        raise UsageError(f"{manifests} contains no .yaml or .yml file", remedy="name the folder of the manifests")
+    tables = [path for path, text in found.items() if path.endswith(".sql") and _declares_tables(text)]
+    templates = [path for path in found if path.rpartition("/")[2] in (DEFAULT_TEMPLATE, "job-template.yml")]
+    settings: dict[str, object] = {"folder": manifests}
+    if templates and DEFAULT_TEMPLATE not in templates:
+        settings["template"] = templates[0]
+    settings["tables"] = tables or ["tables.sql"]
+    written = {
+        PROJECT_FILE: MANIFEST.format(name=title, id=uuid.uuid4())
+        + "  reads: stream\n"
+        + as_yaml({"layout": "manifests", "manifests": settings}),
+        ".gitignore": "/data/\n/data.*/\n",
+        **({} if tables else {"tables.sql": NO_TABLES}),
+    }
+    _write(context, folder, written)
+    _say_what_is_wrong(context, folder)
+    return 0
+
+
+def _found_below(folder: Path) -> dict[str, str]:
+    """Return the SQL and YAML files below a folder that can be read, by path; hidden folders and data are left out."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "data")
+        for path in (os.path.join(place, name) for name in sorted(names) if name.endswith((".sql", ".yaml", ".yml"))):
+            with suppress(OSError, UnicodeDecodeError):
+                found[os.path.relpath(path, folder)] = read_text(path)
+    return found
+
+
+def _declares_tables(sql: str) -> bool:
+    return re.search(r"^\s*create\s+(external\s+)?table\b", sql, re.IGNORECASE | re.MULTILINE) is not None
+
+
+def _say_what_is_wrong(context: CommandContext, folder: Path) -> None:
+    from core.model.problems import Severity
+    from core.project_reader.loader import read_sound_tables
+
+    project, problems = read_sound_tables(read_files(str(folder)).texts)
+    declared = project.tables.values() if project is not None else ()
+    jobs = {table.manifest for table in declared if table.manifest}
+    context.output.say(f"{counted(len(jobs), 'manifest')} can be deployed, {counted(len(declared), 'table')} declared")
+    if errors := sum(problem.severity is Severity.ERROR for problem in problems):
+        context.output.say(f"{counted(errors, 'problem')} to correct: headgate plan --all lists them")
+    else:
+        context.output.say("next: headgate up; headgate plan --all; headgate apply HASH; headgate")
+
+
 def _init_table(context: CommandContext, name: str) -> int:
     args, place = context.args, context.place
     table = parse_table_name(name)
     context.announce()
+    if generated_texts_in(place.folder) is not None:
+        raise Refused(
+            f"{place.folder} is a project of manifests, in which headgate init table has nothing to write",
+            remedy=f"declare {table} in a file under manifests.tables, and write a manifest: headgate help manifests",
+        )
     known = {entry.table: entry for entry in project_folder_reader.declared_tables(place.folder)}
     if table in known:
         raise Refused(f"{table} is already declared", remedy="edit its files, or give another name")
@@ -305,7 +392,6 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
     Raises InvalidProject if the files would make the project invalid, and Refused if the table could not be planned.
     """
     from core.project_reader.loader import read_project
-    from tui.project_folder.declaring_files import read_files
 
     texts = read_files(context.place.folder).texts
     environment = context.place.environment
