@@ -76,7 +76,7 @@ def test_a_disagreement_with_spark_is_shown_and_makes_the_verdict_unknown(tiny: 
     assert (marked["row"], marked["action"], marked["classified"]) == ("6a", "rebuild", False)
     assert marked["confirmed_by_spark"] is False
     assert marked["evidence"][0]["sentence"].startswith(
-        "Spark disagrees: it rejects the statement at line 1 of its file (WRONG_NUM_ARGS.WITHOUT_SUGGESTION): "
+        "Spark disagrees: it rejects the statement at line 1 of its SQL (WRONG_NUM_ARGS.WITHOUT_SUGGESTION): "
     )
     shown = " ".join(tiny.done("plan", "marked").split())
     assert "Spark disagrees" in shown and "so it is treated as the most severe change: marked" in shown

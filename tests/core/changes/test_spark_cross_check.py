@@ -93,9 +93,9 @@ def test_same_meaning_is_confirmed_where_spark_sees_it(same: bool, confirmed: bo
         (AnalysedStatement(refused=AnalysisRefusal("", "Sorting is not supported")),
          "it rejects the statement: Sorting is not supported"),
         (AnalysedStatement(refused=AnalysisRefusal("X.Y", "no column x, line 3 pos 7")),
-         "it rejects the statement at line 3 of its file (X.Y): no column x"),
+         "it rejects the statement at line 3 of its SQL (X.Y): no column x"),
         (AnalysedStatement(refused=AnalysisRefusal("X.Y", f"{'near x' * 40} (line 1, pos 1)")),
-         f"it rejects the statement at line 1 of its file (X.Y): {('near x' * 40)[:199]}…"),
+         f"it rejects the statement at line 1 of its SQL (X.Y): {('near x' * 40)[:199]}…"),
     ],
 )  # fmt: skip
 def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedStatement, words: str) -> None:

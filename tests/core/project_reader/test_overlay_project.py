@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import manifest_project
 import pytest
 import small_project
 from ledger_rows import deployment_row, external_row
@@ -13,6 +14,7 @@ from core.project.naming import Naming
 from core.project.overlay import Overlay, overlay_as_text, overlay_from_text, overlay_prefix, parse_period
 from core.project_reader.loader import read_project
 from core.project_reader.manifest import read_manifest
+from core.project_reader.manifest_layout import generated_texts
 from core.project_reader.overlay_project import Base, OverlayProject, overlay_manifest, overlay_project
 from core.project_reader.revision_reader import revision_of
 
@@ -70,6 +72,19 @@ def test_the_generated_project_is_valid_and_declares_the_overlay_beside_the_base
     assert project.environments["dev"].data == "/branch/data"
     assert project.environments["pr-1"].naming.pointer(T("b")) == "pr_1_b"
     assert project.environments["pr-1"].pool == project.environments["dev"].pool
+
+
+def test_an_overlay_of_a_project_of_manifests_is_one_of_the_usual_layout() -> None:
+    texts = generated_texts(manifest_project.files())
+    project, _ = read_project(texts)
+    assert project is not None
+    found = overlay_project(project, texts, Base("dev", Naming(prefix="dev_"), "/data", {}), {})
+    assert found.built == ("cheap", "dear")
+    read, problems = read_project({**found.texts, "headgate.yml": of_overlay(texts["headgate.yml"])})
+    assert read is not None and not problems
+    assert {name: table.external for name, table in read.tables.items()} == {
+        "cheap": False, "dear": False, "orders": True,
+    }  # fmt: skip
 
 
 def test_a_statement_takes_the_changes_of_a_keyed_table_of_the_base() -> None:

@@ -1,6 +1,7 @@
 """The console's requests on a real ledger: changes are read, and read errors are reported."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import manifest_project
 import pytest
 
 from core.model.act_outcomes import ActOutcome, ActResult
@@ -20,6 +22,7 @@ from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of
 from tui.presentation.screen_content.plan_review import state_of_plan
 from tui.presentation.screen_content.screen_frame import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.project_folder.declaring_files import read_files
 from tui.screens.audit_log_events import EventsScreen
 from tui.screens.backend import ConsoleBackend
 from tui.screens.runs import CONFIRMED_AS
@@ -173,6 +176,35 @@ def test_a_plan_whose_file_was_edited_is_refused_with_the_reason(
     assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
     with pytest.raises(Stale, match=f"superseded by an edit of {path}"):
         answers.apply(plan.hash, confirm="")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("manifests/dear.yml", "# A note.\n" + manifest_project.DEAR.replace("10", "20")),
+        ("job-template.yaml", "trigger: 1 minute\n"),
+        ("schemas/out.sql", manifest_project.OUT.replace("-- in EUR", "-- in USD")),
+    ],
+)
+def test_a_plan_whose_manifest_template_or_definition_was_edited_is_refused_by_its_name(
+    path: str, text: str, answers: ConsoleBackend, ledger, tmp_path: Path
+) -> None:
+    place, now = place_of(tmp_path), time.time()
+    for name, content in {**manifest_project.files(), "job-template.yaml": "trigger: 2 minutes\n"}.items():
+        (Path(place.folder) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(place.folder) / name).write_text(content)
+        os.utime(Path(place.folder) / name, (now - 60, now - 60))
+    texts = json.dumps(dict(read_files(place.folder).texts))
+    ledger.put_plan(plan_row(plan_of(TableName("dear")), expires_at=now + 600, texts=texts, folder=place.folder))
+    manifest = Path(place.folder) / "manifests/dear.yml"
+    manifest.write_text("\n" + manifest.read_text())
+    found = answers.plan("7f3a")
+    assert found is not None and found.row.status == "open", "lines that have moved are no edit"
+    os.utime(manifest, (now - 60, now - 60))
+    (Path(place.folder) / path).write_text(text)
+    edited = answers.plan("7f3a")
+    assert edited is not None
+    assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
 
 
 @pytest.mark.parametrize(
