@@ -182,6 +182,9 @@ UPDATE deployment SET version_id = {_HEX(4)} || '-' || {_HEX(2)} || '-4' || subs
   || substr({_HEX(2)}, 2) || '-' || {_HEX(6)} WHERE NOT external;
 """
 
+_FUNCTIONS = ""
+"""Older programs cannot read `revision.texts` with the member `functions`; the schema is the same."""
+
 MIGRATIONS = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _START_BATCH,
@@ -191,6 +194,7 @@ MIGRATIONS = (
     _UNLOCK,
     _SERVES,
     _VERSION_ID,
+    _FUNCTIONS,
 )
 """The migrations.
 

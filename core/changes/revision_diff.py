@@ -13,7 +13,7 @@ from core.model.evidence import Edit, EditKind, EditPlace
 from core.model.names import TableName
 from core.model.table_formats import is_wider, table_format
 from core.project.model import Pool, Settings
-from core.project.revision import Revision, changed_variables
+from core.project.revision import Revision, changed_functions, changed_variables
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, selects_star
 from core.text.diff import short_diff
 
@@ -78,8 +78,9 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
         yield from _source_findings(old.parsed, new.parsed, same=same)
         if not same:
             yield from query_differences(old.parsed, new.parsed, grown=grown)
-    # What a value changes is found in the texts themselves; the variable only names the cause.
-    yield from ((ChangeKind.COMMENT_OR_FORMAT, edit) for edit in changed_variables(old.texts, new.texts))
+    # What a value or a body changes is found in the texts themselves; variable and function only name the cause.
+    causes = (*changed_variables(old.texts, new.texts), *changed_functions(old.texts, new.texts))
+    yield from ((ChangeKind.COMMENT_OR_FORMAT, edit) for edit in causes)
     parts = ([*map(_plain, (texts.dml, texts.ddl)), texts.written] for texts in (old.texts, new.texts))
     if next(parts) != next(parts):
         yield ChangeKind.COMMENT_OR_FORMAT, Edit(EditKind.COMMENTS)

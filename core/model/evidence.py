@@ -70,6 +70,7 @@ class EditKind(StrEnum):
     SETTING = "setting"
     SETTING_CHANGED = "setting_changed"
     VARIABLE = "variable"
+    FUNCTION = "function"
     TRACKED = "tracked"
     NOT_TRACKED = "not_tracked"
     CONFIGURATION = "configuration"

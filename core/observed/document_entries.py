@@ -295,16 +295,22 @@ def _texts(given: EntryReader) -> RevisionTexts | None:
     if value is None:
         return None
     known = {name: (str, type(None)) for name in ("ddl", "dml", "yml")}
-    if not _has_only(value, known | {"variables": (Mapping,), "written": (Mapping,)}):
+    if not _has_only(value, known | {"variables": (Mapping,), "functions": (Mapping,), "written": (Mapping,)}):
         given.wrong("deployed must contain the texts ddl, dml and yml", "write the deployed texts of these files")
         return None
     written, variables = value.get("written"), value.get("variables", {})
-    if not _has_only(written or {}, known) or not _has_only(variables, dict.fromkeys(variables, (str,))):
-        given.wrong("deployed.written must contain ddl, dml and yml, and variables texts", "export them again")
+    functions = [each.get("functions", {}) for each in (value, written or {})]
+    named = (variables, *functions)
+    if not _has_only(written or {}, known | {"functions": (Mapping,)}) or not all(
+        _has_only(each, dict.fromkeys(each, (str,))) for each in named
+    ):
+        summary = "deployed.written must contain ddl, dml, yml and functions, and variables and functions texts"
+        given.wrong(summary, "export them again")
         return None
-    texts: dict[str, Any] = {key: value.get(key) or "" for key in known}
+    texts: dict[str, Any] = {key: value.get(key) or "" for key in known} | {"functions": functions[0]}
     if written:
-        texts |= {"variables": variables, "written": {key: written.get(key) or "" for key in known}}
+        own = {key: written.get(key) or "" for key in known} | {"functions": functions[1]}
+        texts |= {"variables": variables, "written": own}
     return texts_from_json(texts)
 
 

@@ -178,9 +178,16 @@ def lowered_words(node: PlanNode) -> str:
 
 
 def values_words(node: PlanNode) -> str:
-    """Return the variables of a table that is new, with their values; empty for others, whose evidence has changes."""
-    given = node.texts.variables if node.action is Action.START else ()
-    return f"variables: {', '.join(f'{name} = {value}' for name, value in given)}" if given else ""
+    """Return the variables of a new table, with their values, and its functions; empty for others.
+
+    The evidence of other tables has what changed.
+    """
+    if node.action is not Action.START:
+        return ""
+    values = ", ".join(f"{name} = {value}" for name, value in node.texts.variables)
+    functions = ", ".join(name for name, _ in node.texts.functions)
+    parts = ((values, "variables"), (functions, "functions"))
+    return " · ".join(f"{label}: {words}" for words, label in parts if words)
 
 
 def spark_words(node: PlanNode) -> str:
@@ -332,6 +339,7 @@ _CHANGES: Mapping[EditKind, str] = {
     EditKind.JOIN_TYPE: "join with {of}",
     EditKind.EXPRESSION_ORDER: "columns in another order",
     EditKind.EXPRESSION: "column {columns}",
+    EditKind.FUNCTION: "function {of}",
 }
 """Clauses that can only be changed, never added or removed; the SQL before and after is truncated."""
 
@@ -452,7 +460,7 @@ def _parts(edit: Edit) -> tuple[str, str]:
     if edit.kind in _CLAUSES:
         head = f"{where}{_CLAUSES[edit.kind].format(of=edit.of)} {_verb(edit)}"
         return head, cut(edit.before or edit.after) if _verb(edit) != "changed" else _change(edit)
-    if edit.kind in _CHANGES:
+    if edit.kind in _CHANGES and (edit.kind is not EditKind.FUNCTION or (edit.before and edit.after)):
         return f"{where}{_CHANGES[edit.kind].format(of=edit.of, columns=cut(columns))}: {_change(edit)}", ""
     return where + _plain_words(edit, columns), ""
 
@@ -467,6 +475,8 @@ def _plain_words(edit: Edit, columns: str) -> str:
         return f"it uses the variable {edit.of}, which is {edit.after}"
     if edit.kind is EditKind.VARIABLE and not edit.after:
         return f"it no longer uses the variable {edit.of}"
+    if edit.kind is EditKind.FUNCTION:
+        return f"it no longer uses the function {edit.of}" if edit.before else f"it uses the function {edit.of}"
     return _WORDS[edit.kind].format(
         before=edit.before or "none",
         after=edit.after or "none",

@@ -138,6 +138,8 @@ def _nodes(first: Sequence[PlanNode], second: Sequence[PlanNode]) -> Iterable[Pl
             a, b = (", ".join(f"{variable} = {value}" for variable, value in each.variables) for each in texts)
             if a != b:
                 yield PlanDifference("node", table, f"{kind}.variables", a, b)
+            declared = ("\n".join(text for _, text in each.functions) for each in texts)
+            yield from _texts(table, f"{kind}.functions", *declared)
 
 
 def _texts(table: str, name: str, before: str, after: str) -> Iterable[PlanDifference]:
@@ -219,6 +221,8 @@ _LABELS = {
     "texts.ddl": "new ddl",
     "texts.yml": "new yml",
     "texts.variables": "new variables",
+    "texts.functions": "new functions",
+    "old.functions": "deployed functions",
     "texts.written.dml": "new dml as written",
     "texts.written.ddl": "new ddl as written",
     "texts.written.yml": "new yml as written",

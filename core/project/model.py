@@ -78,9 +78,9 @@ class Script:
     path: str
     """Path relative to the project folder, with forward slashes; a generated script has it only among the texts."""
     text: str
-    """The content, in which values have replaced the variables; unchanged if there are none."""
+    """The content, in which values have replaced the variables, and bodies the calls of the project's functions."""
     written: str | None = None
-    """The unchanged content; None if it uses no variables."""
+    """The unchanged content; None if it uses no variables and no functions."""
     parts: tuple[TextPart, ...] = ()
     """Where the lines of a generated script were written; empty for a file."""
 
@@ -98,6 +98,28 @@ class Script:
     def as_written(self) -> str:
         """The unchanged content."""
         return self.text if self.written is None else self.written
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFunction:
+    """A function that the statements of a project, or of one of its folders, can call."""
+
+    name: str
+    script: Script
+    scope: str
+    """The folder whose tables can call it; empty for all tables."""
+    parameters: tuple[tuple[str, str], ...]
+    """Names and types of the parameters, in order."""
+    returns: str
+    line: int
+    """The line of the file that declares the name."""
+    calls: tuple[str, ...] = ()
+    """Paths of the functions that its body calls, directly or not, sorted."""
+
+    @property
+    def signature(self) -> str:
+        """The name with the parameters and their types, and the type of the result."""
+        return f"{self.name}({', '.join(f'{name} {type}' for name, type in self.parameters)}) → {self.returns}"
 
 
 APPEND, UPSERT = "append", "upsert"
@@ -231,6 +253,8 @@ class Table:
     """The (key, line of yml) of each setting that uses variables, with `${name}` instead of the values."""
     manifest: str = ""
     """Path of the YAML manifest that declares the statement; empty if its folder declares it."""
+    functions: tuple[tuple[str, Script], ...] = ()
+    """Names and files of the functions that the statement uses, directly or through others, sorted by name."""
 
     @property
     def case_folder(self) -> str:
@@ -356,6 +380,8 @@ class Project:
     """Tables that `tables` lacks because of errors in the files of their folders."""
     stray: tuple[Problem, ...] = ()
     """Errors in files outside the folder of any table; such a file may declare a table that `tables` lacks."""
+    functions: tuple[DeclaredFunction, ...] = ()
+    """The valid functions, sorted by path."""
 
     def compatibility(self, table: Table) -> Compatibility:
         """Return the mode of a table: its own, that of its product, or that of the project; the nearest wins."""

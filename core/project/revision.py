@@ -1,6 +1,7 @@
 """A statement as declared or deployed: its SQL and YAML, the values parsed from them, and the pool, if known."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +19,13 @@ class RevisionTexts:
     ddl: str = ""
     dml: str = ""
     yml: str = ""
-    """With `ddl` and `dml`, the texts in which values have replaced the variables."""
+    """With `ddl` and `dml`, the texts in which values have replaced the variables, and bodies the calls."""
     variables: tuple[tuple[str, str], ...] = ()
     """Names and values of the variables that the texts use, sorted by name."""
     written: "RevisionTexts | None" = None
-    """The texts with `${name}`, as in the project's files; None if they use no variables."""
+    """The texts with `${name}` and calls, as in the project's files; None if they use no variables and no functions."""
+    functions: tuple[tuple[str, str], ...] = ()
+    """Names and declarations of the functions that the SQL uses, directly or through others, sorted by name."""
 
     @property
     def as_written(self) -> "RevisionTexts":
@@ -31,8 +34,10 @@ class RevisionTexts:
 
 
 def texts_as_json(texts: RevisionTexts) -> dict[str, Any]:
-    """Return texts as a JSON object; variables are left out if there are none."""
+    """Return texts as a JSON object; variables and functions are left out if there are none."""
     data: dict[str, Any] = {"ddl": texts.ddl, "dml": texts.dml, "yml": texts.yml}
+    if texts.functions:
+        data["functions"] = dict(texts.functions)
     if texts.written is not None:
         data["variables"] = dict(texts.variables)
         data["written"] = texts_as_json(texts.written)
@@ -42,8 +47,13 @@ def texts_as_json(texts: RevisionTexts) -> dict[str, Any]:
 def texts_from_json(data: Mapping[str, Any]) -> RevisionTexts:
     """Rebuild texts from the result of `texts_as_json`; raises KeyError, TypeError or AttributeError if damaged."""
     written = texts_from_json(data["written"]) if data.get("written") is not None else None
-    variables = tuple(sorted((str(name), str(value)) for name, value in data.get("variables", {}).items()))
-    return RevisionTexts(data["ddl"], data["dml"], data["yml"], variables, written)
+    variables, functions = (
+        tuple(sorted((str(name), str(value)) for name, value in data.get(key, {}).items()))
+        for key in ("variables", "functions")
+    )
+    return RevisionTexts(
+        data["ddl"], data["dml"], data["yml"], variables=variables, written=written, functions=functions
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +87,13 @@ def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
 def revision_hash(texts: RevisionTexts) -> str:
     """Return the hash of a revision's SQL and YAML, ignoring line endings and byte-order marks.
 
-    It includes the variables with their values, and the texts as written, if the texts use variables.
+    It includes the variables with their values, the functions, and the texts as written, if the texts use any.
     """
     parts = [texts.ddl, texts.dml, texts.yml]
     if texts.written is not None:
         parts += (texts.written.ddl, texts.written.dml, texts.written.yml, *(f"{n}={v}" for n, v in texts.variables))
+    for each in (texts, *((texts.written,) if texts.written is not None else ())):
+        parts += (f"{name}()={text}" for name, text in each.functions)
     return _hash(map(_plain, parts))
 
 
@@ -94,6 +106,33 @@ def changed_variables(old: RevisionTexts, new: RevisionTexts) -> tuple[Edit, ...
         if before != after:
             found.append(Edit(EditKind.VARIABLE, before, after, name))
     return tuple(found)
+
+
+def changed_functions(old: RevisionTexts, new: RevisionTexts) -> tuple[Edit, ...]:
+    """Return an edit for each function whose declaration differs, or which only one revision uses; sorted by name."""
+    was, now = dict(old.functions), dict(new.functions)
+    found = []
+    for name in sorted({*was, *now}):
+        before, after = (" ".join(each.get(name, "").split()).rstrip("; ") for each in (was, now))
+        bodies = [_RETURN.split(each, maxsplit=1)[-1] for each in (before, after)]
+        if before != after:
+            edited = bodies if bodies[0] != bodies[1] else (before, after)
+            found.append(Edit(EditKind.FUNCTION, edited[0], edited[1], name))
+    return tuple(found)
+
+
+def raising_functions(texts: RevisionTexts) -> tuple[str, ...]:
+    """Return the functions that may have raised an error of the user's own, whose message does not say where.
+
+    Empty if the statement itself may have raised it.
+    """
+    if _RAISES.search(texts.as_written.dml):
+        return ()
+    return tuple(name for name, text in texts.functions if _RAISES.search(text))
+
+
+_RAISES = re.compile(r"\b(?:raise_error|assert_true)\b", re.IGNORECASE)
+_RETURN = re.compile(r"\bRETURN\s+", re.IGNORECASE)
 
 
 def written_hash(texts: RevisionTexts) -> str:

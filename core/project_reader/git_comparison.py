@@ -13,7 +13,7 @@ from core.project.revision import RevisionTexts, revision_hash
 from core.project_reader.loader import read_tables
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.parse_cache import ParseCache
-from core.project_reader.paths import table_folder
+from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope, table_folder
 from core.project_reader.revision_reader import revision_of
 from core.project_reader.settings_checks import with_changes, with_schema_tracking
 
@@ -54,10 +54,16 @@ def compare_with_commit(
     was, is_now = older.get(environment), project.environments.get(environment)
     variables = is_now.variables if is_now and not manifest else was.variables if was else ()
     folders = {table_folder(path) for path in then}
+    functions = {path for path in (*now, *then) if FUNCTIONS_FOLDER in path and function_scope(path) is not None}
+    if functions & then.keys():
+        # A table that called a function then and no longer does has itself changed.
+        folders |= {table.folder for table in project.tables.values() if table.functions}
+        folders |= {table.folder for table in project.broken.values()}
     if is_now and variables != is_now.variables:
         folders |= {table_folder(path) for path, text in now.items() if "${" in text}
     whole = defaults != project.defaults
-    texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
+    needed = (path for path in now if whole or table_folder(path) in folders or path in functions)
+    texts = {path: now[path] for path in needed if path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
     old = read_tables(texts, defaults, parse_cache, {each.name: each for each in variables})
     among = {**project.tables, **old}

@@ -11,12 +11,14 @@ from typing import Protocol
 
 from core.model.problems import Problem, Where
 from core.project.manifest_head import MANIFEST_PATH
+from core.project_reader.paths import FUNCTIONS_FOLDER
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
 FOLDERS, MANIFESTS = "folders", "manifests"
 DEFAULT_FOLDER, DEFAULT_TEMPLATE = "manifests", "job-template.yaml"
 YAML_ENDINGS = (".yml", ".yaml")
+FUNCTION_ENDINGS = (*YAML_ENDINGS, ".sql", ".py")
 TESTS = "tests"
 """Folders of this name, below that of the manifests, contain test cases."""
 
@@ -38,6 +40,13 @@ class ManifestLayout:
         """True if a file is a manifest or a template, judged by its path."""
         below = path.startswith(f"{self.folder}/") and path.endswith(YAML_ENDINGS)
         return below and f"/{TESTS}/" not in path.removeprefix(self.folder)
+
+    def is_function(self, path: str) -> bool:
+        """True if a file declares a function, judged by its path."""
+        declares = path.endswith(FUNCTION_ENDINGS) and f"/{TESTS}/" not in path
+        return (
+            path.startswith(f"{FUNCTIONS_FOLDER}/") and declares and not f"{self.folder}/".startswith(FUNCTIONS_FOLDER)
+        )
 
     def is_settings(self, path: str) -> bool:
         """True if a file lies beside one with table definitions, and may hold the settings of an external table."""
@@ -114,6 +123,7 @@ def collect_files(headgate_yml: str, layout: ManifestLayout, source: ProjectFile
     """Return the contents of all files that declare a project of manifests, by path, sorted."""
     found = {MANIFEST_PATH: headgate_yml}
     waiting = {*layout.tables, *(path for path in source.below(layout.folder) if layout.is_manifest(path))}
+    waiting.update(path for path in source.below(FUNCTIONS_FOLDER) if layout.is_function(path))
     for folder in layout.definition_folders:
         waiting.update(path for path in source.within(folder) if layout.is_settings(path))
     while waiting := waiting - found.keys():

@@ -11,6 +11,7 @@ from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.manifest_head import PLACES
 from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table
 from core.project.variables import REFERENCE, Variable
+from core.project_reader.functions import calls_in_settings, has_functions, read_functions, unknown_calls
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.name_collisions import collision_problems
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
@@ -37,6 +38,7 @@ from core.text.escaping import escape_surrogates
 from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from core.project_reader.functions import FunctionFiles
     from core.project_reader.places import Places
 
 __all__ = ["read_project", "read_settings", "read_sound_tables", "read_tables", "settings_as_text"]
@@ -77,6 +79,8 @@ class _ProjectDraft:
     """Where generated texts were written; None if no text is generated."""
     elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
     """Pairs of a folder and a Problem that concerns it, although the file of the Problem is in another folder."""
+    functions: "FunctionFiles | None" = None
+    """The functions; None if no file declares one."""
 
     def report(self, problem: Problem, *folders: str) -> None:
         """Report a problem, which also concerns the script folders at the paths `folders`."""
@@ -114,11 +118,13 @@ def read_sound_tables(
     problems += unread.values()
     texts = {path: "" if path in unread else text for path, text in texts.items()} if unread else texts
     manifest = read_manifest(texts.get(MANIFEST), problems)
-    draft = _draft(texts, manifest.variables_of(environment), parse_cache or ParseCache(), problems)
-    draft.unread |= unread.keys()
+    variables, parse_cache = manifest.variables_of(environment), parse_cache or ParseCache()
+    draft = _draft(texts, variables, parse_cache, problems, unread=unread.keys())
     if draft.places is not None:
         draft.unread |= draft.places.unread
     tables = _read_tables(draft, manifest.defaults)
+    if draft.functions is not None:
+        _check_functions(draft, draft.functions, tables, certain=manifest.has_only_spark(environment))
     _check_products(manifest, draft)
     if draft.places is not None:
         _report_generated(draft.places, draft)
@@ -144,15 +150,14 @@ def read_sound_tables(
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
     read_in = partial(_read_in, draft, manifest, tables)
     problems += collision_problems(manifest.environments, manifest.lines, tables, read_in)
-    if draft.sql:
-        problems = [_as_written(problem, draft.sql) for problem in problems]
-        draft.elsewhere = [(folder, _as_written(problem, draft.sql)) for folder, problem in draft.elsewhere]
+    problems = [_as_written(problem, draft) for problem in problems]
+    draft.elsewhere = [(folder, _as_written(problem, draft)) for folder, problem in draft.elsewhere]
     found = in_reading_order(problems)
     errors = tuple(filter(_is_error, found))
     located = in_reading_order(tuple(map(draft.places.of_file, found))) if draft.places else found
     if any(problem.where is None or problem.where.path == MANIFEST for problem in errors):
         return None, located
-    project = _project(manifest, tables)
+    project = _project(manifest, tables, draft)
     if errors:
         project = _without_broken(project, draft, errors)
     return (draft.places.of_files(project) if draft.places else project), located
@@ -165,17 +170,29 @@ def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> 
 
 
 def _draft(
-    texts: Mapping[str, str], variables: Mapping[str, Variable], parse_cache: ParseCache, problems: list[Problem]
+    texts: Mapping[str, str],
+    variables: Mapping[str, Variable],
+    parse_cache: ParseCache,
+    problems: list[Problem],
+    *,
+    unread: Set[str] = frozenset(),
 ) -> _ProjectDraft:
-    """Replace the variables in SQL files. A file in which one cannot be replaced is not parsed."""
-    sql, wrong = {}, set()
+    """Replace the variables and the calls of functions in SQL. A file in which one cannot be replaced is not parsed."""
+    sql, wrong = {}, set(unread)
     for path in [path for path, text in texts.items() if "${" in text and path.endswith(".sql")]:
         before = len(problems)
         sql[path] = substitute_sql(texts[path], path, variables, problems)
         if len(problems) > before:
             wrong.add(path)
     replaced = {**texts, **{path: found.text for path, found in sql.items()}} if sql else texts
-    draft = _ProjectDraft(replaced, parse_cache, problems, variables, sql=sql, written=texts, unread=wrong)
+    functions = None
+    if has_functions(texts):
+        functions = read_functions(replaced, wrong)
+        replaced = {**replaced, **_without_calls(functions, wrong)}
+        problems += functions.problems
+    draft = _ProjectDraft(
+        replaced, parse_cache, problems, variables, sql=sql, written=texts, unread=wrong, functions=functions
+    )
     if PLACES in texts:
         from core.project_reader.places import read_places
 
@@ -189,8 +206,31 @@ def _report_generated(places: "Places", draft: _ProjectDraft) -> None:
         draft.report(problem, *(folder for folder in folders if folder in known))
 
 
+def _without_calls(functions: "FunctionFiles", wrong: set[str]) -> dict[str, str]:
+    found = {}
+    for path in [path for path in functions.texts if "/sql-scripts/dml." in path and path not in wrong]:
+        before = len(functions.problems), len(functions.faults)
+        found[path] = functions.replace_calls(path, functions.texts[path])
+        if (len(functions.problems), len(functions.faults)) != before:
+            wrong.add(path)
+            functions.scripts.pop(path, None)
+    return found
+
+
+def _check_functions(
+    draft: _ProjectDraft, functions: "FunctionFiles", tables: Mapping[TableName, Table], *, certain: bool
+) -> None:
+    folders = {folder.path for folder in draft.all_folders}
+    draft.elsewhere += [
+        (folder, problem) for path, problem in functions.faults if (folder := table_folder(path)) in folders
+    ]
+    yml = {name: _yml(name, draft.folders[name]) for name in tables}
+    draft.problems += calls_in_settings(tables, functions, yml)
+    draft.problems += unknown_calls(tables, functions, draft.written, certain=certain)
+
+
 def with_values(texts: Mapping[str, str], variables: Mapping[str, Variable]) -> Mapping[str, str]:
-    """Return file contents by path, with values in place of the variables in SQL."""
+    """Return file contents by path, with values in place of variables, and bodies in place of calls of functions."""
     return _draft(texts, variables, ParseCache(), []).texts
 
 
@@ -207,8 +247,11 @@ def _warn_unused(manifest: Manifest, draft: _ProjectDraft) -> None:
     ]
 
 
-def _as_written(problem: Problem, sql: Mapping[str, SubstitutedSql]) -> Problem:
-    found = sql.get(problem.where.path) if problem.where else None
+def _as_written(problem: Problem, draft: _ProjectDraft) -> Problem:
+    path = problem.where.path if problem.where else ""
+    script = draft.functions.scripts.get(path) if draft.functions is not None else None
+    problem = script.positions.of_file(problem) if script else problem
+    found = draft.sql.get(path)
     return found.of_file(problem) if found else problem
 
 
@@ -293,6 +336,7 @@ def _read_in(
         return tables
     found = [folder for folder in draft.all_folders if folder.path in folders]
     paths = {path for each in found for files in (each.ddl, each.dml, each.yml) for path in files.values()}
+    paths |= draft.functions.by_path.keys() if draft.functions is not None else set()
     texts = {path: draft.written[path] for path in paths}
     read = read_tables(texts, manifest.defaults, draft.parse_cache, manifest.variables_of(environment.name))
     return {name: table for name, table in tables.items() if table.folder not in folders} | read
@@ -310,7 +354,7 @@ def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Ta
     return with_schema_tracking(with_changes(tables, tables), tables)
 
 
-def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
+def _project(manifest: Manifest, tables: dict[TableName, Table], draft: _ProjectDraft) -> Project:
     return Project(
         id=manifest.id,
         name=manifest.name,
@@ -319,6 +363,7 @@ def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
         tables=tables,
         defaults=manifest.defaults,
         compatibility_by_product={name: mode for name, (mode, _) in manifest.products.items()},
+        functions=draft.functions.declared(draft.written) if draft.functions is not None else (),
     )
 
 
@@ -453,7 +498,11 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
     yml = _yml(name, folder)
     dml = statement.path if statement else ""
     found = draft.yml.get(yml)
-    names = {*_names(draft.sql.get(path)), *_names(draft.sql.get(dml)), *_names(found)} if draft.variables else set()
+    called = draft.functions.scripts.get(dml) if draft.functions is not None else None
+    sql = (path, dml, *(called.functions if called else ()))
+    names = (
+        {*_names(found), *(name for each in sql for name in _names(draft.sql.get(each)))} if draft.variables else set()
+    )
     return Table(
         name=name,
         product=folder.product,
@@ -469,11 +518,13 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
         variables=tuple((each, draft.variables[each].value) for each in sorted(names & draft.variables.keys())),
         written_settings=found.written if found else (),
         manifest=draft.places.manifests.get(folder.path, "") if draft.places and statement else "",
+        functions=draft.functions.named(called.functions, draft.written) if draft.functions and called else (),
     )
 
 
 def _script(path: str, draft: _ProjectDraft) -> Script:
-    return Script(path, draft.texts[path], draft.written[path] if path in draft.sql else None)
+    changed = path in draft.sql or (draft.functions is not None and path in draft.functions.scripts)
+    return Script(path, draft.texts[path], draft.written[path] if changed else None)
 
 
 def _names(found: SubstitutedSql | SubstitutedSettings | None) -> Iterable[str]:

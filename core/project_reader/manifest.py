@@ -78,6 +78,12 @@ class Manifest:
         found = next((each for each in self.environments if each.name == wanted), None)
         return {variable.name: variable for variable in found.variables} if found else {}
 
+    def has_only_spark(self, environment: str | None) -> bool:
+        """True if the pool of an environment is local and has no extensions, so that it has only Spark's functions."""
+        wanted = environment or self.default_env
+        found = next((each for each in self.environments if each.name == wanted), None)
+        return found is None or (found.pool.url is None and "spark.sql.extensions" not in dict(found.pool.conf))
+
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     """Parse the content of headgate.yml; a missing file (`text` is None) is reported as a Problem."""

@@ -43,8 +43,8 @@ _WIDE = 1 << 30
 def generated_texts(files: Mapping[str, str]) -> Mapping[str, str]:
     """Return the texts of the usual layout, by path, for the files of a project of manifests.
 
-    headgate.yml stays as it is, and so do files that cannot be read or assigned. The result depends on nothing else,
-    so texts of two moments can be compared.
+    headgate.yml and functions stay as they are, and so do files that cannot be read or assigned. The result depends on
+    nothing else, so texts of two moments can be compared.
     """
     manifest = read_manifest(files.get(MANIFEST_PATH), [])
     layout = manifest.layout
@@ -59,7 +59,7 @@ def generated_texts(files: Mapping[str, str]) -> Mapping[str, str]:
     for job in jobs:
         _generate_job(job, draft)
     _generate_external(draft)
-    return draft.texts()
+    return {**draft.texts(), **{path: text for path, text in files.items() if layout.is_function(path)}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,9 @@ def overlay_project(
     found: dict[str, str] = {}
     folders = {project.tables[name].folder for name in built}
     found.update((path, text) for path, text in texts.items() if table_folder(path) in folders)
+    # The functions keep their places, because the tables do.
+    called = {script.path for name in built for _, script in project.tables[name].functions}
+    found.update((path, texts[path]) for path in sorted(called))
     versions = {name: pinned.get(name) or base.serving[name] for name in needed if not project.tables[name].external}
     for name in sorted(needed):
         table = project.tables[name]

@@ -14,6 +14,9 @@ from core.text.wording import did_you_mean
 TESTS_FOLDER = "tests"
 """Folder for test cases, next to a table's `sql-scripts`; files in it declare nothing."""
 
+FUNCTIONS_FOLDER = "functions"
+"""Folder for functions, in the project folder or in any folder below `pipelines`; its tables can call them."""
+
 _SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
 
 
@@ -48,6 +51,8 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
         parts = tuple(path.split("/"))
         if len(parts) < 2 or parts[0] != "pipelines":
             continue
+        if FUNCTIONS_FOLDER in parts and function_scope(path) is not None:
+            continue
         ending = path.rpartition(".")[2]
         if parts[-2] == "sql-scripts" and ending.lower() == "sql":
             _take_script(path, parts, folders, problems)
@@ -64,6 +69,18 @@ def table_folder(path: str) -> str:
     """Return the script folder to which a script or yml file belongs, derived from the file's path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
+
+
+def function_scope(path: str) -> str | None:
+    """Return the folder whose tables can call a function, derived from the path of its file; None for other files.
+
+    The folder is empty for functions of the whole project. A path below a `functions` folder counts as well.
+    """
+    before, found, after = f"/{path}".partition(f"/{FUNCTIONS_FOLDER}/")
+    scope = before[1:]
+    if not found or (scope and scope.partition("/")[0] != "pipelines") or "/sql-scripts/" in f"/{after}":
+        return None
+    return scope
 
 
 def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:

@@ -14,13 +14,15 @@ from core.sql.statement import with_change_feeds
 def revision_of(table: Table) -> Revision:
     """Return a declared table's revision; its yml contains all settings, completed by the project's defaults."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
-    if table.variables:
+    if table.variables or table.functions:
         written = RevisionTexts(
             table.ddl.as_written,
             table.dml.as_written if table.dml else "",
             settings_as_text(table.settings, table.written_settings),
+            functions=tuple((name, script.as_written) for name, script in table.functions),
         )
-        texts = replace(texts, variables=table.variables, written=written)
+        functions = tuple((name, script.text) for name, script in table.functions)
+        texts = replace(texts, variables=table.variables, written=written, functions=functions)
     return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
 

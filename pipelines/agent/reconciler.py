@@ -23,6 +23,7 @@ from core.model.states import ALIVE, State, TableFaultKind, WantedState
 from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
+from core.project.revision import raising_functions
 from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import upserts
@@ -225,7 +226,7 @@ class Reconciler:
             return
         if end is not None and end.error and not self._may_go_on(deployment, end):
             fault = fault_that_ended(self.agent, deployment, end.error_class)
-            ended = (fault.kind, fault.sentence) if fault else (end.error_class, end.error)
+            ended = (fault.kind, fault.sentence) if fault else (end.error_class, _with_function(deployment, end))
             fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
@@ -435,3 +436,12 @@ def checkpoint_state(agent: AgentContext, deployment: Deployment) -> CheckpointS
 def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
     found = checkpoint_state(agent, deployment)
     return found is not None and found.planned is not None and found.planned != found.batch
+
+
+def _with_function(deployment: Deployment, end: ReportedQuery) -> str:
+    """Return the error that ended a query; an error that Spark does not place in the SQL names the functions."""
+    names = raising_functions(deployment.texts) if end.error_class == _RAISED else ()
+    return f"{end.error}, raised in {' or '.join(names)}" if names else end.error
+
+
+_RAISED = "USER_RAISED_EXCEPTION"

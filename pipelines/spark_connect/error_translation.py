@@ -210,6 +210,11 @@ class MaybeStopped(EngineRefused):
     """A refusal that may be due to a stopped SparkContext. Only another statement can show whether it has stopped."""
 
 
+_UNDERLINED = re.compile(r"== SQL \([^)\n]*\) ==\n(?:[^\n]*\n)*?(?P<sql>[^\n]*)\n(?P<carets> *\^+)")
+_BODY = re.compile(r"CAST\(/\* ([a-z_][a-z0-9_]*) \*/")
+_BRACKETS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|[()]""")
+
+
 def translate_error(error: BaseException) -> HeadgateError:
     """Convert an error of PySpark or gRPC into the matching Headgate error."""
     if isinstance(error, HeadgateError):
@@ -302,8 +307,9 @@ def first_line(text: str) -> str:
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
+    call = _call_of_function(body)
     if words := _by_hand(body):
-        return words
+        return _with_call(words, call)
     if lost := _LOST_FILE.search(body):
         return f"{lost[1]} is missing, but its table lists it: restore the file, or rebuild that table"
     lines = [line.strip() for line in body.splitlines()]
@@ -313,7 +319,34 @@ def first_line(text: str) -> str:
     useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
-    return useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful
+    return _with_call(useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful, call)
+
+
+def _with_call(sentence: str, function: str) -> str:
+    return f"{sentence.rstrip('.')}, in a call of {function}" if function else sentence
+
+
+def _call_of_function(text: str) -> str:
+    """Return the project's function whose body Spark underlines in a message; empty if there is none.
+
+    The bodies in a compiled statement are marked (`core.sql.function_calls`). If one is in another, the inner is named.
+    """
+    shown = _UNDERLINED.search(text)
+    if shown is None:
+        return ""
+    line, at, inner = shown["sql"], shown["carets"].index("^"), ""
+    for body in _BODY.finditer(line):
+        if body.start() > at:
+            break
+        depth = 0
+        for piece in _BRACKETS.finditer(line, body.start(), at):
+            depth += {"(": 1, ")": -1}.get(piece[0], 0)
+            if depth == 0:
+                break
+        else:
+            # Spark may cut off the end of the line.
+            inner = body[1]
+    return inner
 
 
 def _without_values(text: str) -> str:

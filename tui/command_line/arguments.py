@@ -120,6 +120,10 @@ def init_table(parser: CommandParser) -> None:
     )
 
 
+def init_function(parser: CommandParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the new function")
+
+
 def up(parser: CommandParser) -> None:
     parser.add_argument(
         "--foreground",
@@ -184,7 +188,7 @@ def health(parser: CommandParser) -> None:
 
 
 def impact(parser: CommandParser) -> None:
-    parser.add_argument("column", metavar="TABLE[.COLUMN]", help="a table, or one of its columns")
+    parser.add_argument("column", metavar="TABLE[.COLUMN]", help="a table, one of its columns, or a FUNCTION()")
     parser.add_argument(
         "--children", metavar="WHICH", help="which readers the plan includes (product; none for a delete)"
     )
@@ -240,7 +244,7 @@ def _spark(parser: CommandParser) -> None:
 
 
 def test(parser: CommandParser) -> None:
-    _tables(parser, many="*", what="only the cases of these")
+    _tables(parser, many="*", what="only the cases of these tables, or of a FUNCTION()")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument(
         "--upgrade", action="store_true", help="continue each new text from the checkpoint of its old one"

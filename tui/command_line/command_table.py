@@ -132,6 +132,8 @@ INIT_SUBCOMMANDS = (
                    "headgate init table products --postgres postgresql://reader@db/shop/products\n"
                    "headgate init table orders --kafka kafka://broker:9092/orders",
                    arguments.init_table),
+    SubcommandSpec("function", "Write a new SQL function, with test cases.",
+                   "headgate init function vat", arguments.init_function),
 )  # fmt: skip
 
 COMMAND_SPECS = (
@@ -159,7 +161,7 @@ COMMAND_SPECS = (
                 "headgate health\nheadgate health kitchen sales --fail-on failed,stalled --json",
                 "ls_lag_wait_health_peek:health", arguments.health),
     CommandSpec("impact", LOOK, "Show what happens downstream if a table is rebuilt or dropped or loses a column.",
-                "headgate impact src_orders\nheadgate impact src_orders.status\n"
+                "headgate impact src_orders\nheadgate impact src_orders.status\nheadgate impact 'vat()'\n"
                 "headgate impact src_orders --children all --json", "lineage_impact:impact", arguments.impact),
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
                 "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running",
@@ -270,7 +272,7 @@ COMMAND_SPECS = (
                 "headgate demo --scenario 6\nheadgate demo compare\nheadgate demo settle\n"
                 "headgate demo change filter",
                 "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),
-    CommandSpec("init", HOUSE, "Create a new project or table that is ready to run.",
+    CommandSpec("init", HOUSE, "Create a new project, table or function that is ready to run.",
                 "headgate init pizzeria\n"
                 "headgate init --from-manifests queries\n"
                 "headgate init table fct_orders --layer facts --reads src_orders",

@@ -5,17 +5,22 @@ import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject, Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.plan.request import PlanRequest, parse_layer
 from core.project.model import LAYER_FOLDERS
+from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER
 from core.text.wording import counted, did_you_mean
 from core.text.yaml_writer import as_yaml
 from tui.command_line.context import CommandContext
 from tui.project_folder import project_folder_reader
 from tui.project_folder.declaring_files import FOLDER, generated_texts_in, read_files, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
+
+if TYPE_CHECKING:
+    from core.project.model import Project
 
 MANIFEST = """\
 project: {name}
@@ -104,6 +109,20 @@ YML = """\
 description: {description}
 """
 
+FUNCTION = """\
+-- Text without blanks around it, in lower case. Statements call it: SELECT {name}(column) AS …
+CREATE FUNCTION {name}(value STRING)
+RETURNS STRING
+RETURN trim(lower(value));
+"""
+
+FUNCTION_CASES = """\
+# Calls with their results; headgate test '{name}()' runs them.
+cases:
+- {{args: ["  Two Words "], expect: two words}}
+- {{args: [null], expect: null}}
+"""
+
 EXAMPLE = (
     '{"id": 1, "happened_at": "2026-01-01T00:00:00Z", "note": "the first event"}\n'
     '{"id": 2, "happened_at": "2026-01-01T00:00:01Z", "note": "the second event"}\n'
@@ -115,9 +134,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
 
 def init(context: CommandContext) -> int:
-    """Write the files of a new project or, with `init table NAME`, of a new table."""
+    """Write the files of a new project, or of a new table or function with `init table` and `init function`."""
     if context.args.subcommand == "table":
         return _init_table(context, context.args.name)
+    if context.args.subcommand == "function":
+        return _init_function(context, context.args.name)
     if context.args.from_manifests is not None:
         return _init_from_manifests(context, context.args.from_manifests)
     return _init_project(context, context.args.name)
@@ -224,6 +245,21 @@ def _say_what_is_wrong(context: CommandContext, folder: Path) -> None:
         context.output.say(f"{counted(errors, 'problem')} to correct: headgate plan --all lists them")
     else:
         context.output.say("next: headgate up; headgate plan --all; headgate apply HASH; headgate")
+
+
+def _init_function(context: CommandContext, name: str) -> int:
+    name = name.strip("`").removesuffix("()").lower()
+    context.announce()
+    if (other := Path(context.place.folder, FUNCTIONS_FOLDER, f"{name}.sql")).exists():
+        raise Refused(f"{other} exists", remedy="edit it, or give another name")
+    written = {
+        f"{FUNCTIONS_FOLDER}/{name}.sql": FUNCTION.format(name=name),
+        f"{FUNCTIONS_FOLDER}/{TESTS_FOLDER}/{name}.yml": FUNCTION_CASES.format(name=name),
+    }
+    _refuse_invalid(context, f"{name}() would not be a valid function", written)
+    _write(context, Path(context.place.folder), written)
+    context.output.say(f"edit both, then run its cases: headgate test '{name}()'; statements call {name}(…)")
+    return 0
 
 
 def _init_table(context: CommandContext, name: str) -> int:
@@ -391,24 +427,34 @@ def _refuse_impossible(context: CommandContext, table: TableName, written: dict[
 
     Raises InvalidProject if the files would make the project invalid, and Refused if the table could not be planned.
     """
+    project = _refuse_invalid(context, f"{table} would not be a valid declaration", written)
+    plan = context.operations.compute_over(project, context.operations.planner_input(), PlanRequest(tables=(table,)))
+    if plan.refusals:
+        raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=str(plan.refusals[0].remedy))
+
+
+def _refuse_invalid(context: CommandContext, summary: str, written: dict[str, str]) -> "Project":
+    """Return the project with the files to be written; raises InvalidProject if they would make it invalid."""
     from core.project_reader.loader import read_project
 
     texts = read_files(context.place.folder).texts
     environment = context.place.environment
-    project, problems = read_project({**texts, **written}, environment=environment)
+    project, problems = read_project({**texts, **_declaring(written)}, environment=environment)
     if project is None:
         if read_project(texts, environment=environment)[0] is None:
-            # The project was invalid before. This raises its own problems, because the new table does not solve all of
+            # The project was invalid before. This raises its own problems, because what is new does not solve all of
             # them.
             context.operations.project()
         raise InvalidProject(
-            f"{table} would not be a valid declaration; nothing was written",
+            f"{summary}; nothing was written",
             remedy="correct what is listed, and run this again",
             problems=tuple(problem.as_json() for problem in problems),
         )
-    plan = context.operations.compute_over(project, context.operations.planner_input(), PlanRequest(tables=(table,)))
-    if plan.refusals:
-        raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=str(plan.refusals[0].remedy))
+    return project
+
+
+def _declaring(written: dict[str, str]) -> dict[str, str]:
+    return {path: text for path, text in written.items() if f"/{TESTS_FOLDER}/" not in path}
 
 
 def _statement_files(

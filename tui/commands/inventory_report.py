@@ -9,6 +9,7 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
+from tui.presentation.reports.function_uses import function_as_json, function_lines
 from tui.presentation.reports.left_out import left_out_as_json, left_out_words
 from tui.presentation.reports.table_hierarchy import kind_of, nested, rows, state_of, table_as_json, version_of
 from tui.presentation.styling.table_layout import format_table
@@ -39,10 +40,14 @@ def inventory(context: CommandContext) -> int:
         broken_references(declared).refuse_readers([entry.table for entry in found])
     if output.as_json:
         tables = [as_json(entry) for entry in found]
-        context.document("headgate.inventory/1", tables=tables, left_out=left_out_as_json(project))
+        functions = [function_as_json(each) for each in context.operations.function_uses(project)]
+        left_out = left_out_as_json(project)
+        context.document("headgate.inventory/1", tables=tables, functions=functions, left_out=left_out)
         return 0
     head = ("TABLE", "PRODUCT", "LAYER", "FORMAT", "KIND", "VER", "STATE", "READS", "READ BY")
     output.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))
+    if uses := context.operations.function_uses(project):
+        output.print(["", *function_lines(uses)])
     deployed = sum(entry.serving is not None for entry in found)
     output.say(f"{context.place.title}: {len(found)} of {counted(len(every), 'table')}, {deployed} deployed")
     if words := left_out_words(project):

@@ -15,6 +15,7 @@ from tui.project_folder.user_named_files import write_whole
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage
+    from core.project.model import Project
 
 
 def lineage(context: CommandContext) -> int:
@@ -33,7 +34,8 @@ def lineage(context: CommandContext) -> int:
     edited = context.operations.edited(node.at.table for node in found.nodes)
     if output.as_json:
         body = as_json(found, context.place.project)
-        output.data({**body, "edited": list(edited), "left_out": left_out_as_json(project)})
+        functions = [{"function": n, "file": path, "used_by": users} for n, path, users in _functions(found, project)]
+        output.data({**body, "edited": list(edited), "functions": functions, "left_out": left_out_as_json(project)})
     elif args.format:
         from tui.presentation.diagrams.lineage_text import lineage_dot, lineage_mermaid
 
@@ -41,6 +43,15 @@ def lineage(context: CommandContext) -> int:
         output.print(text.splitlines())
     elif not (args.svg or args.html):
         output.print(_text(found))
+        if called := _functions(found, project):
+            output.print(
+                [
+                    "",
+                    *format_table(
+                        ("FUNCTION", "FILE", "USED BY"), [(*each[:2], ", ".join(each[2])) for each in called]
+                    ),
+                ]
+            )
     if edited and not output.as_json:
         output.say(f"this is the lineage of the files; the files of {', '.join(edited)} differ from what is deployed")
     if found.gaps and not output.as_json:
@@ -59,7 +70,8 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     "through": [{"name", "expression"}], "file", "line"}], "unresolved": [{"table", "column", "name", "reason", "file",
     "line"}]}`
 
-    The command adds `"edited": [table]`, the tables whose files differ from the deployed ones, and `"left_out":
+    The command adds `"edited": [table]`, the tables whose files differ from the deployed ones, `"functions":
+    [{"function", "file", "used_by"}]`, the project's functions that their statements use, and `"left_out":
     {"tables": [table], "problems": number}` for the files with errors. A null column represents
     the rows of a table or, in the root, all of its columns. A node of kind `landed` is an external table with files of
     `format` at `location`. Edges point in the direction of data flow, whatever the `direction`. A column depends on the
@@ -106,6 +118,15 @@ def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     }
 
 
+def _functions(found: "ColumnLineage", project: "Project") -> list[tuple[str, str, list[str]]]:
+    """Return the name and file of each function that a statement of the lineage uses, with these statements."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for name in sorted({edge.target.table for edge in found.edges}) if project.functions else ():
+        for function, script in project.tables[name].functions if name in project.tables else ():
+            users.setdefault((function, script.path), []).append(name)
+    return [(*function, tables) for function, tables in sorted(users.items())]
+
+
 def _text(found: "ColumnLineage") -> list[str]:
     rows = [_cells(branch) for branch in tree(found)]
     lines = format_table(("COLUMN", "TYPE", "FILE", "EXPRESSION"), rows)
@@ -133,6 +154,8 @@ def impact(context: CommandContext) -> int:
     from tui.services import planner_input_reader
 
     args, output = context.args, context.output
+    if args.column.endswith("()"):
+        return _function_impact(context)
     said = planner_input_reader.read_observed(args.observed, context.place.environment) if args.observed else None
     known = said.known if said else context.operations.planner_input()
     if said:
@@ -158,6 +181,24 @@ def impact(context: CommandContext) -> int:
     if found.columns:
         written += ["", *column_lines(found.columns, width)]
     output.print(written, hang=2)
+    if words := left_out_words(project):
+        output.say(words)
+    return 0
+
+
+def _function_impact(context: CommandContext) -> int:
+    from tui.presentation.reports.function_uses import function_impact_as_json, function_impact_lines
+
+    args, output = context.args, context.output
+    if args.children is not None or args.observed:
+        raise UsageError("--children and --observed are about tables", remedy="leave them out for a function")
+    found = context.operations.function_impact(args.column)
+    project = context.operations.projects.read_sound_tables().project
+    if output.as_json:
+        left_out = left_out_as_json(project)
+        context.document("headgate.function_impact/1", **function_impact_as_json(found), left_out=left_out)
+        return 0
+    output.print(function_impact_lines(found), hang=2)
     if words := left_out_words(project):
         output.say(words)
     return 0

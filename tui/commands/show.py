@@ -80,6 +80,7 @@ def _detail_as_json(found: StatementDetails, readers: tuple[tuple[str, int], ...
         "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
         "begins_where": list(serving.begins_where),
         "variables": dict(serving.texts.variables),
+        "functions": dict(serving.texts.functions),
         "readers": [{"table": table, "version": version} for table, version in readers],
         **{name: getattr(measured, name, None) for name in _MEASURED},
         "sources": list(measured.sources) if measured else [],

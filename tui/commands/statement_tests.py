@@ -53,9 +53,11 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
         for answer in answers if selected.cases else ():
             if "doing" in answer:
                 done = f"{len(results)} of {counted(len(selected.cases), 'case')}"
-                output.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
+                output.progress(
+                    WaitProgress(f"{selected.label(answer['doing'])}, {done}", time.monotonic() - began, 0.0)
+                )
                 continue
-            result = result_from_json(answer["result"])
+            result = selected.as_shown(result_from_json(answer["result"]))
             results.append(result)
             change = upgrade.changes.get(TableName(result.table)) if upgrade else None
             words = upgrade_words(result, change) if change else ()

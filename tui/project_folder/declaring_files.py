@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.project.unreadable_file import UnreadableFile
-from core.project_reader.paths import TESTS_FOLDER
+from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
     from core.project_reader.layout import ManifestLayout
 
 FOLDER = "pipelines"
-"""The folder within a project that contains every declaring file except headgate.yml."""
+"""The folder within a project that contains every declaring file except headgate.yml and the project's functions."""
 
 READ = (".sql", ".yml", ".yaml")
 """Suffixes of declaring files. Their case is ignored, so that a file in upper case is reported instead of skipped."""
+
+FUNCTION_FILES = (*READ, ".py")
+"""Suffixes of declaring files in `functions` folders."""
 
 SCRIPTS = "sql-scripts"
 """Name of the folders with the tables' SQL. Files in a `tests` folder at the same level declare nothing."""
@@ -146,7 +149,7 @@ def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
 
 
 def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
-    """List headgate.yml and the declaring files below `pipelines`, sorted.
+    """List headgate.yml and the declaring files below `pipelines` and `functions`, sorted.
 
     The second value maps the paths of unreadable folders, and of links to folders or to nothing, to placeholder
     contents; such links are not followed. Raises UsageError if `folder` does not exist.
@@ -156,25 +159,27 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
             f"the project folder {folder} does not exist or cannot be read", remedy="name it with --project DIR"
         )
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
-    waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
+    waiting = [below for below in (FOLDER, FUNCTIONS_FOLDER) if os.path.isdir(os.path.join(folder, below))]
     unread: dict[str, str] = {}
     inside = os.path.join(folder, "")
     while waiting:
         below = waiting.pop()
         folders = []
+        of_functions = below.rpartition("/")[2] == FUNCTIONS_FOLDER
+        suffixes = FUNCTION_FILES if of_functions else READ
         try:
             with os.scandir(inside + below) as entries:
                 for entry in entries:
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(name)
-                    elif name.lower().endswith(READ):
+                    elif name.lower().endswith(suffixes):
                         found.append(f"{below}/{name}")
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
                         unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
             unread[below] = UnreadableFile(error.strerror or str(error), "make it readable")
-        tested = SCRIPTS in folders
+        tested = of_functions or SCRIPTS in folders
         waiting += [
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
         ]

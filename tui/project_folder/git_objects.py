@@ -8,13 +8,13 @@ import hashlib
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
-from core.project_reader.paths import TESTS_FOLDER
-from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS, read_text
+from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope
+from tui.project_folder.declaring_files import FOLDER, FUNCTION_FILES, READ, SCRIPTS, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 _GIT_S = 20.0
@@ -53,7 +53,7 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
     tree = _commit(folder, reference)
     if PLACES in texts:
         return _differing(texts, _texts_at(tree))
-    then = _declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/"))
+    then = _declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/", f"{FUNCTIONS_FOLDER}/"))
     old = _contents({path: blob for path, blob in then.items() if not _is(texts.get(path), blob.id)})
     found: dict[str, str | None] = {path: text for path, text in old.items() if texts.get(path) != text}
     if "layout" in (found.get(PROJECT_FILE) or ""):
@@ -74,7 +74,7 @@ def _texts_at(tree: _Tree) -> Mapping[str, str]:
     headgate_yml = _contents(_files(tree, PROJECT_FILE)).get(PROJECT_FILE, "")
     layout = manifest_layout(headgate_yml)
     if layout is None:
-        return _contents(_declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/")))
+        return _contents(_declaring(_files(tree, PROJECT_FILE, f"{FOLDER}/", f"{FUNCTIONS_FOLDER}/")))
     return generated_texts(collect_files(headgate_yml, layout, _FilesAt(_files(tree, "."))))
 
 
@@ -222,13 +222,22 @@ def _unfollowed_id(place: str, link: bytes) -> bytes:
 
 def _declaring(files: Mapping[str, _Blob]) -> dict[str, _Blob]:
     found = {path: blob for path, blob in files.items() if _declares(path)}
-    units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
-    return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
+    units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found} - {""}
+    return {path: blob for path, blob in found.items() if not _is_test(path, units)}
+
+
+def _is_test(path: str, units: Collection[str]) -> bool:
+    beside, tests, _ = path.rpartition(f"/{TESTS_FOLDER}/")
+    return bool(tests) and (beside in units or f"/{beside}".endswith(f"/{FUNCTIONS_FOLDER}"))
 
 
 def _declares(path: str) -> bool:
+    if path == PROJECT_FILE:
+        return True
     hidden = any(part.startswith(".") for part in path.split("/")[:-1])
-    return path == PROJECT_FILE or (path.startswith(f"{FOLDER}/") and path.lower().endswith(READ) and not hidden)
+    in_functions = FUNCTIONS_FOLDER in path and function_scope(path) is not None
+    inside = path.startswith(f"{FOLDER}/") or in_functions
+    return inside and path.lower().endswith(FUNCTION_FILES if in_functions else READ) and not hidden
 
 
 def _is(text: str | None, blob: bytes) -> bool:

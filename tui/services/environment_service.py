@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from core.plan.request import PlanRequest
     from core.project.model import Project
     from core.project_reader.broken_references import BrokenReferences
+    from core.reports.function_uses import FunctionImpact, FunctionUses
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from core.run.records import RunRow
@@ -248,6 +249,38 @@ class EnvironmentService:
         deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
         serving = serving_versions(deployed)
         return inventory_of(project, {name: line for name, line in serving.items() if name not in project.broken})
+
+    def function_uses(self, project: "Project") -> "tuple[FunctionUses, ...]":
+        """List the functions of a project with the statements that use them; empty if there are none."""
+        if not project.functions:
+            return ()
+        from core.reports.function_uses import function_uses
+
+        deployed = self.reader.deployments() if environment_selection.has_ledger(self.place) else ()
+        return function_uses(project, {name: each.texts for name, each in serving_versions(deployed).items()})
+
+    def function_impact(self, word: str) -> "FunctionImpact":
+        """Return what another body of the function `word`, written as `name()`, would change.
+
+        Raises UsageError if there is no such function, and InvalidProject if files with errors may use it.
+        """
+        from core.reports.function_uses import function_impact
+        from core.text.wording import did_you_mean
+
+        declared = self.projects.read_sound_tables()
+        project, name = declared.project, word.removesuffix("()").lower()
+        found = [each for each in self.function_uses(project) if each.function.name == name]
+        if project.broken or project.stray:
+            broken_references(declared).refuse_readers([TableName(name)])
+        if not found:
+            known = [f"{each.name}()" for each in project.functions]
+            remedy = did_you_mean(f"{name}()", known) or "headgate inventory lists tables and functions"
+            raise UsageError(f"there is no function {name}()", remedy=remedy)
+        if len(found) > 1:
+            places = ", ".join(each.function.script.path for each in found)
+            raise UsageError(f"several functions are named {name}: {places}", remedy="rename all but one")
+        environment, cache = self.place.environment, self.projects.parse_cache
+        return function_impact(project, declared.texts, found[0], environment, cache)
 
     def drift(self) -> ProjectDrift:
         """Compare the tables whose files have no errors with what is deployed."""

@@ -15,6 +15,7 @@ from core.plan.request import PlanRequest, parse_children
 from core.planner.broken_files import refuse_broken
 from core.planner.undo_plan import edited_nodes, undo_request
 from core.project.revision import RevisionTexts, changed_variables, revision_hash
+from core.project_reader.functions import function_files
 from core.project_reader.table_yml import deployed_yml_as_file, settings_as_text
 from state.ledger import LedgerReader
 from tui.agent_client.agent_commands import find_run
@@ -72,6 +73,8 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode], enviro
         table = declared.project.tables[node.table]
         same = all(values.get(name) == value for name, value in node.old.variables)
         before = node.old.as_written if same else node.old
+        if same and before.functions != tuple((name, script.as_written) for name, script in table.functions):
+            texts |= function_files(table.folder, before)
         texts[table.ddl.path] = before.ddl
         if before.dml:
             texts[table.dml.path if table.dml else f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = before.dml

@@ -14,6 +14,7 @@ from core.planner.scope import normal_request
 from core.project.manifest_head import MANIFEST_PATH
 from core.project.model import LAYER_FOLDERS
 from core.project.revision import written_hash
+from core.project_reader.functions import function_files
 from core.project_reader.loader import read_sound_tables
 from core.project_reader.revision_reader import revision_of
 from core.project_reader.table_yml import deployed_yml_as_file
@@ -226,8 +227,10 @@ def _files(table: TableName, deployed: Deployed, declared: ProjectDeclaration) -
         yield from ((own.dml.path, own.dml.as_written),) if own.dml else ()
         # Even if it is empty, because the yml of the folder may belong to another table.
         yield f"{folder}/{table}.yml", own.settings_text
+        yield from function_files(folder, texts)
         return
     yield f"{folder}/sql-scripts/ddl.{table}.sql", texts.ddl
     if texts.dml:
         yield f"{folder}/sql-scripts/dml.{_leader(table, deployed)}.sql", texts.dml
     yield f"{folder}/{table}.yml", deployed_yml_as_file(texts.yml, declared.project.defaults)
+    yield from function_files(folder, texts)

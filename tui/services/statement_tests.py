@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from core.project_reader.revision_reader import read_revision, revision_of
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases, refuse_unsafe
 from core.statement_tests.case_writer import first_case_path
+from core.statement_tests.function_cases import FunctionCases, function_cases, function_folders
 from core.statement_tests.request import CaseRequest, CaseResult, settings_of_meaning
 from core.statement_tests.upgrade import planned_change, shown_unsafe
 from core.text.wording import counted, did_you_mean
@@ -57,11 +58,23 @@ class SelectedCases:
     texts: Mapping[str, str]
     tests: Mapping[str, str]
     project: Project
+    functions: FunctionCases = field(default_factory=FunctionCases)
+    """The cases of functions, which are among `cases`, with the generated tables that run them."""
 
     @property
     def tables(self) -> Mapping[TableName, Table]:
-        """The declared tables, without those whose files have errors."""
-        return self.project.tables
+        """The declared tables, without those whose files have errors, and the tables that test functions."""
+        return {**self.project.tables, **self.functions.tables}
+
+    def as_shown(self, result: CaseResult) -> CaseResult:
+        """Return the result of a case with the function, as `name()`, and its file instead of what was generated."""
+        shown = self.functions.shown.get(result.path)
+        return replace(result, table=shown[0], path=shown[1]) if shown else result
+
+    def label(self, doing: str) -> str:
+        """Return what the child process does, with a function's name instead of the generated table."""
+        labels = {case.label: self.functions.shown[case.path][0] for case in self.functions.cases}
+        return labels.get(doing, doing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +86,58 @@ class PlannedUpgrade:
 
 
 def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
-    """Read the test cases of tables given by name or product, or all test cases if neither is given.
+    """Read the test cases of tables given by name or product, and of functions given as `name()`.
 
-    Without names, tables are left out if files of theirs, or of a table that they read, have errors. Raises UsageError
-    for an unknown name, and InvalidProject if a test case is invalid, or such a table was named.
+    All test cases are read if no name and no product is given. Without names, tables are left out if files of theirs,
+    or of a table that they read, have errors. Raises UsageError for an unknown name, and InvalidProject if a test case
+    is invalid, or such a table was named.
     """
     declared = operations.projects.read_sound_tables()
+    words, products = tuple(words), tuple(products)
+    named = tuple(word for word in words if word.endswith("()"))
+    functions = _function_cases(operations, declared, named) if named or not (words or products) else FunctionCases()
     tables = declared.project.tables
     unsound = {table.folder for table in tables.values() if _parents(table) & declared.project.broken.keys()}
     sound = {name: table for name, table in tables.items() if table.folder not in unsound}
-    chosen = _chosen(operations, declared, sound, tuple(words), tuple(products))
+    others = tuple(word for word in words if word not in named)
+    chosen = _chosen(operations, declared, sound, others, products) if others or products or not named else set()
     tests = read_test_files(operations.place.folder, (table.case_folder for table in sound.values()))
     cases, problems = read_cases(tests, sound)
     mine = tuple(case for case in cases if case.table in chosen)
-    if not mine:
+    if not mine and not named:
         # There may be test cases of tables that are left out.
         operations.projects.read()
     unsafe = [problem for name in {case.table for case in mine} for problem in refuse_unsafe(tables[name])]
-    _refuse(operations.place.folder, (*problems, *unsafe))
-    return SelectedCases(mine, frozenset(chosen), declared.texts, tests, declared.project)
+    _refuse(operations.place.folder, (*problems, *functions.problems, *unsafe))
+    return SelectedCases(
+        cases=(*mine, *functions.cases),
+        chosen=frozenset(chosen),
+        texts={**declared.texts, **functions.texts},
+        tests={**tests, **functions.tests},
+        project=declared.project,
+        functions=functions,
+    )
+
+
+def _function_cases(
+    operations: EnvironmentService, declared: ProjectDeclaration, named: tuple[str, ...]
+) -> FunctionCases:
+    """Return the cases of functions, of all if none is named. Raises UsageError for an unknown name."""
+    project, place = declared.project, operations.place
+    if not project.functions and not named:
+        return FunctionCases()
+    known = {f"{each.name}()" for each in project.functions}
+    for word in named:
+        if word not in known:
+            operations.projects.read()
+            raise UsageError(f"there is no function {word}", remedy=did_you_mean(word, known) or "headgate inventory")
+    tests = read_test_files(place.folder, function_folders(project.functions))
+    wanted = tuple(each for each in project.functions if f"{each.name}()" in named or not named)
+    found = function_cases(wanted, project, declared.texts, tests, environment=place.environment)
+    missing = next((word for word in named if word not in {shown for shown, _ in found.shown.values()}), "")
+    if missing and not found.problems:
+        raise UsageError(f"{missing} has no test case", remedy=f"write functions/tests/{missing[:-2]}.yml")
+    return found
 
 
 def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
@@ -353,8 +399,9 @@ def _needed_texts(
     texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
 ) -> dict[str, str]:
     parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
-    folders = {tables[name].folder for name in names | parents | more if name in tables}
-    always = (MANIFEST_PATH, PLACES)
+    needed = [tables[name] for name in names | parents | more if name in tables]
+    folders = {table.folder for table in needed}
+    always = {MANIFEST_PATH, PLACES, *(script.path for table in needed for _, script in table.functions)}
     return {path: text for path, text in texts.items() if path in always or table_folder(path) in folders}
 
 

@@ -314,3 +314,19 @@ def test_no_data_exception_of_spark_shows_a_value_of_a_row() -> None:
 def test_errors_of_ours_pass_unchanged() -> None:
     ours = EngineRefused("no", error_class="X")
     assert translate_error(ours) is ours
+
+
+@pytest.mark.parametrize(
+    ("underlined", "named"),
+    [
+        ("CAST(1 AS int) / CAST(a AS int)", "vat"),
+        ("CAST(/* net */ 1 / 0 AS int)", "net"),
+        ("a / ')'", ""),
+    ],
+)
+def test_an_error_in_the_body_of_a_function_names_the_innermost_function(underlined: str, named: str) -> None:
+    line = "SELECT CAST(/* vat */ CAST(1 AS int) / CAST(a AS int) + CAST(/* net */ 1 / 0 AS int) AS int), a / ')' AS b"
+    carets = " " * line.index(underlined) + "^" * len(underlined)
+    text = STREAM_FAILED.replace("SELECT a / 0\n       ^^^^^", f"{line}\n{carets}")
+    expected = "Use `try_divide` to tolerate divisor being 0 and return NULL instead"
+    assert first_line(text).endswith(f"{expected}, in a call of {named}" if named else f"{expected}.")

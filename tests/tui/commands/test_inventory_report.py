@@ -14,7 +14,7 @@ def test_before_the_first_start_the_inventory_is_what_is_declared(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = written(["inventory"], capsys)
-    assert list(found) == ["format", "project", "environment", "tables", "left_out"]
+    assert list(found) == ["format", "project", "environment", "tables", "functions", "left_out"]
     assert [(t["table"], t["version"], t["state"], [c["table"] for c in t["children"]]) for t in found["tables"]] == [
         ("a", None, None, ["b"]), ("b", None, None, []), ("landed", None, None, ["a"]),
     ]  # fmt: skip

@@ -43,6 +43,7 @@ def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixtu
         "edges",
         "unresolved",
         "edited",
+        "functions",
         "left_out",
     ]
     assert (found["format"], found["root"]) == ("headgate.lineage/1", {"table": "b", "column": "kind"})

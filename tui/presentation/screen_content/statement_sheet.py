@@ -145,6 +145,7 @@ def statement_sheet(
     if deployed is not None:
         given = (f"{name} = {value}" for name, value in deployed.texts.variables)
         facts.append(SheetFact("variables", tuple(map(Span, given))))
+        facts.append(SheetFact("functions", tuple(Span(name) for name, _ in deployed.texts.functions)))
     if details.promotion is not None:
         from core.plan.descriptions import promotion_words
 

@@ -1,0 +1,343 @@
+"""The functions of a project, each in `functions/<name>.sql`, and the replacement of their calls in statements.
+
+A `functions` folder is that of the project, or lies in any folder below `pipelines`, whose tables alone see it. The
+nearest function of a name applies. Calls are replaced when a project is read, as variables are, so a deployed text
+contains the bodies with which it was deployed, whatever the files say later. Without functions, nothing here is called,
+and the SQL parser is not imported.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from core.model.names import TableName
+from core.model.problems import Problem, Severity, Where
+from core.project.model import DeclaredFunction, Script, Table
+from core.project.revision import RevisionTexts
+from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope, table_folder
+from core.project_reader.substitution import SubstitutedSql
+from core.text.wording import did_you_mean
+
+if TYPE_CHECKING:
+    from core.sql.function_calls import SqlFunction
+    from core.sql.function_reader import DraftFunction
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}\Z")
+_IN_PYTHON, _OF_A_JAR = "functions in Python are not supported yet", "functions of jars are not supported yet"
+_NOT_SUPPORTED = {"py": _IN_PYTHON, "yml": _OF_A_JAR, "yaml": _OF_A_JAR}
+
+
+@dataclass(slots=True)
+class _Function:
+    path: str
+    scope: str
+    name: str
+    draft: "DraftFunction | None" = None
+    sql: "SqlFunction | None" = None
+    """None if the function, or a function that it calls, is invalid."""
+    uses: dict[str, "_Function"] = field(default_factory=dict)
+    """All functions that the body calls, directly or not, by path."""
+    fault: Problem | None = None
+    """The error that makes the function invalid."""
+
+
+@dataclass(slots=True)
+class ScriptWithFunctions:
+    """An SQL file in which calls have been replaced."""
+
+    positions: SubstitutedSql
+    functions: tuple[str, ...]
+    """Paths of the functions that the file uses, directly or not, sorted."""
+
+
+@dataclass(slots=True)
+class FunctionFiles:
+    """The functions that a project's files declare."""
+
+    texts: Mapping[str, str]
+    """Contents by path, with values in place of variables."""
+    by_path: dict[str, _Function] = field(default_factory=dict)
+    """The functions whose name is known, sorted by path; some are invalid."""
+    problems: list[Problem] = field(default_factory=list)
+    scripts: dict[str, ScriptWithFunctions] = field(default_factory=dict)
+    """The files with calls, by path."""
+    faults: list[tuple[str, Problem]] = field(default_factory=list)
+    """The path of each file that calls an invalid function, and the function's error."""
+    _visible: dict[str, dict[str, _Function]] = field(default_factory=dict)
+
+    def visible(self, folder: str) -> Mapping[str, _Function]:
+        """Return the functions that a table in a folder can call, by name."""
+        if folder not in self._visible:
+            inside = (each for each in self.by_path.values() if f"{folder}/".startswith(f"{each.scope}/".lstrip("/")))
+            self._visible[folder] = {each.name: each for each in sorted(inside, key=lambda one: len(one.scope))}
+        return self._visible[folder]
+
+    def replace_calls(self, path: str, text: str) -> str:
+        """Return an SQL file of a table with its calls replaced. A mistake is added to `problems`."""
+        from core.sql.function_calls import called_names, calls_one_of, replace_calls
+        from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+
+        visible = self.visible(table_folder(path))
+        if not visible or not calls_one_of(tuple(visible)).search(text):
+            return text
+        source = open_sql(text, path)
+        try:
+            tokens = tokens_of(source)
+            sound = {name: each.sql for name, each in visible.items() if each.sql is not None}
+            found = replace_calls(source.text, tokens, sound)
+        except SqlDiagnostic:
+            # Whatever parses the text reports this.
+            return text
+        self.problems += map(source.problem, found.wrong)
+        called = {name for name, _ in called_names(tokens)}
+        faults = (visible[name].fault for name in visible if name in called)
+        self.faults += [(path, fault) for fault in faults if fault is not None]
+        used = {visible[name].path: visible[name] for name in found.called}
+        for each in tuple(used.values()):
+            used |= each.uses
+        if used:
+            self._check_names(path, used)
+            positions = SubstitutedSql(found.text, frozenset(), tuple(found.replaced))
+            self.scripts[path] = ScriptWithFunctions(positions, tuple(sorted(used)))
+        return found.text
+
+    def _check_names(self, path: str, used: Mapping[str, _Function]) -> None:
+        first: dict[str, str] = {}
+        for each in used.values():
+            other = first.setdefault(each.name, each.path)
+            if other != each.path:
+                summary = f"two functions named {each.name} are used here: {other} and {each.path}"
+                self.problems.append(Problem(summary, "rename one of them", Where(path), each.name))
+
+    def declared(self, written: Mapping[str, str]) -> tuple[DeclaredFunction, ...]:
+        """Return the valid functions, sorted by path. `written` contains the unchanged contents of their files."""
+        return tuple(
+            DeclaredFunction(
+                name=each.name,
+                script=self.script(path, written),
+                scope=each.scope,
+                parameters=tuple((one.name, one.type) for one in each.sql.parameters),
+                returns=each.sql.returns,
+                line=each.draft.line,
+                calls=tuple(sorted(each.uses)),
+            )
+            for path, each in self.by_path.items()
+            if each.sql is not None and each.draft is not None
+        )
+
+    def script(self, path: str, written: Mapping[str, str]) -> Script:
+        """Return the file of a function."""
+        text = self.texts[path]
+        return Script(path, text, written[path] if written[path] != text else None)
+
+    def named(self, paths: Collection[str], written: Mapping[str, str]) -> tuple[tuple[str, Script], ...]:
+        """Return the functions at some paths with their names, sorted by name."""
+        return tuple(sorted((self.by_path[path].name, self.script(path, written)) for path in paths))
+
+
+def function_files(folder: str, texts: RevisionTexts) -> Iterator[tuple[str, str]]:
+    """Yield the path and content of each function of a revision, as files that only the tables of a folder see.
+
+    So tables that were deployed with different bodies of one function can be declared in one project.
+    """
+    for name, text in texts.functions:
+        yield f"{folder}/{FUNCTIONS_FOLDER}/{name}.sql", text
+
+
+def has_functions(texts: Mapping[str, str]) -> bool:
+    """True if a project has files in a `functions` folder."""
+    return any(FUNCTIONS_FOLDER in path and function_scope(path) is not None for path in texts)
+
+
+def read_functions(texts: Mapping[str, str], unread: Collection[str]) -> FunctionFiles:
+    """Read the functions among a project's files. Files in `unread` have Problems already."""
+    found = FunctionFiles(texts)
+    names: dict[tuple[str, str], str] = {}
+    for path in sorted(texts):
+        scope = function_scope(path) if FUNCTIONS_FOLDER in path else None
+        if scope is None:
+            continue
+        function = _named(path, scope, found.problems)
+        if function is None:
+            continue
+        first = names.setdefault((scope, function.name), path)
+        if first != path:
+            summary, remedy = f"{function.name} is declared twice", f"keep one: the other is {first}"
+            found.problems.append(Problem(summary, remedy, Where(path), function.name))
+            continue
+        found.by_path[path] = function
+        if path in unread:
+            function.fault = Problem(f"{function.name} cannot be read", "correct its file", Where(path), function.name)
+        elif path.endswith(".sql"):
+            _read(function, found)
+        else:
+            _refuse(function, found, _NOT_SUPPORTED[path.rpartition(".")[2].lower()], f"write {function.name}.sql")
+    _complete(found)
+    return found
+
+
+def unknown_calls(
+    tables: Mapping[TableName, Table], files: FunctionFiles, written: Mapping[str, str], *, certain: bool
+) -> Iterator[Problem]:
+    """Yield a Problem for each call of a function that neither Spark nor the project has.
+
+    It is a warning unless it is `certain` that the pool has no functions of its own.
+    """
+    from core.sql.comparison.builtin_functions import foreign_functions
+    from core.sql.tokens.lexer import open_sql
+
+    for table in tables.values():
+        if table.parsed is None or table.dml is None:
+            continue
+        for name in foreign_functions(table.parsed.canonical):
+            path, known = table.dml.path, files.visible(table.folder)
+            source = open_sql(written[path], path)
+            call = re.search(rf"\b{re.escape(name)}`?\s*\(", source.text, re.IGNORECASE)
+            # Without a column, because calls and variables before it were replaced.
+            where = Where(path, source.line(call.start()) if call else table.parsed.line)
+            if name in known:
+                summary, remedy = f"{name} cannot be called here", "call it in an expression of a SELECT"
+            else:
+                summary = f"{name} is neither a function of Spark nor one of functions/"
+                remedy = did_you_mean(name, known) or f"write functions/{name}.sql: headgate init function {name}"
+            severity = Severity.ERROR if certain or name in known else Severity.WARNING
+            yield Problem(summary, remedy, where, name, severity=severity)
+
+
+def calls_in_settings(
+    tables: Mapping[TableName, Table], files: FunctionFiles, yml: Mapping[TableName, str]
+) -> Iterator[Problem]:
+    """Yield a Problem for each setting whose SQL calls a function of the project, because only statements may."""
+    from core.sql.function_calls import called_names
+    from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+
+    for table in tables.values():
+        for key, sql in (("deletes", table.settings.deletes), *(("checks", each) for _, each in table.settings.checks)):
+            visible = files.visible(table.folder)
+            try:
+                called = [name for name, _ in called_names(tokens_of(open_sql(sql, "")))] if sql else []
+            except SqlDiagnostic:
+                continue
+            if name := next((each for each in called if each in visible), ""):
+                summary = f"{key} calls {name}, and only statements can call functions of the project"
+                yield Problem(summary, f"write the expression of {name} there", Where(yml[table.name]), name)
+
+
+def _named(path: str, scope: str, problems: list[Problem]) -> _Function | None:
+    """Return the function that a file declares by its name; None if the file declares none."""
+    from core.sql.comparison.builtin_functions import BUILTINS
+
+    file = path.rpartition("/")[2]
+    stem, _, ending = file.rpartition(".")
+    name, right = stem.lower(), f"functions/{stem.lower()}.{ending.lower()}"
+    if f"/{path}".rpartition("/")[0] != f"/{scope}/{FUNCTIONS_FOLDER}".replace("//", "/"):
+        place = f"{scope}/{FUNCTIONS_FOLDER}".lstrip("/")
+        problems.append(Problem("this file is in a folder below functions", f"move it to {place}/", Where(path), name))
+        return None
+    if ending.lower() not in ("sql", *_NOT_SUPPORTED):
+        return None
+    wrong, remedy = "", ""
+    if not _NAME.match(name):
+        wrong, remedy = f"{stem!r} is not the name of a function", "use letters, digits and underscores"
+    elif name in BUILTINS:
+        # Spark 4.2.0 calls its own function, even if a temporary function has the same name.
+        wrong, remedy = (
+            f"Spark has a function {name}, which would be called instead",
+            "rename the function and its file",
+        )
+    elif file != file.lower():
+        wrong, remedy = f"{file} is ignored", f"rename it to {right}"
+    if wrong:
+        problems.append(Problem(wrong, remedy, Where(path), name))
+        return None
+    return _Function(path, scope, name)
+
+
+def _read(function: _Function, files: FunctionFiles) -> None:
+    from core.sql.function_reader import read_function
+
+    draft, problems = read_function(files.texts[function.path], function.path)
+    if draft is not None and draft.name != function.name:
+        remedy = f"name the file {draft.name}.sql, or the function {function.name}"
+        where = Where(function.path, draft.line)
+        problems = (Problem(f"{function.name}.sql declares {draft.name}", remedy, where, draft.name),)
+    if problems:
+        files.problems += problems
+        function.fault = problems[0]
+    else:
+        function.draft = draft
+
+
+def _refuse(function: _Function, files: FunctionFiles, summary: str, remedy: str, where: Where | None = None) -> None:
+    function.fault = Problem(f"{function.name}: {summary}", remedy, where or Where(function.path), function.name)
+    files.problems.append(function.fault)
+
+
+def _complete(files: FunctionFiles) -> None:
+    """Replace the calls in the functions' own bodies, those that are called first; report cycles and unknown calls."""
+    waiting = {path: _callees(each, files) for path, each in files.by_path.items() if each.draft is not None}
+    while waiting:
+        ready = [path for path, callees in waiting.items() if not callees & waiting.keys()]
+        if not ready:
+            _refuse_cycle(waiting, files)
+            ready = [path for path in waiting if files.by_path[path].fault]
+        for path in ready:
+            callees = [files.by_path[each] for each in sorted(waiting.pop(path))]
+            function = files.by_path[path]
+            for callee in callees:
+                function.fault = function.fault or callee.fault
+                function.uses |= {callee.path: callee, **callee.uses}
+            if function.fault is None:
+                _finish(function, files)
+
+
+def _callees(function: _Function, files: FunctionFiles) -> set[str]:
+    """Return the paths of the functions that a body calls itself; report the calls of functions that do not exist."""
+    assert function.draft is not None, "only functions with a body are completed"
+    known, found = _known(function, files), set()
+    for name, token in function.draft.calls:
+        if name in known:
+            found.add(known[name].path)
+            continue
+        summary = f"it calls {name}, which is neither a function of Spark nor one of functions/"
+        remedy = did_you_mean(name, known) or f"write functions/{name}.sql: headgate init function {name}"
+        _refuse(function, files, summary, remedy, function.draft.source.where(int(token.start)))
+    return found
+
+
+def _known(function: _Function, files: FunctionFiles) -> Mapping[str, _Function]:
+    return files.visible(f"{function.scope}/{FUNCTIONS_FOLDER}".lstrip("/"))
+
+
+def _refuse_cycle(waiting: Mapping[str, set[str]], files: FunctionFiles) -> None:
+    """Report one cycle among functions, all of which wait for others, at the function that comes first by path."""
+    walked = [min(waiting)]
+    while (following := min(waiting[walked[-1]] & waiting.keys())) not in walked:
+        walked.append(following)
+    cycle = walked[walked.index(following) :]
+    at = cycle.index(min(cycle))
+    cycle = [*cycle[at:], *cycle[:at]]
+    first = files.by_path[cycle[0]]
+    assert first.draft is not None, "only functions with a body wait"
+    called = files.by_path[(*cycle[1:], cycle[0])[0]].name
+    token = next(token for name, token in first.draft.calls if name == called)
+    names = " → ".join(files.by_path[path].name for path in (*cycle, cycle[0]))
+    _refuse(first, files, f"its body contains itself: {names}", "remove one of these calls",
+            first.draft.source.where(int(token.start)))  # fmt: skip
+    for path in cycle:
+        files.by_path[path].fault = first.fault
+
+
+def _finish(function: _Function, files: FunctionFiles) -> None:
+    from core.sql.function_reader import complete_function
+    from core.sql.tokens.lexer import SqlDiagnostic
+
+    draft = function.draft
+    assert draft is not None, "a function without a draft has a fault"
+    try:
+        known = _known(function, files)
+        function.sql = complete_function(draft, {n: each.sql for n, each in known.items() if each.sql is not None})
+    except SqlDiagnostic as wrong:
+        function.fault = draft.problem(wrong)
+        files.problems.append(function.fault)

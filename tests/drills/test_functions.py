@@ -1,0 +1,108 @@
+"""A function on real Spark: its cases, a changed body through plan, release, swap and rollback, and restarts."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+from tiny_project import DDL, Tiny, committed, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
+
+DML = {
+    "kept": "INSERT INTO kept SELECT id, label(kind) AS kind\nFROM STREAM landed\nWHERE id > 0;",
+    "marked": "INSERT INTO marked SELECT id, upper(kind) AS kind FROM STREAM kept;",
+}
+BODY = "CREATE FUNCTION label(kind STRING)\nRETURNS STRING\nRETURN concat(dash(kind), {end});\n"
+DASH = "CREATE FUNCTION dash(s STRING) RETURNS STRING RETURN concat(s, '-')"
+CASES = "cases:\n- {args: [a], expect: a-1}\n- {args: [null], expect: null}\n"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Tiny]:
+    functions = tmp_path / "tiny/functions"
+    (functions / "tests").mkdir(parents=True)
+    (functions / "dash.sql").write_text(DASH)
+    (functions / "tests/label.yml").write_text(CASES)
+    (functions / "label.sql").write_text(BODY.format(end="'1'"))
+    with tiny_that_runs(tmp_path, landed=4, ddl=DDL, dml=DML) as found:
+        yield found
+
+
+def body(tiny: Tiny, end: str) -> None:
+    (tiny.folder / "functions/label.sql").write_text(BODY.format(end=end))
+
+
+def kinds(tiny: Tiny, table: str, version: int) -> dict[int, str]:
+    """Return the kind of each id in a version's table; each id is there once."""
+    found: dict[int, str] = {}
+    for file in committed(tiny.folder / f"data/tables/{table}__v{version}"):
+        read = parquet.read_table(file, columns=["id", "kind"]).to_pydict()
+        for id, kind in zip(read["id"], read["kind"], strict=True):
+            assert id not in found
+            found[id] = kind
+    return found
+
+
+def expected(*ends: tuple[int, str]) -> dict[int, str]:
+    """Return the kinds of all ids up to each of the given ids, with the end of the body at that time."""
+    found: dict[int, str] = {}
+    for last, end in ends:
+        found |= {n: f"{'ab'[n % 2]}-{end}" for n in range(len(found) + 1, last + 1)}
+    return found
+
+
+def land(tiny: Tiny, table: str, version: int, ends: tuple[tuple[int, str], ...]) -> None:
+    """Land rows up to the last id, and wait until the version contains what is expected of it."""
+    tiny.land(ends[-1][0] - tiny.landed)
+    until(lambda: len(kinds(tiny, table, version)) == ends[-1][0], 60, f"{table} v{version} has all rows")
+    assert kinds(tiny, table, version) == expected(*ends)
+
+
+def test_a_changed_body_is_released_rolled_back_and_never_taken_by_a_restart(tiny: Tiny) -> None:
+    told = json.loads(tiny.done("test", "label()", "--json"))
+    assert told["passed"] and [each["table"] for each in told["cases"]] == ["label()"]
+    done = tiny.apply(tiny.plan("--all"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    land(tiny, "kept", 1, ((6, "1"),))
+
+    # The file has another body, but nothing is deployed: neither a new agent nor a new server takes it.
+    body(tiny, "'2'")
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    tiny.done("up")
+    tiny.replace_pool()
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 120, "kept runs again")
+    land(tiny, "kept", 1, ((8, "1"),))
+    inventory = {each["function"]: each for each in json.loads(tiny.done("inventory", "--json"))["functions"]}
+    assert inventory["label"]["other_body_in"] == ["kept"] and inventory["dash"]["used_by_functions"] == ["label"]
+
+    plan = tiny.plan("kept", "--rebuild", "--children", "all")
+    (node,) = (each for each in plan["nodes"] if each["table"] == "kept")
+    assert node["change"] == "filter_or_projection"
+    assert node["evidence"][-1]["sentence"] == "function label: concat(dash(kind), '1') → concat(dash(kind), '2')"
+    done = tiny.apply(plan)
+    assert done.returncode == 0, done.stdout + done.stderr
+    land(tiny, "kept", 2, ((10, "2"),))
+    shown = json.loads(tiny.done("show", "kept", "--json"))
+    assert shown["functions"]["label"] == BODY.format(end="'2'")
+
+    done = tiny.apply(tiny.plan("rollback", "kept"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert tiny.statements()["kept"]["version"] == 1
+    land(tiny, "kept", 1, ((12, "1"),))
+
+    # In place: rows from now on have the new body.
+    done = tiny.apply(tiny.plan("kept"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    land(tiny, "kept", 1, ((12, "1"), (14, "2")))
+
+    # A body that fails ends the statement with a sentence that names the function.
+    body(tiny, "if(kind = 'a', raise_error('no a'), '3')")
+    done = tiny.apply(tiny.plan("kept"))
+    tiny.land(2)
+    until(lambda: tiny.statements()["kept"]["state"] == "failed", 60, "kept has failed")
+    ((error,),) = tiny.ledger("SELECT error FROM deployment WHERE \"table\" = 'kept' AND version = 1")
+    assert str(error).endswith("raised in label")

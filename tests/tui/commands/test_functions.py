@@ -1,0 +1,97 @@
+"""Functions on the command line: written, listed, traced, tested, and their mistakes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+
+from core.statement_tests.request import CaseOutcome, CaseResult
+from tui.command_line import exit_codes
+from tui.services import statement_tests
+
+DML = "pipelines/sources/p/a/sql-scripts/dml.a.sql"
+
+
+@pytest.fixture
+def calls(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The project, whose table a calls the function that `headgate init function` writes."""
+    assert exit_codes.run_command_line(["init", "function", "Clean"]) == 0
+    text = (folder / DML).read_text()
+    (folder / DML).write_text(text.replace("SELECT id, kind", "SELECT id, clean(kind) AS kind"))
+    assert text != (folder / DML).read_text()
+    capsys.readouterr()
+    return folder
+
+
+def test_a_written_function_is_valid_and_listed_with_its_users(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = written(["inventory"], capsys)
+    assert found["functions"] == [{
+        "function": "clean", "file": "functions/clean.sql", "line": 2,
+        "parameters": [{"name": "value", "type": "string"}],
+        "returns": "string", "scope": None, "used_by": ["a"], "used_by_functions": [], "other_body_in": [],
+    }]  # fmt: skip
+    assert exit_codes.run_command_line(["inventory"]) == 0
+    assert ["clean(value", "string)", "→", "string", "functions/clean.sql", "a"] in [
+        line.split() for line in capsys.readouterr().out.splitlines()
+    ]
+
+
+def test_nothing_is_overwritten_and_no_function_of_spark_is_written(
+    calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert written(["init", "function", "clean"], capsys, 3)["error"]["class"] == "Refused"
+    assert "would not be a valid function" in written(["init", "function", "upper"], capsys, 2)["error"]["summary"]
+    assert not (calls / "functions/upper.sql").exists()
+
+
+def test_the_impact_of_a_function_names_its_users_and_their_kind_of_change(
+    calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = written(["impact", "clean()"], capsys)
+    assert (found["format"], found["function"], found["downstream"]) == ("headgate.function_impact/1", "clean", ["b"])
+    assert found["users"] == [{"table": "a", "through": [], "change": "filter_or_projection", "action": "restart"}]
+    assert exit_codes.run_command_line(["impact", "clean()"]) == 0
+    said = capsys.readouterr().out
+    assert "another body changes 1 statement" in said and "downstream: b" in said and "headgate plan a" in said
+    wrong = written(["impact", "cleam()"], capsys, 2)["error"]
+    assert (wrong["summary"], wrong["remedy"]) == ("there is no function cleam()", "did you mean clean()?")
+    assert "about tables" in written(["impact", "clean()", "--children", "all"], capsys, 2)["error"]["summary"]
+
+
+def test_the_lineage_names_the_functions_of_its_statements(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = written(["lineage", "b.kind"], capsys)
+    assert found["functions"] == [{"function": "clean", "file": "functions/clean.sql", "used_by": ["a"]}]
+    assert {each["expression"] for each in found["edges"]} >= {"CAST(TRIM(lower(CAST(kind AS STRING))) AS STRING)"}
+
+
+def test_a_plan_of_a_new_table_names_its_functions(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["plan", "a", "--offline", "--why"]) in (0, 2)
+    capsys.readouterr()
+    node = next(each for each in written(["plan", "a"], capsys)["nodes"] if each["table"] == "a")
+    assert node["texts"]["functions"] == {"clean": (calls / "functions/clean.sql").read_text()}
+
+
+def test_the_cases_of_a_function_are_run_and_shown_under_its_name(
+    calls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    def child(request: Any, *_: object, **__: object) -> Any:
+        asked.append(request)
+        result = CaseResult(request.cases[0], "function_clean", "clean", CaseOutcome.PASSED, "2 rows", 1.0)
+        yield from ({"doing": "function_clean/clean"}, {"result": result.as_json()})
+
+    monkeypatch.setattr(statement_tests, "run_child", child)
+    found = written(["test", "clean()"], capsys)
+    assert [(each["table"], each["case"], each["file"]) for each in found["cases"]] == [
+        ("clean()", "clean", "functions/tests/clean.yml")
+    ]
+    (request,) = asked
+    assert "pipelines/facts/function_clean/functions/clean.sql" in request.texts and len(request.tests) == 1
+    wrong = written(["test", "cleam()"], capsys, 2)["error"]
+    assert (wrong["summary"], wrong["remedy"]) == ("there is no function cleam()", "did you mean clean()?")
+    (calls / "functions/tests/clean.yml").unlink()
+    assert written(["test", "clean()"], capsys, 2)["error"]["summary"] == "clean() has no test case"
+    (calls / "functions/tests/clean.yml").write_text("cases: 3\n")
+    assert "have 1 problem" in written(["test", "clean()"], capsys, 2)["error"]["summary"]
