@@ -1,7 +1,8 @@
 """Compatibility of a table's columns in two versions: can readers with the columns of one read rows of the other?
 
 Backward and forward are defined as in Confluent's Schema Registry. What Spark reads, refuses or reads wrongly was
-tested on 4.2.0 and Delta 4.4.0 for every pair of the types below (`test_schema_readers.py`); other types must be equal.
+tested on 4.2.0 and Delta 4.4.0 for every pair of the types below (`test_schema_readers.py`), and for every kind of edit
+(`test_compatibility_modes.py`); other types must be equal.
 """
 
 import re

@@ -207,7 +207,7 @@ class SchemaReaders:
         for n, k in enumerate(kinds):
             cast = f"try_cast(c AS {k})"
             text, back = f"hex(CAST(CAST({cast} AS STRING) AS BINARY))", f"(try_cast({cast} AS {kind}) <=> c)"
-            parts.append(f"{text} AS v{n}, {back} AS ok{n}" if _castable(kind, k) else f"'' AS v{n}, false AS ok{n}")
+            parts.append(f"{text} AS v{n}, {back} AS ok{n}" if castable(kind, k) else f"'' AS v{n}, false AS ok{n}")
         rows = self.spark.sql(
             f"SELECT hex(CAST(CAST(id AS STRING) AS BINARY)) AS id, {', '.join(parts)} FROM ({rows_of(kind)})"
         ).collect()
@@ -259,7 +259,7 @@ def _other(kind: str) -> str:
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
 
 
-def _castable(kind: str, into: str) -> bool:
+def castable(kind: str, into: str) -> bool:
     """True if Spark's analyzer accepts casts in both directions; bytes are no text."""
     numbers = [each.startswith(_NUMBERS) for each in (kind, into)]
     if "binary" in (kind, into):

@@ -212,6 +212,71 @@ def test_no_other_mode_changes_the_order() -> None:
         assert in_place(mode, "parquet") == ["alter a@1", "restart a@1 < 1", "swap a < 2", "restart b@1 < 2"]
 
 
+SHAPES = {
+    "one reader": {"b": "a"},
+    "two readers": {"b": "a", "c": "a"},
+    "a chain": {"b": "a", "c": "b"},
+    "a diamond": {"b": "a", "c": "a", "d": "b c"},
+}
+
+
+def shaped(shape: str, mode: str, using: str, columns: str, select: str) -> Project:
+    """Return a project in which `a` is read as the shape says, and every table has the same columns."""
+    files = {
+        "headgate.yml": MANIFEST + f"connectors: {{delta: {{}}}}\ndefaults: {{compatibility: {mode}}}\n",
+        "pipelines/sources/p/src/sql-scripts/ddl.src.sql": SRC.replace("v INT", "n INT"),
+    }
+    for table, parents in {"a": "src", **SHAPES[shape]}.items():
+        query = " UNION ALL ".join(f"SELECT {select} FROM STREAM {parent}" for parent in parents.split())
+        scripts = f"pipelines/facts/p/{table}/sql-scripts"
+        files[f"{scripts}/ddl.{table}.sql"] = f"CREATE TABLE {table} ({columns}) USING {using}"
+        files[f"{scripts}/dml.{table}.sql"] = f"INSERT INTO {table} {query}"
+    found, problems = read_project(files)
+    assert found is not None, problems
+    return found
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("mode", Compatibility)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("using", "was", "now"),
+    [
+        ("parquet", ("id BIGINT", "id"), ("id BIGINT, n INT", "id, n")),
+        ("delta", ("id BIGINT", "id"), ("id BIGINT, n INT", "id, n")),
+        ("delta", ("id BIGINT, n INT", "id, n"), ("id BIGINT, n BIGINT", "id, n")),
+    ],
+    ids=["added to Parquet", "added to Delta", "widened"],
+)
+def test_every_reader_restarts_on_the_side_of_its_source_that_the_mode_gives(
+    using: str, was: tuple[str, str], now: tuple[str, str], shape: str, mode: Compatibility
+) -> None:
+    before, after = shaped(shape, mode, using, *was), shaped(shape, mode, using, *now)
+    reads = {"a": "src", **SHAPES[shape]}
+    observed = {T("src"): ObservedDeployment("running")}
+    for table, parents in reads.items():
+        bindings = tuple(Binding(T(each), int(each != "src"), True) for each in parents.split())
+        observed[T(table)] = ObservedDeployment(
+            "running", deployed=texts(before, table), version=1, highest_version=1, pointer=f"{table}__v1",
+            bindings=bindings,
+        )  # fmt: skip
+    found = make_plan(after, "dev", observed, PlanRequest(tables=tuple(map(T, reads)), children="all"))
+    if "n INT" in was[0] and mode.forward:
+        assert {str(each.table) for each in found.refusals} == set(reads)
+        return
+    earlier = {step.n: set(step.after) for step in found.steps}
+    for step in found.steps:
+        earlier[step.n].update(*(earlier[n] for n in step.after))
+    restart = {str(step.table): step.n for step in found.steps if step.do == "restart"}
+    alter = {str(step.table): step.n for step in found.steps if step.do == "alter"}
+    assert not found.refusals and set(restart) == set(alter) == set(reads)
+    for reader, parents in SHAPES[shape].items():
+        for parent in parents.split():
+            first, then = (reader, parent) if mode.readers_first else (parent, reader)
+            assert restart[first] in earlier[restart[then]]
+            assert {alter[parent], alter[reader]} <= earlier[restart[reader]]
+
+
 def test_a_rebuild_has_the_same_order_in_every_mode() -> None:
     dropped = OLD.replace(", note STRING", "")
     every = {mode: steps(planned(project(dropped, f"compatibility: {mode}"))) for mode in Compatibility}

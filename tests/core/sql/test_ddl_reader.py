@@ -88,6 +88,7 @@ def test_types_have_one_form(written: str, normal: str) -> None:
         ("CREATE TABLE t (a STRUCT<x: INT, X: INT>) USING parquet", "field X of a is declared twice", (1, 17)),
         ("CREATE TABLE t (a MAP<INT, ARRAY<STRUCT<x: INT, y: INT, x: INT>>>) USING parquet", "field x of a", (1, 17)),
         ("CREATE TABLE t (a INT,) USING parquet", ", is not allowed here", (1, 22)),
+        ("CREATE TABLE t (a INT DEFAULT 3) USING parquet", "DEFAULT is not allowed here", (1, 23)),
         ("CREATE TABLE t (a INT) USING parquet PARTITIONED BY (b)", "b is not a column of the table", (1, 22)),
         ("CREATE TABLE t (a INT) USING parquet USING json", "USING appears twice", (1, 38)),
         ("CREATE TABLE t (a INT) USING json OPTIONS (x 'a', X 'b')", "X appears twice", (1, 51)),
