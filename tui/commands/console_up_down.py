@@ -263,7 +263,7 @@ def down(context: CommandContext) -> int:
             output.say(f"  {owned.path}")
         for slot in slots:
             output.say(f"  the replication slot of {slot}")
-        if (stays := teardown.keeps_home(place)) is not None:
+        for stays in filter(None, (teardown.keeps_home(place), teardown.keeps_demo(place))):
             output.say(stays)
         question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Asked before anything is stopped, so that a refusal changes nothing.

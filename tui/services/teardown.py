@@ -103,7 +103,7 @@ def still_running(place: SelectedEnvironment) -> list[str]:
         "agent": agent_process.find_agent_process(place),
         "pool": agent_process.find_pool_process(place),
         "generator": find_generator(place),
-        **_servers(place),
+        **({} if _others_with_agent(place) else _servers(place)),
     }
     return [f"{name} (pid {process.pid})" for name, process in found.items() if process is not None]
 
@@ -133,8 +133,11 @@ def in_own_database(place: SelectedEnvironment, address: str) -> bool:
 
 
 def _end_servers(place: SelectedEnvironment, progress: ProgressCallback) -> list[str]:
-    """Stop the servers of a scenario through a child process, which also finds servers whose record is missing."""
-    if not os.path.isfile(os.path.join(place.folder, SERVERS_FOLDER, "servers.json")):
+    """Stop the servers of a scenario through a child process, which also finds servers whose record is missing.
+
+    They keep running while another environment of the project has an agent, because its statements may need them.
+    """
+    if not os.path.isfile(os.path.join(place.folder, SERVERS_FOLDER, "servers.json")) or _others_with_agent(place):
         return []
     progress(WaitProgress("servers stop", 0.0, 2.0))
     done = os_processes.run_module(GENERATOR, ["--end-servers", "--project", place.folder], os.environ, seconds=120.0)
@@ -205,7 +208,7 @@ def owned_places(place: SelectedEnvironment) -> list[OwnedPlace]:
     # declares an overlay, its home.
     found += [*home, *marks] if place.overlay is None else [*marks, *home]
     servers = Path(place.folder, SERVERS_FOLDER)
-    if _is_demo(place) and _is_folder(servers):
+    if _deletes_demo(place) and _is_folder(servers):
         found.append(OwnedPlace(str(servers)))
     return found + _demo_parts(place, {owned.path for owned in found})
 
@@ -220,6 +223,17 @@ def keeps_home(place: SelectedEnvironment) -> str | None:
     if not ledger or place.overlay is not None or _belongs_to_ledger(Path(place.data, WORLD_FILE), ledger):
         return None
     return f"{place.where.home} stays: its ledger does not match the mark in {place.data}, which was copied or deleted"
+
+
+def keeps_demo(place: SelectedEnvironment) -> str | None:
+    """Explain why a purge keeps the files of a demo; None if it deletes them, and in any other project.
+
+    They are the project and what has landed for it, so they are kept while another environment has a ledger or overlay.
+    """
+    others = _others(place)
+    if not others or not _is_demo(place):
+        return None
+    return f"the demo's project and its landed files stay, because it has other environments: {', '.join(others)}"
 
 
 def purge(place: SelectedEnvironment, places: list[OwnedPlace], progress: ProgressCallback) -> list[str]:
@@ -253,7 +267,7 @@ def delete_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> Non
     parsed = parse_cache_path(environ, project=place.project, project_id=place.project_id)
     if parsed and place.overlay is not None:
         _delete(Path(manifest_cache_path(environ, os.getuid(), folder=place.folder)))
-    if not parsed or not _is_demo(place):
+    if not parsed or not _deletes_demo(place):
         return
     manifest = Path(manifest_cache_path(environ, os.getuid(), folder=place.folder))
     for path in (*Path(parsed).parent.glob(f"{PARSE_CACHE_FILE}*"), Path(parsed).parent, manifest, manifest.parent):
@@ -262,7 +276,7 @@ def delete_caches(place: SelectedEnvironment, environ: Mapping[str, str]) -> Non
 
 def _goes_whole(place: SelectedEnvironment, folder: Path, ledger: str) -> bool:
     whole = [f"{place.where.home}/{name}" for name in _HOME_FOLDERS]
-    if _is_demo(place):
+    if _deletes_demo(place):
         whole.append(f"{place.folder}/{SERVERS_FOLDER}")
     return is_owned(folder, ledger) or str(folder) in whole
 
@@ -419,7 +433,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
     """
     root = Path(place.folder)
     mark = _object(root / DEMO_FILE)
-    if not _is_demo(place):
+    if not _deletes_demo(place):
         return []
     made = [root / "data" / name for name in _GENERATED]
     for feed in _folders(root / "data" / "landing"):
@@ -446,6 +460,22 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
 def _is_demo(place: SelectedEnvironment) -> bool:
     mark = _object(Path(place.folder, DEMO_FILE))
     return mark.get("made_by") == "headgate demo" and mark.get("project_id") == place.project_id
+
+
+def _deletes_demo(place: SelectedEnvironment) -> bool:
+    return _is_demo(place) and not _others(place)
+
+
+def _others(place: SelectedEnvironment) -> tuple[str, ...]:
+    """Return the project's other environments that have a ledger or are overlays, sorted."""
+    homes = Path(place.where.home).parent
+    proofs = {path.parent.name for name in ("ledger.db", OVERLAY_FILE) for path in homes.glob(f"*/{name}")}
+    return tuple(sorted(proofs - {Path(place.where.home).name}))
+
+
+def _others_with_agent(place: SelectedEnvironment) -> bool:
+    homes = Path(place.where.home).parent
+    return any(os_processes.lock_holder(str(homes / name / "agent.lock")) is not None for name in _others(place))
 
 
 def _walked(root: str, without: set[str]) -> Iterator[tuple[str, list[str], list[str]]]:

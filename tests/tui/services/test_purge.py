@@ -348,6 +348,20 @@ def test_a_folder_is_removed_completely_without_following_links(tmp_path: Path) 
     assert heard == sorted(heard) and heard[-1] == 102
 
 
+def test_a_demo_is_kept_while_another_of_its_environments_exists(demo: SelectedEnvironment) -> None:
+    project = {path for path in contents(Path(demo.folder)) if not path.startswith("data/tables")}
+    other = Path(demo.where.home).parent / "stage"
+    other.mkdir(parents=True)
+    (other / "ledger.db").write_text("")
+    assert (kept := teardown.keeps_demo(demo)) is not None and kept.endswith("other environments: stage")
+    everything(demo)
+    assert project <= {*contents(Path(demo.folder))}
+    (other / "ledger.db").unlink()
+    assert teardown.keeps_demo(demo) is None
+    everything(demo)
+    assert not Path(demo.folder).exists()
+
+
 def test_the_caches_of_a_demo_are_deleted_and_those_of_other_projects_are_kept(
     demo: SelectedEnvironment, tmp_path: Path
 ) -> None:

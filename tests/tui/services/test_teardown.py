@@ -70,6 +70,13 @@ def test_the_servers_of_a_scenario_end_last_and_a_process_that_has_taken_over_a_
     client = AgentClient(place.where.socket, ledger=1)
     kept = teardown.end_all(place, client, keep_pool=True, confirm="", progress=lambda progress: None)
     assert kept == [] and found.alive
+    stage = Path(place.where.home).parent / "stage"
+    stage.mkdir(parents=True)
+    (stage / "ledger.db").write_text("")
+    agent = os_processes.identify(start(processes.HOLDS, str(stage / "agent.lock"), agent_process.AGENT))
+    kept = teardown.end_all(place, client, keep_pool=False, confirm="", progress=lambda progress: None)
+    assert kept == [] and found.alive, "statements of another environment may need them"
+    assert agent is not None and os_processes.end_process(agent, patience_s=0.0)
     ended = teardown.end_all(place, client, keep_pool=False, confirm="", progress=lambda progress: None)
     assert ended == [f"PostgreSQL (pid {pid})"] and not found.alive
     assert os_processes.identify(other) is not None
