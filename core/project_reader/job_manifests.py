@@ -43,7 +43,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}\Z")
 _PRODUCT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}\Z")
 _LINES = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """Line breaks of YAML."""
-_BLANKS = re.compile(r"\s+")
+_NO_BREAK = re.compile(r"[^\n]")
 
 _INSTEAD = {
     "execution.checkpointing.interval": "remove it: trigger: says how often a statement runs, and each run is recorded",
@@ -322,17 +322,19 @@ def _sql(section: YamlSection, lines: Sequence[str]) -> SqlInYaml | None:
 
 def _is_one_query(found: SqlInYaml, section: YamlSection) -> bool:
     """True if SQL may follow INSERT INTO; otherwise, a Problem is reported. It is not parsed here."""
-    plain = PIECES.sub(lambda piece: _BLANKS.sub(" ", " " * len(piece[0])), found.text)
+    plain = PIECES.sub(lambda piece: _NO_BREAK.sub(" ", piece[0]), found.text)
     query = plain.rstrip().removesuffix(";")
-    word = query.split(maxsplit=1)[0].upper() if query.split() else ""
     at = len(query) - len(query.lstrip())
-    if word == "INSERT":
-        remedy = f"write the SELECT alone: {TARGET} gives the table that it writes"
-        summary = "sql begins with INSERT"
-    elif ";" in query:
+    word = query.split(maxsplit=1)[0].upper() if query.split() else ""
+    remedy = f"write one SELECT: {TARGET} gives the table that it writes"
+    if ";" in query:
         at = query.index(";")
         remedy = "keep one SELECT; a manifest with several has statements: instead of sql:"
         summary = "sql contains several statements"
+    elif not word:
+        summary = "sql contains no query"
+    elif not word.startswith(("SELECT", "WITH", "(")):
+        summary = f"sql begins with {word[:30]}"
     else:
         return True
     line = found.text.count("\n", 0, at) + 1
@@ -357,12 +359,11 @@ def _check_properties(section: YamlSection, environments: Sequence[Environment])
         return
     for key, value in section.pairs(PROPERTIES):
         for each in environments:
-            known = dict(each.pool.conf).get(key)
-            if known != value:
-                said = f"has {known}" if known is not None else "does not set it"
+            if dict(each.pool.conf).get(key) != value:
+                # The values may be secret.
                 summary = (
-                    f"{key} is {value} here, but the pool of {each.name} {said}; its statements share all settings"
+                    f"the pool of {each.name} does not set {key} as it is here, and its statements share all settings"
                 )
-                remedy = f'write {key}: "{value}" in environments.{each.name}.pool.conf in headgate.yml'
+                remedy = f"set it to the same value in environments.{each.name}.pool.conf in headgate.yml"
                 section.problems.append(Problem(summary, remedy, spark.at(key), key))
                 break

@@ -197,8 +197,8 @@ def _generate_job(job: JobManifest, draft: _Draft) -> None:
         if each.target in draft.definitions and each.target not in draft.declared:
             _generate_ddl(each.target, folder, draft)
         dml = f"{folder}/sql-scripts/dml.{each.target}.sql"
-        place = each.target_place
-        head = TextPart(1, place.path, place.line)
+        line = each.sql.line if each.sql else each.target_place.line
+        head = TextPart(1, job.path, line, follows=False)
         if broken or each.sql is None:
             draft.add(dml, draft.files[job.path], [head])
             draft.unread.add(dml)

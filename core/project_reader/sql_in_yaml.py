@@ -25,6 +25,8 @@ class SqlInYaml:
     """The SQL without trailing white space."""
     parts: tuple[TextPart, ...]
     """Where its lines were written; they count from 1."""
+    line: int
+    """The line of the file on which the value begins, which is that of its key for a block."""
     cut_line: int = 0
     """The line of the file with a `--` comment that, in the joined text, hides the lines below it; 0 if there is none.
     """
@@ -44,14 +46,14 @@ def sql_in_yaml(node: yaml.ScalarNode, lines: Sequence[str], path: str) -> SqlIn
     value = str(node.value).rstrip()
     first = node.start_mark.line
     if node.style == "|":
-        return SqlInYaml(value, tuple(_literal_parts(value, lines, first + 1, path)))
+        return SqlInYaml(value, tuple(_literal_parts(value, lines, first + 1, path)), first + 1)
     words = _words(value, node, lines)
     if words is None:
-        return SqlInYaml(value, (TextPart(1, path, first + 1, follows=False),))
+        return SqlInYaml(value, (TextPart(1, path, first + 1, follows=False),), first + 1)
     pieces = list(PIECES.finditer(value))
     text = _split_again(value, words, [piece.span() for piece in pieces if piece[0][0] in "'\"`"])
     comments = [piece.span() for piece in pieces if piece[0].startswith("--")]
-    return SqlInYaml(text, tuple(_parts(text, words, path)), _cut_line(words, comments))
+    return SqlInYaml(text, tuple(_parts(text, words, path)), first + 1, _cut_line(words, comments))
 
 
 def _literal_parts(value: str, lines: Sequence[str], first: int, path: str) -> Iterator[TextPart]:

@@ -52,6 +52,8 @@ def open_source(name: str, cwd: str) -> SqlSource:
     if name == STDIN:
         return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
+    if name.lower().endswith((".yaml", ".yml")):
+        raise UsageError(f"{name} is YAML, not SQL", remedy="headgate plan reports the problems of a manifest")
     if file.is_file():
         return SqlSource(name, file.as_posix(), _decoded(_read(file), name), _from_folder, _ddl_of_folder)
     revision, colon, path = name.partition(":")

@@ -276,7 +276,7 @@ class ConsoleBackend:
                     "; ".join(evidence_lines(node.evidence)) or str(node.reason.words),
                 )
             row = ChangeRow(name, change, would, reason, old, new, declared.folder, problems=problems)
-            rows.append(replace(row, manifest=declared.manifest))
+            rows.append(replace(row, files=files_of(declared)))
         for name in found.deleted:
             reason = (
                 "it was deleted, but its files are still there: :undelete restores it from the trash, D deploys it anew"
@@ -391,6 +391,13 @@ class ConsoleBackend:
         if found.submitted.plan.empty:
             raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared is what is deployed")
         return found.submitted.plan.hash
+
+
+def files_of(table: "Table") -> tuple[str, ...]:
+    """Return the files behind SQL, DDL and settings of a manifest's table; empty for a table with its own folder."""
+    if not table.manifest:
+        return ()
+    return table.manifest, table.ddl.file, f"{table.manifest} and its templates"
 
 
 def _is_in(path: str, table: "Table") -> bool:

@@ -16,15 +16,21 @@ import pytest
 from core.model.act_outcomes import ActOutcome, ActResult
 from core.model.errors import EngineRefused, Refused, Stale
 from core.model.names import TableName
+from core.project.revision import RevisionTexts
+from core.project_reader.loader import read_project
+from core.project_reader.manifest_layout import generated_texts
 from state.row_types import EventRow, StagedRow
 from tests.support.ledger_rows import plan_of, plan_row
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
+from tui.presentation.screen_content.changes import ChangeRow, detail
 from tui.presentation.screen_content.plan_review import state_of_plan
 from tui.presentation.screen_content.screen_frame import act_answer, unstage_answer
+from tui.presentation.styling.styled_text import plain
+from tui.presentation.styling.theme import UNICODE
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.project_folder.declaring_files import read_files
 from tui.screens.audit_log_events import EventsScreen
-from tui.screens.backend import ConsoleBackend
+from tui.screens.backend import ConsoleBackend, files_of
 from tui.screens.runs import CONFIRMED_AS
 from tui.services.environment_service import EnvironmentService
 
@@ -205,6 +211,19 @@ def test_a_plan_whose_manifest_template_or_definition_was_edited_is_refused_by_i
     edited = answers.plan("7f3a")
     assert edited is not None
     assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
+
+
+def test_the_diff_of_a_manifest_names_its_files(tmp_path: Path) -> None:
+    project, _ = read_project(generated_texts(manifest_project.files()))
+    assert project is not None
+    files = files_of(project.tables[TableName("dear")])
+    row = ChangeRow("dear", "new", "start", new=RevisionTexts("CREATE", "INSERT", "owner: a"), files=files)
+    lines = [
+        text.strip()
+        for text in map(plain, detail(row, 80, UNICODE, full=True))
+        if "manifests" in text or "schemas" in text
+    ]
+    assert lines == ["manifests/dear.yml", "schemas/out.sql", "manifests/dear.yml and its templates"]
 
 
 @pytest.mark.parametrize(

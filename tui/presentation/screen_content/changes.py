@@ -32,8 +32,8 @@ class ChangeRow:
     """True if the files could be compared with what is deployed."""
     problems: tuple[Problem, ...] = ()
     """The errors in the table's files."""
-    manifest: str = ""
-    """Path of the YAML manifest of the table; empty if its folder declares it."""
+    files: tuple[str, ...] = ()
+    """What is shown above the diffs of SQL, DDL and settings; empty for the files in `folder`."""
 
 
 def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
@@ -89,15 +89,13 @@ def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[L
     """Format a table's problems, the diffs of its files, and the reason for the planned action. `full` adds context."""
     lines: list[Line] = [rule(one.table, width, glyphs), *problem_lines(one.problems, "")]
     context = 50 if full else 1
-    for path, old, new in (
-        (f"sql-scripts/dml.{one.table}.sql", one.old.dml, one.new.dml),
-        (f"sql-scripts/ddl.{one.table}.sql", one.old.ddl, one.new.ddl),
-        (f"{one.table}.yml", one.old.yml, one.new.yml),
-    ):
+    below = (f"sql-scripts/dml.{one.table}.sql", f"sql-scripts/ddl.{one.table}.sql", f"{one.table}.yml")
+    paths = one.files or tuple(f"{one.folder + '/' if one.folder else ''}{path}" for path in below)
+    pairs = (one.old.dml, one.new.dml), (one.old.ddl, one.new.ddl), (one.old.yml, one.new.yml)
+    for path, (old, new) in zip(paths, pairs, strict=True):
         changes = difference(old, new, context)
         if changes:
-            place = f"{one.manifest}, as {path}" if one.manifest else f"{one.folder + '/' if one.folder else ''}{path}"
-            lines.append(line((f"   {place}", Tone.DIM)))
+            lines.append(line((f"   {path}", Tone.DIM)))
             lines.extend(changes)
     if one.reason:
         lines.append(EMPTY)
