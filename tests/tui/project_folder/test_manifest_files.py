@@ -10,9 +10,10 @@ from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
 from core.project_reader.loader import read_project, read_sound_tables
 from core.project_reader.manifest_layout import generated_texts
+from core.statement_tests.case_reader import read_cases
 from pipelines.declaring_files import texts_of_manifests
 from tests.support.manifest_project import DEAR, HEADGATE, files
-from tui.project_folder.declaring_files import read_files
+from tui.project_folder.declaring_files import read_files, read_test_files
 from tui.project_folder.git_objects import texts_differing_from
 from tui.project_folder.project_folder_reader import declared_columns, declared_tables, find_sql_file
 
@@ -129,3 +130,13 @@ def test_a_commit_before_the_project_became_one_of_manifests_is_compared_as_well
     write(folder, {"headgate.yml": head})
     back = texts_differing_from(str(folder), "HEAD", read_files(str(folder)).texts)
     assert back.keys() == {*texts, "pipelines/facts/p/a/sql-scripts/ddl.a.sql"}
+
+
+def test_the_cases_of_a_manifest_are_in_the_folder_of_its_name(folder: Path) -> None:
+    case = "given: {orders: [{id: 1, price: 20.0}]}\nexpect: [{id: 1, price: 20.0}]\n"
+    write(folder, {"manifests/dear/tests/one.yml": case})
+    project, _ = read_project(read_files(str(folder)).texts)
+    assert project is not None
+    tests = read_test_files(str(folder), (table.case_folder for table in project.tables.values()))
+    cases, problems = read_cases(tests, project.tables)
+    assert not problems and [(each.path, each.table) for each in cases] == [("manifests/dear/tests/one.yml", "dear")]
