@@ -63,6 +63,10 @@ def _vacuumed(context: PlanningContext, node: PlanNode, retain_h: str, found: Wa
     older = f"older than {hours} h" if hours else "older than it retains"
     vacuumed = PlanWarningKind.VACUUMED.of(hours=hours) if hours else PlanWarningKind.VACUUMED_BY_TABLE.of()
     found.warn(node.table, vacuumed)
+    for overlay, version in context.observed.deployment(node.table).overlays:
+        if version == node.version:
+            name = physical_name(node.table, version)
+            found.warn(node.table, PlanWarningKind.VACUUMED_UNDER_OVERLAY.of(overlay=overlay, version=name))
     return replace(node, action=Action.VACUUM, reason=Reason.VACUUMED, loses=(f"files of versions {older}",))
 
 

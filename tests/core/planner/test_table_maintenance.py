@@ -65,6 +65,17 @@ def test_a_vacuum_loses_versions_and_is_confirmed_by_the_plans_name() -> None:
     assert planned("vacuum", "a").nodes[0].loses == ("files of versions older than 168 h",)
 
 
+def test_an_overlay_whose_statements_may_need_the_deleted_files_is_warned_of() -> None:
+    project = small_project.project(FILES)
+    world = {name: deployed(table) for name, table in project.tables.items()}
+    world[T("a")] = replace(world[T("a")], version=2, highest_version=2, overlays=(("pr-1", 2), ("pr-2", 1)))
+    found = make_plan(project, "dev", world, PlanRequest(verb="vacuum", tables=(T("a"),)))
+    assert [str(each.summary) for each in found.warnings if "overlay" in str(each.summary)] == [
+        "pr-1 reads a__v2, and its statements fail if they still need what this deletes, because the step does not "
+        "check them: it overlays this environment"
+    ]
+
+
 def test_how_long_a_table_keeps_files_is_what_its_log_says_also_where_it_was_set_by_hand() -> None:
     project = small_project.project(FILES)
 
