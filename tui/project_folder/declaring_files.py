@@ -175,6 +175,8 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
                         folders.append(name)
                     elif name.lower().endswith(suffixes):
                         found.append(f"{below}/{name}")
+                    elif of_functions and name.lower().endswith(".jar"):
+                        unread[f"{below}/{name}"] = _JAR
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
                         unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
@@ -192,6 +194,7 @@ def _refuse_unreadable(error: OSError) -> None:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}", remedy="make it readable") from error
 
 
+_JAR = UnreadableFile("functions of jars are not supported yet", "move it out of functions")
 _UNFOLLOWED = UnreadableFile(
     "it is a link to a folder, or to nothing, and links to folders are not followed",
     "put the folder itself there, or move the link out of pipelines",

@@ -11,11 +11,13 @@ from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
-from core.project.model import Pool, Settings
+from core.project.model import Pool, Script, Settings
 from core.project.revision import Revision, RevisionTexts
 from core.project.variables import REFERENCE, Variable
+from core.project_reader.functions import read_functions
 from core.project_reader.manifest import Manifest, read_manifest
-from core.project_reader.substitution import substitute_sql
+from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope
+from core.project_reader.substitution import SubstitutedSql, substitute_sql
 from core.project_reader.table_yml import read_settings
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
@@ -42,6 +44,8 @@ class SqlSource:
 
     For SQL from git, returns all DDL files of the revision.
     """
+    functions_for: Callable[[str], Sequence[str]] = field(repr=False, default=lambda folder: ())
+    """Returns the paths of function files; at least those that SQL in a folder can call."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:
@@ -55,12 +59,18 @@ def open_source(name: str, cwd: str) -> SqlSource:
     if name.lower().endswith((".yaml", ".yml")):
         raise UsageError(f"{name} is YAML, not SQL", remedy="headgate plan reports the problems of a manifest")
     if file.is_file():
-        return SqlSource(name, file.as_posix(), _decoded(_read(file), name), _from_folder, _ddl_of_folder)
+        text = _decoded(_read(file), name)
+        return SqlSource(name, file.as_posix(), text, _from_folder, _ddl_of_folder, functions_for=_functions_of_folder)
     revision, colon, path = name.partition(":")
     if colon and revision and not revision.startswith("-"):
         text = _from_git(cwd, revision, path)
         return SqlSource(
-            name, path, text, lambda other: _or_none(cwd, revision, other), lambda _: _ddl_of_git(cwd, revision)
+            name,
+            path,
+            text,
+            read_neighbour=lambda other: _or_none(cwd, revision, other),
+            ddl_below=lambda _: _by_table(_paths_in_git(cwd, revision)),
+            functions_for=lambda _: _paths_in_git(cwd, revision),
         )
     raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
 
@@ -96,7 +106,7 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
     variables = _variables(source, environment)
     yml = _first_settings(source, defaults, variables)
     problems: list[Problem] = []
-    sql = substitute_sql(source.text, source.name, variables, problems)
+    sql = _read_sql(source, variables, problems)
     if problems:
         return {}, tuple(problems)
     statements, wrong = read_statements(sql.text, source.name, every_table_streams=yml.every_table_streams)
@@ -116,8 +126,11 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
         settings = read_settings(written.yml, place, defaults, problems, variables)
         used = {*sql.names, *declaring.names, *REFERENCE.findall(written.yml)} & variables.keys()
         texts = RevisionTexts(declaring.text, sql.text, written.yml)
-        if used:
-            texts = replace(texts, variables=tuple((n, variables[n].value) for n in sorted(used)), written=written)
+        if used or sql.functions:
+            values = tuple((n, variables[n].value) for n in sorted(used))
+            written = replace(written, functions=tuple((name, each.as_written) for name, each in sql.functions))
+            functions = tuple((name, each.text) for name, each in sql.functions)
+            texts = replace(texts, variables=values, written=written, functions=functions)
         parents = _parents(source, parsed, variables)
         found[parsed.writes] = Revision(
             parsed.writes, texts, parsed, ddl, settings=settings, pool=pool, parents=parents
@@ -163,7 +176,7 @@ def parse_statements(
     variables = _variables(source, environment)
     wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings(), variables).reads
     problems: list[Problem] = []
-    sql = substitute_sql(source.text, source.name, variables, problems)
+    sql = _read_sql(source, variables, problems)
     if problems:
         return (), tuple(problems)
     found, wrong = read_any(sql.text, source.name, every_table_streams=wanted == "stream")
@@ -178,7 +191,8 @@ def fingerprints(
     hashes = []
     for parsed in found:
         texts = _texts(source, parsed.writes)
-        texts = replace(texts, ddl=_with_values(texts.ddl, variables), dml=_with_values(texts.dml, variables))
+        dml = _read_sql(source, variables, []).text
+        texts = replace(texts, ddl=_with_values(texts.ddl, variables), dml=dml)
         ddl = read_ddl(texts.ddl, "")[0] if texts.ddl else None
         hashes.append(fingerprint(texts, parsed, ddl, runs_on=pool).as_json())
     return hashes
@@ -195,6 +209,51 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadSql:
+    """SQL with values in place of variables, and bodies in place of calls of functions."""
+
+    text: str
+    names: frozenset[str]
+    """The variables that SQL and functions use."""
+    functions: tuple[tuple[str, Script], ...]
+    positions: tuple[SubstitutedSql, ...]
+    """The replacements, from the last to the first."""
+
+    def of_file(self, problem: Problem) -> Problem:
+        """Return a Problem about the text with its position in the source."""
+        for each in self.positions:
+            problem = each.of_file(problem)
+        return problem
+
+
+def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: list[Problem]) -> _ReadSql:
+    """Replace the variables and the calls of functions in a source; mistakes are added to `problems`."""
+    sql = substitute_sql(source.text, source.name, variables, problems)
+    folder = _project_of(source)
+    prefix = f"{folder}/" if folder else ""
+    paths = source.functions_for(posixpath.dirname(source.path)) if folder is not None else ()
+    relative = (path.removeprefix(prefix) for path in paths if path.startswith(prefix) and path.endswith(".sql"))
+    written = {
+        path: source.read_neighbour(prefix + path) or "" for path in relative if function_scope(path) is not None
+    }
+    if not written or problems:
+        return _ReadSql(sql.text, sql.names, (), (sql,))
+    values = {path: substitute_sql(text, path, variables, problems) for path, text in written.items()}
+    files = read_functions({path: each.text for path, each in values.items()}, ())
+    files.problems.clear()
+    path = source.path.removeprefix(prefix)
+    text = files.replace_calls(path, sql.text)
+    wrong = (*files.problems, *(problem for _, problem in files.faults))
+    problems += (replace(each, where=replace(each.where, path=source.name)) if each.where and each.where.path == path
+                 else each for each in wrong)  # fmt: skip
+    if path not in files.scripts:
+        return _ReadSql(text, sql.names, (), (sql,))
+    script = files.scripts[path]
+    names = sql.names.union(*(values[each].names for each in script.functions))
+    return _ReadSql(text, names, files.named(script.functions, written), (script.positions, sql))
+
+
 def _variables(source: SqlSource, environment: str | None) -> dict[str, Variable]:
     text = source.read_neighbour(posixpath.join(_project_of(source) or "", MANIFEST))
     return read_manifest(text, []).variables_of(environment) if text else {}
@@ -206,7 +265,7 @@ def _with_values(sql: str, variables: Mapping[str, Variable]) -> str:
 
 def _first_settings(source: SqlSource, defaults: Settings, variables: Mapping[str, Variable]) -> Settings:
     # The settings of the first statement determine how the whole source is parsed.
-    text = _with_values(source.text, variables)
+    text = _read_sql(source, variables, []).text
     written = next((parsed.writes for parsed in read_any(text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, [], variables) if written else defaults
 
@@ -259,10 +318,15 @@ def _ddl_of_folder(folder: str) -> dict[str, str]:
     return _by_table(path.as_posix() for path in Path(folder, "pipelines").rglob("ddl.*.sql"))
 
 
-def _ddl_of_git(cwd: str, revision: str) -> dict[str, str]:
+def _functions_of_folder(folder: str) -> list[str]:
+    place = Path(folder)
+    return [path.as_posix() for each in (place, *place.parents) for path in (each / FUNCTIONS_FOLDER).glob("*.sql")]
+
+
+def _paths_in_git(cwd: str, revision: str) -> list[str]:
     words = ("-r", "--full-tree", "--name-only", "-z", "--end-of-options", revision)
     _, listed, _ = run_git(cwd, "ls-tree", *words)
-    return _by_table(listed.decode("utf-8", "replace").split("\0"))
+    return listed.decode("utf-8", "replace").split("\0")
 
 
 def _by_table(paths: Iterable[str]) -> dict[str, str]:

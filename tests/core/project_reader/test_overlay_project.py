@@ -74,6 +74,22 @@ def test_the_generated_project_is_valid_and_declares_the_overlay_beside_the_base
     assert project.environments["pr-1"].pool == project.environments["dev"].pool
 
 
+def test_a_changed_function_is_built_in_its_users_and_downstream_with_the_functions_that_they_use() -> None:
+    text = "CREATE FUNCTION {name}(kind STRING) RETURNS STRING RETURN concat(kind, '{end}')"
+    select = "SELECT id, label(kind) AS kind FROM STREAM a"
+    before = {
+        "functions/label.sql": text.format(name="label", end=1),
+        "functions/unused.sql": text.format(name="unused", end=1),
+    }
+    over = base({**small_project.texts(b=select), **before})
+    texts = {**small_project.texts(b=select), **before, "functions/label.sql": text.format(name="label", end=2)}
+    found = overlay(texts, over)
+    assert found.built == ("b",) and "functions/unused.sql" not in found.texts
+    project, problems = read_project({**found.texts, "headgate.yml": of_overlay(texts["headgate.yml"])})
+    assert project is not None, problems
+    assert revision_of(project.tables[T("b")]).texts.functions == (("label", texts["functions/label.sql"]),)
+
+
 def test_an_overlay_of_a_project_of_manifests_is_one_of_the_usual_layout() -> None:
     texts = generated_texts(manifest_project.files())
     project, _ = read_project(texts)

@@ -1,14 +1,23 @@
 """Functions on the command line: written, listed, traced, tested, and their mistakes."""
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command_line import written
 
+from core.model.names import TableName
+from core.project.revision import revision_hash
+from core.project_reader.loader import read_project
+from core.project_reader.revision_reader import revision_of
 from core.statement_tests.request import CaseOutcome, CaseResult
 from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.project_folder_reader import ProjectReader
 from tui.services import statement_tests
+from tui.services.follow_up_plans import texts_before
 
 DML = "pipelines/sources/p/a/sql-scripts/dml.a.sql"
 
@@ -95,3 +104,44 @@ def test_the_cases_of_a_function_are_run_and_shown_under_its_name(
     assert written(["test", "clean()"], capsys, 2)["error"]["summary"] == "clean() has no test case"
     (calls / "functions/tests/clean.yml").write_text("cases: 3\n")
     assert "have 1 problem" in written(["test", "clean()"], capsys, 2)["error"]["summary"]
+
+
+def test_diff_and_sql_replace_calls_as_plans_do(calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "a")):
+        subprocess.run(["git", *words], cwd=calls, check=True)
+    function = calls / "functions/clean.sql"
+    function.write_text(function.read_text().replace("trim(lower(value))", "lower(value)"))
+    assert exit_codes.run_command_line(["diff", f"HEAD:{DML}", DML]) == 0
+    said = capsys.readouterr().out
+    assert "function clean: trim(lower(value)) → lower(value)" in said and "filter or projection" in said
+    assert exit_codes.run_command_line(["sql", DML]) == 0
+    assert "CAST(lower(CAST(kind AS STRING)) AS STRING)" in capsys.readouterr().out
+    function.write_text(function.read_text().replace("lower(value)", "lower(val)"))
+    assert exit_codes.run_command_line(["diff", f"HEAD:{DML}", DML]) == 2
+    assert "functions/clean.sql:4:14" in capsys.readouterr().err
+
+
+def test_an_undo_gives_a_table_its_earlier_functions_in_its_own_folder(calls: Path, place: SelectedEnvironment) -> None:
+    reader = ProjectReader(place, {"HEADGATE_HOME": str(calls.parent / "home")})
+    before = revision_of(reader.read().project.tables[TableName("a")]).texts
+    function = calls / "functions/clean.sql"
+    function.write_text(function.read_text().replace("trim", "rtrim"))
+    declared = reader.read()
+    node: Any = SimpleNamespace(table=TableName("a"), old=before)
+    texts = texts_before(declared, [node], place.environment)
+    assert texts["functions/clean.sql"] == function.read_text()
+    undone, problems = read_project(texts, environment=place.environment)
+    assert undone is not None and not problems
+    assert revision_hash(revision_of(undone.tables[TableName("a")]).texts) == revision_hash(before)
+
+
+def test_a_jar_among_the_functions_is_a_problem_and_test_cases_are_none(
+    calls: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["plan", "--all"]) in (0, 1)
+    capsys.readouterr()
+    (calls / "functions/tax.jar").write_bytes(b"PK\xff")
+    assert exit_codes.run_command_line(["plan", "--all"]) == 2
+    said = capsys.readouterr().err
+    assert "functions/tax.jar: error: tax.jar cannot be read: functions of jars are not supported yet" in said
+    assert said.count("error:") == 1

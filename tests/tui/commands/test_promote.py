@@ -507,3 +507,29 @@ def test_the_console_compares_environments_as_the_command_does(
     assert console.environment_diff("dev", ("a",))[0] == "0 tables differ, 1 the same"
     with pytest.raises(HeadgateError, match="this is stage"):
         console.environment_diff("stage", ())
+
+
+def test_a_promoted_revision_brings_its_functions_and_other_tables_keep_theirs(
+    two: Two, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function = two.folder / "functions/label.sql"
+    function.parent.mkdir()
+    text = "CREATE FUNCTION label(kind STRING) RETURNS STRING RETURN concat(kind, '{end}')"
+    called = {
+        table: f"INSERT INTO {table} SELECT id, label(kind) AS kind FROM STREAM {parent};"
+        for table, parent in (("a", "landed"), ("b", "a"))
+    }
+    function.write_text(text.format(end="1"))
+    for ledger in (two.dev, two.stage):
+        for table, statement in called.items():
+            two.run_in(ledger, table, statement)
+    function.write_text(text.format(end="2"))
+    there = two.run_in(two.dev, "b", called["b"])
+    # The files have a third body, which takes no part.
+    function.write_text(text.format(end="3"))
+    plan = written(["promote", "b", *TO_STAGE], capsys)
+    (node,) = [node for node in plan["nodes"] if node["action"] != "keep"]
+    assert node["table"] == "b" and node["texts"]["functions"] == {"label": text.format(end="2")}
+    assert "concat(CAST(kind AS string), '2')" in node["texts"]["dml"]
+    assert plan["request"]["promotes"][0]["revision"] == written_hash(there.texts)
+    assert node["evidence"][-1]["sentence"] == "function label: concat(kind, '1') → concat(kind, '2')"
