@@ -1,17 +1,19 @@
 """The functions of a project and what a new body of one would change, as lines and as JSON."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.reports.function_uses import FunctionImpact, FunctionUser, FunctionUses
 from core.text.wording import counted
 from tui.presentation.styling.table_layout import format_table
+
+if TYPE_CHECKING:
+    from core.reports.function_uses import FunctionImpact, FunctionUser, FunctionUses
 
 MOST_NAMES = 3
 """Maximum number of tables named in a cell."""
 
 
-def function_lines(found: Sequence[FunctionUses]) -> list[str]:
+def function_lines(found: "Sequence[FunctionUses]") -> list[str]:
     """Return a table of functions, their users, and the tables that still run with another body."""
     rows = [
         (each.function.signature, each.function.script.path, _named(each.tables), _named(each.functions),
@@ -21,7 +23,7 @@ def function_lines(found: Sequence[FunctionUses]) -> list[str]:
     return format_table(("FUNCTION", "FILE", "USED BY", "IN FUNCTIONS", "OTHER BODY IN"), rows)
 
 
-def function_as_json(uses: FunctionUses) -> dict[str, Any]:
+def function_as_json(uses: "FunctionUses") -> dict[str, Any]:
     """Return a function with its users as JSON."""
     function = uses.function
     return {
@@ -37,7 +39,7 @@ def function_as_json(uses: FunctionUses) -> dict[str, Any]:
     }
 
 
-def function_impact_lines(found: FunctionImpact) -> list[str]:
+def function_impact_lines(found: "FunctionImpact") -> list[str]:
     """Return what another body of a function would change."""
     uses, function = found.uses, found.uses.function
     lines = [f"{function.signature}  {function.script.path}:{function.line}"]
@@ -56,7 +58,7 @@ def function_impact_lines(found: FunctionImpact) -> list[str]:
     return [*lines, "", f"edit the file, then headgate plan {named}"]
 
 
-def function_impact_as_json(found: FunctionImpact) -> dict[str, Any]:
+def function_impact_as_json(found: "FunctionImpact") -> dict[str, Any]:
     """Return what another body of a function would change as JSON."""
     return {
         **function_as_json(found.uses),
@@ -68,7 +70,7 @@ def function_impact_as_json(found: FunctionImpact) -> dict[str, Any]:
     }
 
 
-def _kind(user: FunctionUser) -> str:
+def _kind(user: "FunctionUser") -> str:
     return user.kind.definition.label
 
 
