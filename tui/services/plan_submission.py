@@ -421,14 +421,23 @@ def _with_edited_manifest(row: "PlanRow", folder: str, texts: Mapping[str, str],
     now = read_files(folder).texts
     parts = read_places(texts[PLACES]).parts
     for table in dict.fromkeys(tables):
-        for path in _declaring(TableName(table), texts):
+        declaring = tuple(_declaring(TableName(table), texts))
+        for path in declaring:
             if now.get(path) != texts.get(path):
-                # Several files may be behind one text; the one that was written last is the one that was edited.
-                dates = {part.path: _now(folder, part.path)[1] or 0.0 for part in parts.get(path, ())}
-                edited = max(dates, key=lambda each: dates[each], default=PROJECT_FILE)
-                by = f"an edit of {edited}"
-                return replace(row, status="superseded", superseded_by=by, superseded_at=dates.get(edited))
+                # A text that is no longer generated may lack any of the files.
+                changed = (path,) if path in now else declaring
+                behind = {part.path for each in changed for part in parts.get(each, ())} if PLACES in now else set()
+                edited, at = _last_edited(folder, behind or {PROJECT_FILE})
+                return replace(row, status="superseded", superseded_by=f"an edit of {edited}", superseded_at=at)
     return row
+
+
+def _last_edited(folder: str, paths: Iterable[str]) -> tuple[str, float | None]:
+    """Return which of several files behind one text was edited: one that is gone or, otherwise, the newest."""
+    dates = {path: _now(folder, path)[1] for path in sorted(paths)}
+    gone = [path for path, at in dates.items() if at is None]
+    edited = gone[0] if gone else max(dates, key=lambda path: dates[path] or 0.0)
+    return edited, dates[edited]
 
 
 def _declaring(table: TableName, texts: Mapping[str, str]) -> Iterator[str]:

@@ -190,10 +190,13 @@ def test_a_plan_whose_file_was_edited_is_refused_with_the_reason(
         ("manifests/dear.yml", "# A note.\n" + manifest_project.DEAR.replace("10", "20")),
         ("job-template.yaml", "trigger: 1 minute\n"),
         ("schemas/out.sql", manifest_project.OUT.replace("-- in EUR", "-- in USD")),
+        ("headgate.yml", manifest_project.HEADGATE.replace("layout: manifests", "layout: folders")),
+        ("manifests/dear.yml", None),
+        ("job-template.yaml", None),
     ],
 )
 def test_a_plan_whose_manifest_template_or_definition_was_edited_is_refused_by_its_name(
-    path: str, text: str, answers: ConsoleBackend, ledger, tmp_path: Path
+    path: str, text: str | None, answers: ConsoleBackend, ledger, tmp_path: Path
 ) -> None:
     place, now = place_of(tmp_path), time.time()
     for name, content in {**manifest_project.files(), "job-template.yaml": "trigger: 2 minutes\n"}.items():
@@ -207,10 +210,13 @@ def test_a_plan_whose_manifest_template_or_definition_was_edited_is_refused_by_i
     found = answers.plan("7f3a")
     assert found is not None and found.row.status == "open", "lines that have moved are no edit"
     os.utime(manifest, (now - 60, now - 60))
-    (Path(place.folder) / path).write_text(text)
+    if text is None:
+        (Path(place.folder) / path).unlink()
+    else:
+        (Path(place.folder) / path).write_text(text)
     edited = answers.plan("7f3a")
     assert edited is not None
-    assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
+    assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}")
 
 
 def test_the_diff_of_a_manifest_names_its_files(tmp_path: Path) -> None:
