@@ -3,6 +3,7 @@
 A difference may be milder than STATE_CHANGED only if Spark is certain to produce the rows that the new SQL describes.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from core.model.names import TableName
 from core.model.table_formats import is_wider, table_format
 from core.project.model import Pool, Settings
 from core.project.revision import Revision, changed_functions, changed_variables
+from core.sql.metadata_columns import METADATA_NAMES, declares_metadata
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, selects_star
 from core.text.diff import short_diff
 
@@ -65,6 +67,7 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
         yield from _sink_findings(old, new)
     external = old.parsed is None and new.parsed is None
     yield from _settings_findings(old.settings, new.settings, external=external)
+    yield from _metadata_findings(old, new)
     yield from _engine_findings(old, new)
     if (old.parsed is None) != (new.parsed is None):
         came = EditKind.STATEMENT_ADDED if old.parsed is None else EditKind.STATEMENT_REMOVED
@@ -97,7 +100,13 @@ def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:
     if old.parsed.canonical != new.parsed.canonical or not selects_star(new.parsed):
         return ()
     before = {column.name.lower() for column in old.ddl.columns}
-    return tuple(column.name.lower() for column in new.ddl.columns if column.name.lower() not in before)
+    added = tuple(column.name.lower() for column in new.ddl.columns if column.name.lower() not in before)
+    if not new.settings.metadata:
+        return added
+    # The statement's own metadata columns come after its state, and those of its inputs only through the star.
+    read, now_read = ({*itertools.chain(*each.parents.values())} for each in (old, new))
+    inherited = sorted(METADATA_NAMES & now_read - read)
+    return (*(name for name in added if name not in METADATA_NAMES), *inherited)
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
@@ -229,8 +238,7 @@ def _message_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferen
 
     The messages may have any columns, and the values are cast to the declared types.
     """
-    stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
-    content = ChangeKind.CHANGE_AFTER_STATE if stateful else ChangeKind.FILTER_OR_PROJECTION
+    content = _content_kind(old, new)
     for _, edit in _column_findings(old, new):
         yield content, edit
     if old.ddl.location != new.ddl.location:
@@ -252,8 +260,37 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
         tracked = EditKind.TRACKED if new.schema_tracking else EditKind.NOT_TRACKED
         yield ChangeKind.SCHEMA_TRACKING, Edit(tracked)
     for name in _OUTSIDE_SPARK:
-        if getattr(old, name) != getattr(new, name):
+        in_rows = name == "description" and old.metadata and new.metadata
+        if getattr(old, name) != getattr(new, name) and not in_rows:
             yield ChangeKind.DESCRIPTION, Edit(EditKind.SETTING_CHANGED, of=name)
+
+
+def _metadata_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
+    """Yield the differences in the values that `metadata: true` writes into the rows.
+
+    The columns themselves are differences of the DDL.
+    """
+    was, now = old.settings, new.settings
+    if was.metadata != now.metadata:
+        before, after = ("true" if each.metadata else "false" for each in (was, now))
+        yield _kind_of_switch(old, new), Edit(EditKind.SETTING, before, after, "metadata")
+    elif now.metadata and was.description != now.description:
+        before, after = (each.description or '""' for each in (was, now))
+        yield _content_kind(old, new), Edit(EditKind.SETTING, before, after, "description")
+
+
+def _kind_of_switch(old: Revision, new: Revision) -> ChangeKind:
+    """Return the kind of switching metadata: that of its columns, unless both versions have them or write messages."""
+    had, has = (declares_metadata(each.ddl) for each in (old, new))
+    if had == has or all(table_format(each.ddl.format).topics for each in (old, new)):
+        return _content_kind(old, new)
+    return ChangeKind.COLUMN_ADDED if has else ChangeKind.COLUMNS_CHANGED
+
+
+def _content_kind(old: Revision, new: Revision) -> ChangeKind:
+    """Return the kind of a change to the values of rows that no state holds."""
+    stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
+    return ChangeKind.CHANGE_AFTER_STATE if stateful else ChangeKind.FILTER_OR_PROJECTION
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:

@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from core.lineage.column_usage import table_lineage
 from core.lineage.table_graph import TableGraph, table_graph
 from core.model.names import TableName
 from core.project.model import Project, Table
 from core.sql.lineage.model import ColumnOrigin, InputKind, LineageInput, LineageStep, StatementLineage
+from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import CHANGE_COLUMNS, Column, line_of
 from core.text.sentence import Sentence
 
@@ -127,10 +129,7 @@ class LineageTracer:
     def follow(self, table: Table) -> StatementLineage:
         """Return the lineage of a table's own statement; raises AssertionError if the table is external."""
         if table.name not in self._followed:
-            from core.sql.lineage.statement_lineage import lineage_of
-
-            assert table.parsed is not None, f"{table.name} is external"
-            self._followed[table.name] = lineage_of(table.parsed, self._declared)
+            self._followed[table.name] = table_lineage(table, self._declared)
         return self._followed[table.name]
 
     def readers(self, table: TableName) -> tuple[Table, ...]:
@@ -222,6 +221,7 @@ class LineageTracer:
             starred = starred or each.within == "*"
             at = ColumnOrigin(table.name, spelled or "")
             yield LineageGap(at, each.name, each.reason, lines.path, lines.of(each.offset))
+        written |= METADATA_NAMES if table.settings.metadata else frozenset()
         for column in self.columns(table.name):
             if column.name.lower() not in written:
                 starry = "it may come from a * that cannot be expanded"

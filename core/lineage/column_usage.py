@@ -3,12 +3,13 @@
 A name that cannot be resolved counts as a use.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
 from core.project.model import Table
+from core.sql.metadata_columns import METADATA_COLUMNS, METADATA_NAMES
 from core.sql.statement import Column, ParsedStatement, line_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
     """
     if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
-    from core.sql.lineage.statement_lineage import lineage_of
 
     def columns_of(name: TableName) -> tuple[Column, ...] | None:
         declared = tables[name].parsed_ddl.columns if name in tables else None
@@ -32,7 +32,24 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
             return declared
         return (*(declared or ()), Column(column, ""))
 
-    return reference_lines_in(lineage_of(reader.parsed, columns_of), (column,), parent, reader)
+    return reference_lines_in(table_lineage(reader, columns_of), (column,), parent, reader)
+
+
+def table_lineage(table: Table, columns_of: Callable[[TableName], tuple[Column, ...] | None]) -> "StatementLineage":
+    """Return the lineage of a table's statement; its metadata columns depend on no input.
+
+    A star does not pass metadata columns of an input on to a table that has its own. Raises AssertionError if the table
+    is external.
+    """
+    from core.sql.lineage.model import LineageOutput
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    assert table.parsed is not None, f"{table.name} is external"
+    found = lineage_of(table.parsed, columns_of)
+    if not table.settings.metadata or not found.outputs:
+        return found
+    own = (LineageOutput(column.name, "added by metadata: true", (), 0) for column in METADATA_COLUMNS)
+    return replace(found, outputs=(*(each for each in found.outputs if each.name not in METADATA_NAMES), *own))
 
 
 def reads_column(

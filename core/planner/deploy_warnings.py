@@ -21,6 +21,7 @@ from core.planner.rewrite_in_place import rows_that_stay
 from core.planner.start_positions import epoch_of
 from core.planner.warning_and_refusal_kinds import JoinCause, PlanRefusalKind, PlanWarningKind
 from core.project.model import Compatibility, Table
+from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import describe_log_start
 from core.text.sentence import Fact
 
@@ -290,9 +291,12 @@ def _flag_reader(
         refuse_unfit_reader(walk, reader, table)
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
     added = walk.context.changes.added_columns(table)
+    if declared.settings.metadata:
+        # The reader has metadata columns of its own in place of those that it reads through a star.
+        added = tuple(name for name in added if name.lower() not in METADATA_NAMES)
     takes_all = added and any(column.expression.endswith("*") for column in declared.parsed.columns)
     if takes_all and table_format(declared.parsed_ddl.format).columns_are_fixed:
-        _refuse_unfit_star(walk, reader, table)
+        _refuse_unfit_star(walk, reader, table, added)
     elif takes_all and not begins:
         walk.found.warn(reader, PlanWarningKind.STAR_WRITES.of(parent=table))
     elif known is None and alter_ends_query_of(walk, reader, table):
@@ -309,8 +313,7 @@ def _warn_of_outside_streams(walk: DeployWalk, table: TableName) -> None:
         walk.found.warn(table, (at_type if widened else at_column).of(readers=names))
 
 
-def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName) -> None:
-    added = walk.context.changes.added_columns(table)
+def _refuse_unfit_star(walk: DeployWalk, reader: TableName, table: TableName, added: tuple[str, ...]) -> None:
     ddl = walk.context.declared.tables[reader].parsed_ddl
     there = {column.name.lower() for column in ddl.columns}
     known = walk.found.by_table.get(reader)

@@ -32,6 +32,8 @@ class Upsert:
     """A condition over the columns; a row that meets it deletes its key."""
     writer: int = NEWEST_WRITER
     """Version of the upsert code."""
+    uncompared: tuple[str, ...] = ()
+    """Columns in which a row may differ from the stored row of its key and still count as equal to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class QueryStart:
     """SQL expressions that turn rows into messages of a topic; empty if the target is a table."""
     options: tuple[tuple[str, str], ...] = ()
     """Options of the writer of messages, such as the topic."""
+    added: tuple[tuple[str, str], ...] = ()
+    """Columns that follow those of `select`, as (name, SQL expression), instead of any columns of the same names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,12 @@ class Script:
     path: str
     """Path relative to the project folder, with forward slashes; a generated script has it only among the texts."""
     text: str
-    """The content, in which values have replaced the variables, and bodies the calls of the project's functions."""
+    """The content, in which values have replaced the variables, and bodies the calls of the project's functions.
+
+    A DDL also has the metadata columns of the table.
+    """
     written: str | None = None
-    """The unchanged content; None if it uses no variables and no functions."""
+    """The unchanged content; None if `text` is unchanged."""
     parts: tuple[TextPart, ...] = ()
     """Where the lines of a generated script were written; empty for a file."""
 
@@ -206,6 +209,8 @@ class Settings:
     """Queries (name, SQL) over the table that must return no rows before a new version may serve."""
     compatibility: str = ""
     """A `Compatibility` mode; empty if this yml sets none. `Project.compatibility` returns the mode that applies."""
+    metadata: bool = False
+    """Whether the rows of the statement have the columns in `core.sql.metadata_columns`; False if it is external."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
@@ -227,6 +232,12 @@ class Settings:
     def every_table_streams(self) -> bool:
         """True if the statement streams its input tables even without STREAM."""
         return self.reads == "stream"
+
+
+def defaults_of(product: str, defaults: Settings, metadata_by_product: Mapping[str, bool]) -> Settings:
+    """Return the defaults of a product: those of the project, except for `metadata` if the product sets it."""
+    metadata = metadata_by_product.get(product, defaults.metadata)
+    return defaults if metadata == defaults.metadata else replace(defaults, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +393,12 @@ class Project:
     """Errors in files outside the folder of any table; such a file may declare a table that `tables` lacks."""
     functions: tuple[DeclaredFunction, ...] = ()
     """The valid functions, sorted by path."""
+    metadata_by_product: Mapping[str, bool] = field(default_factory=dict)
+    """The values of `metadata` that `products` in headgate.yml sets."""
+
+    def defaults_of(self, product: str) -> Settings:
+        """Return the settings that apply to every table of a product that does not override them."""
+        return defaults_of(product, self.defaults, self.metadata_by_product)
 
     def compatibility(self, table: Table) -> Compatibility:
         """Return the mode of a table: its own, that of its product, or that of the project; the nearest wins."""

@@ -61,11 +61,12 @@ def compare_with_commit(
         folders |= {table.folder for table in project.broken.values()}
     if is_now and variables != is_now.variables:
         folders |= {table_folder(path) for path, text in now.items() if "${" in text}
-    whole = defaults != project.defaults
+    metadata = manifest.metadata_by_product if manifest else project.metadata_by_product
+    whole = defaults != project.defaults or metadata != project.metadata_by_product
     needed = (path for path in now if whole or table_folder(path) in folders or path in functions)
     texts = {path: now[path] for path in needed if path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
-    old = read_tables(texts, defaults, parse_cache, {each.name: each for each in variables})
+    old = read_tables(texts, defaults, parse_cache, {each.name: each for each in variables}, metadata)
     among = {**project.tables, **old}
     old = with_schema_tracking(with_changes(old, among), among)
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}

@@ -9,10 +9,11 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.manifest_head import PLACES
-from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table
+from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table, defaults_of
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.functions import calls_in_settings, has_functions, read_functions, unknown_calls
 from core.project_reader.manifest import Manifest, read_manifest
+from core.project_reader.metadata_tables import with_metadata
 from core.project_reader.name_collisions import collision_problems
 from core.project_reader.parse_cache import ParseCache, missing_in_inputs
 from core.project_reader.paths import ScriptFolder, read_script_folders, table_folder, unreadable_files
@@ -77,6 +78,7 @@ class _ProjectDraft:
     all_folders: tuple[ScriptFolder, ...] = ()
     places: "Places | None" = None
     """Where generated texts were written; None if no text is generated."""
+    metadata_by_product: Mapping[str, bool] = field(default_factory=dict)
     elsewhere: list[tuple[str, Problem]] = field(default_factory=list)
     """Pairs of a folder and a Problem that concerns it, although the file of the Problem is in another folder."""
     functions: "FunctionFiles | None" = None
@@ -122,7 +124,7 @@ def read_sound_tables(
     draft = _draft(texts, variables, parse_cache, problems, unread=unread.keys())
     if draft.places is not None:
         draft.unread |= draft.places.unread
-    tables = _read_tables(draft, manifest.defaults)
+    tables = _read_tables(draft, manifest.defaults, manifest.metadata_by_product)
     if draft.functions is not None:
         _check_functions(draft, draft.functions, tables, certain=manifest.has_only_spark(environment))
     _check_products(manifest, draft)
@@ -146,7 +148,7 @@ def read_sound_tables(
         connectors=connectors,
     )
     _check_cycles(tables, draft)
-    _check_settings(tables, draft)
+    _check_settings(tables, draft, unreadable)
     problems += [*topic_loop_problems(tables), *shared_topic_problems(tables)]
     read_in = partial(_read_in, draft, manifest, tables)
     problems += collision_problems(manifest.environments, manifest.lines, tables, read_in)
@@ -163,10 +165,13 @@ def read_sound_tables(
     return (draft.places.of_files(project) if draft.places else project), located
 
 
-def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft) -> None:
+def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft, unreadable: Set[TableName]) -> None:
     yml = {name: _yml(name, draft.folders[name]) for name in tables}
-    for check in (check_queries, check_keyed, check_schema_tracking, check_outside_settings, check_topics_written):
+    for check in (check_queries, check_keyed, check_schema_tracking, check_topics_written):
         check(tables, yml, draft.problems)
+    # A table whose statement could not be read only seems to be external.
+    readable = {name: table for name, table in tables.items() if name not in unreadable} if unreadable else tables
+    check_outside_settings(readable, yml, draft.problems)
 
 
 def _draft(
@@ -257,10 +262,11 @@ def _as_written(problem: Problem, draft: _ProjectDraft) -> Problem:
 
 def _check_products(manifest: Manifest, draft: _ProjectDraft) -> None:
     known = sorted({folder.product for folder in draft.all_folders if folder.product})
-    for name, (_, where) in manifest.products.items():
+    for name, product in manifest.products.items():
         if name not in known:
             remedy = did_you_mean(name, known) or f"products: {', '.join(known)}"
-            problem = Problem(f"no table has the product {name}", remedy, where, name, severity=Severity.WARNING)
+            summary = f"no table has the product {name}"
+            problem = Problem(summary, remedy, product.where, name, severity=Severity.WARNING)
             draft.problems.append(problem)
 
 
@@ -310,13 +316,18 @@ def _without_broken(project: Project, draft: _ProjectDraft, errors: Sequence[Pro
 
 
 def read_tables(
-    texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache, variables: Mapping[str, Variable]
+    texts: Mapping[str, str],
+    defaults: Settings,
+    parse_cache: ParseCache,
+    variables: Mapping[str, Variable],
+    metadata_by_product: Mapping[str, bool],
 ) -> dict[TableName, Table]:
     """Read the tables of some folders from their file contents, ignoring all Problems.
 
     A table with an invalid DDL is omitted. A table with an invalid statement is returned without the statement.
     """
-    return _read_tables(_draft(texts, variables, parse_cache, []), defaults)
+    draft = _draft(texts, variables, parse_cache, [])
+    return _read_tables(draft, defaults, metadata_by_product)
 
 
 def _read_in(
@@ -338,11 +349,15 @@ def _read_in(
     paths = {path for each in found for files in (each.ddl, each.dml, each.yml) for path in files.values()}
     paths |= draft.functions.by_path.keys() if draft.functions is not None else set()
     texts = {path: draft.written[path] for path in paths}
-    read = read_tables(texts, manifest.defaults, draft.parse_cache, manifest.variables_of(environment.name))
+    variables = manifest.variables_of(environment.name)
+    read = read_tables(texts, manifest.defaults, draft.parse_cache, variables, manifest.metadata_by_product)
     return {name: table for name, table in tables.items() if table.folder not in folders} | read
 
 
-def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
+def _read_tables(
+    draft: _ProjectDraft, defaults: Settings, metadata_by_product: Mapping[str, bool]
+) -> dict[TableName, Table]:
+    draft.metadata_by_product = metadata_by_product
     # A mode that tables inherited here would take precedence over that of their product.
     defaults = replace(defaults, compatibility="")
     draft.all_folders = folders = read_script_folders(draft.texts, draft.problems)
@@ -351,6 +366,7 @@ def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Ta
     for folder in folders:
         _read_statements(folder, draft, defaults)
     tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
+    tables = with_metadata(tables, draft.parse_cache, draft.problems)
     return with_schema_tracking(with_changes(tables, tables), tables)
 
 
@@ -362,7 +378,10 @@ def _project(manifest: Manifest, tables: dict[TableName, Table], draft: _Project
         environments={environment.name: environment for environment in manifest.environments},
         tables=tables,
         defaults=manifest.defaults,
-        compatibility_by_product={name: mode for name, (mode, _) in manifest.products.items()},
+        compatibility_by_product={
+            name: each.compatibility for name, each in manifest.products.items() if each.compatibility is not None
+        },
+        metadata_by_product=manifest.metadata_by_product,
         functions=draft.functions.declared(draft.written) if draft.functions is not None else (),
     )
 
@@ -534,6 +553,8 @@ def _names(found: SubstitutedSql | SubstitutedSettings | None) -> Iterable[str]:
 def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> Settings:
     yml = _yml(name, folder)
     text = draft.texts[yml] if yml else ""
+    if draft.metadata_by_product:
+        defaults = defaults_of(folder.product, defaults, draft.metadata_by_product)
     if "${" not in text:
         return draft.parse_cache.settings(text, yml, defaults, draft.problems)
     found = draft.parse_cache.settings_with_variables(text, yml, defaults, draft.problems, draft.variables)

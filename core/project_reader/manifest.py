@@ -62,8 +62,8 @@ class Manifest:
     """Connectors that local pools load in addition to Spark's own jars, sorted by name."""
     variables: Mapping[str, DeclaredVariable] = field(default_factory=dict)
     """The declared variables by name; their values are in the environments."""
-    products: Mapping[str, tuple[Compatibility, Where]] = field(default_factory=dict)
-    """The compatibility mode that `products` sets for each product, and where."""
+    products: Mapping[str, "DeclaredProduct"] = field(default_factory=dict)
+    """The settings below `products`, by product; a product without settings is omitted."""
     layout: ManifestLayout | None = None
     """The files of a project of manifests; None for the layout of folders."""
 
@@ -71,6 +71,11 @@ class Manifest:
         """Return where headgate.yml sets a key of an environment; without that key, where the environment begins."""
         lines = self.lines.get(environment, {})
         return Where(MANIFEST_PATH, lines.get(key, lines.get("", 0)))
+
+    @property
+    def metadata_by_product(self) -> dict[str, bool]:
+        """The values of `metadata` by product; products that do not set it are omitted."""
+        return {name: each.metadata for name, each in self.products.items() if each.metadata is not None}
 
     def variables_of(self, environment: str | None) -> dict[str, Variable]:
         """Return the variables by name, with their values in an environment; None means the default environment."""
@@ -83,6 +88,15 @@ class Manifest:
         wanted = environment or self.default_env
         found = next((each for each in self.environments if each.name == wanted), None)
         return found is None or (found.pool.url is None and "spark.sql.extensions" not in dict(found.pool.conf))
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredProduct:
+    """What headgate.yml sets for the tables of one product; None means not set."""
+
+    where: Where
+    compatibility: Compatibility | None
+    metadata: bool | None
 
 
 def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
@@ -199,16 +213,18 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
     return found
 
 
-def _products(top: YamlSection) -> Iterator[tuple[str, tuple[Compatibility, Where]]]:
+def _products(top: YamlSection) -> Iterator[tuple[str, DeclaredProduct]]:
     section = top.section("products")
     if section is None:
         return
     for name in section.nodes:
         product = section.section(name)
         if product is not None:
-            product.only(("compatibility",))
-            if mode := read_compatibility(product):
-                yield name, (Compatibility(mode), section.at(name))
+            product.only(("compatibility", "metadata"))
+            mode = read_compatibility(product)
+            metadata = product.flag("metadata", False) if "metadata" in product.nodes else None
+            if mode or metadata is not None:
+                yield name, DeclaredProduct(section.at(name), Compatibility(mode) if mode else None, metadata)
 
 
 def _is_null(top: YamlSection) -> bool:

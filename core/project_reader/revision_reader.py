@@ -37,7 +37,8 @@ def read_revision(
     parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:
         # This yml was written by `settings_as_text`, which omits these settings if they have Headgate's own defaults.
-        defaults = replace(defaults, reads=Settings().reads, payload=Settings().payload)
+        own = Settings()
+        defaults = replace(defaults, reads=own.reads, payload=own.payload, metadata=own.metadata)
     settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
     _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")
     if ddl is None or _has_error((*problems, *wrong)):

@@ -417,7 +417,7 @@ def check_outside_settings(
 
     `yml` contains the path of each table's yml file, which several tables of a folder may share.
     """
-    keys = ("payload", "mirror_offsets", "connector", "silence", "compatibility")
+    keys = ("payload", "mirror_offsets", "connector", "silence", "compatibility", "metadata")
     lines = {
         table.name: section.lines
         for table in tables.values()
@@ -442,6 +442,9 @@ def check_outside_settings(
         if "compatibility" in at and all(each.external for each in unit):
             summary = f"compatibility: {name} is external, and Headgate does not edit its columns"
             problems.append(Problem(summary, "leave out compatibility", Where(path, at["compatibility"]), name))
+        if "metadata" in at and all(each.external for each in unit):
+            summary = f"metadata: {name} is external, and no statement here writes its rows"
+            problems.append(Problem(summary, "leave out metadata", Where(path, at["metadata"]), name))
         if name not in topics:
             continue
         group, where = tables[name].settings.mirror_offsets, Where(path, at.get("mirror_offsets", 1))

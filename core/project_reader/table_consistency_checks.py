@@ -10,6 +10,7 @@ from core.model.problems import Problem, Severity, Where
 from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, TableFormat, table_format
 from core.project.connectors import DELTA
 from core.project.model import Table, writers_by_topic
+from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.sentence import Fact
 from core.text.wording import counted, did_you_mean
@@ -152,11 +153,12 @@ def _check_columns(table: Table, missing_in_inputs: MissingInInputs, problems: l
     parsed, path = table.parsed, table.dml.path if table.dml else ""
     if parsed is None:
         return
-    declared = [column.name.lower() for column in table.parsed_ddl.columns]
-    named = [column.name.lower() for column in parsed.columns if not _is_star(column)]
+    added = METADATA_NAMES if table.settings.metadata else ()
+    declared = [name for column in table.parsed_ddl.columns if (name := column.name.lower()) not in added]
+    named = [name for column in parsed.columns if not _is_star(column) and (name := column.name.lower()) not in added]
     if not declared or not parsed.columns:
         return
-    has_star = len(named) < len(parsed.columns)
+    has_star = any(map(_is_star, parsed.columns))
     unknown = [name for name in named if name not in declared]
     if (has_star and not unknown) or declared == named:
         return

@@ -148,6 +148,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         readers=_readers(section),
         checks=_checks(section),
         compatibility=read_compatibility(section),
+        metadata=section.flag("metadata", defaults.metadata),
     )
 
 

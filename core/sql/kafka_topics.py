@@ -34,6 +34,7 @@ from core.sql.kafka_security import (
     shared_settings,
     spark_settings,
 )
+from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import Column, TableDdl
 from core.text.escaping import quoted_name
 from core.text.secret_masking import masked_address
@@ -566,7 +567,7 @@ def _expression(column: Column, *, is_avro: bool) -> str:
 
 def is_field(column: Column) -> bool:
     """True if a column is a field of the value, not a part of the message."""
-    return not column.name.startswith("_")
+    return not column.name.startswith("_") or column.name.lower() in METADATA_NAMES
 
 
 def value_format(ddl: TableDdl) -> ValueFormat:

@@ -13,6 +13,7 @@ from core.project.model import Table
 from core.project_reader.paths import TESTS_FOLDER
 from core.project_reader.yaml_reader import YamlSection, YamlValue, read_yaml
 from core.sql.analysis_safety import unsafe_for_analysis
+from core.sql.metadata_columns import without_metadata
 from core.sql.statement import ParsedStatement
 from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
 from core.statement_tests.typed_values import BadValue, typed_value, value_of_cell
@@ -80,13 +81,19 @@ def columns_of(table: Table) -> TypedColumns:
     return tuple((column.name, column.type) for column in table.parsed_ddl.columns)
 
 
+def expected_columns_of(table: Table) -> TypedColumns:
+    """Return the columns of a statement's expected rows: those of its table, without metadata columns."""
+    ddl = without_metadata(table.parsed_ddl) if table.settings.metadata else table.parsed_ddl
+    return tuple((column.name, column.type) for column in ddl.columns)
+
+
 def _read_case(file: _CaseFile, unit: list[Table]) -> StatementCase | None:
     top = file.top
     top.only(KEYS)
     table = _table(file, unit)
     if table is None or table.parsed is None:
         return None
-    columns = columns_of(table)
+    columns = expected_columns_of(table)
     given, expect = top.value("given"), top.value("expect")
     if given is None:
         file.report("given is missing", "write given: {table: [rows…]}", top.line, "given")

@@ -11,7 +11,7 @@ from core.project_reader.paths import TESTS_FOLDER
 from core.sql.statement import ParsedStatement
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, StatementCase, TypedColumns
-from core.statement_tests.case_reader import columns_of
+from core.statement_tests.case_reader import columns_of, expected_columns_of
 from core.statement_tests.typed_values import can_be_written, quoted_text, written_value
 
 ROWS = 3
@@ -69,7 +69,7 @@ def written_case(case: StatementCase, rows: Iterable[Row], tables: Mapping[Table
         for place, (name, given) in enumerate(part.items()):
             lines.append(f"  {'- ' if not place else '  '}{name}:\n")
             lines += _written_rows(given, columns_of(tables[name]), " " * 6)
-    columns = columns_of(table)
+    columns = expected_columns_of(table)
     recorded = sorted(_written_rows(rows, columns, "  "))
     return "".join([*lines, "expect:\n" if recorded else "expect: []\n", *recorded])
 

@@ -21,6 +21,7 @@ from core.sql.comparison.row_effects import (
 from core.sql.expression_properties import row_order
 from core.sql.lineage.model import InputKind, LineageCondition, LineageOutput, StatementLineage
 from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.metadata_columns import METADATA_NAMES
 from core.sql.statement import Column, ParsedStatement, TableDdl
 
 _VOLATILE = re.compile(
@@ -86,6 +87,8 @@ class ComparedStatement:
 
     parsed: ParsedStatement
     ddl: TableDdl
+    metadata: bool = False
+    """Whether the table has metadata columns, whose values differ between any two versions."""
 
 
 def expected_differences(
@@ -111,6 +114,8 @@ def expected_differences(
     reached.edited(effects)
     for column, words in _volatile(lineage):
         reached.add_volatile(column, words)
+    for name in sorted(METADATA_NAMES) if old.metadata or new.metadata else ():
+        reached.add_volatile(name, f"column {name}: each version writes its own")
     _take_unordered(reached, {c.name.lower(): c.type.lower() for c in new.ddl.columns})
     before_delay, delay = _delays(old.parsed), _delays(new.parsed)
     if before_delay != delay and not _row_by_row(reached, old.parsed, new.parsed):
@@ -163,6 +168,16 @@ def excluded_rows_predicate(
     for table, _, condition in (each.partition(".") for each in conditions):
         terms.append(renamed_predicate(condition, _pass_through(lineage.outputs, TableName(table))))
     return f"NOT coalesce(({' AND '.join(terms)}), false)" if terms and all(terms) else ""
+
+
+def without_differences_in(expected: ExpectedDifferences, names: Set[str]) -> ExpectedDifferences:
+    """Return expected differences without those of some columns, which are not compared at all."""
+    return replace(
+        expected,
+        changed={name: why for name, why in expected.changed.items() if name not in names},
+        nulls=expected.nulls - names,
+        volatile=expected.volatile - names,
+    )
 
 
 def with_rows_of_earlier_sql(expected: ExpectedDifferences, earlier: ExpectedDifferences) -> ExpectedDifferences:

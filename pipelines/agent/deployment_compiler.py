@@ -19,6 +19,7 @@ from core.project.revision import RevisionTexts
 from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
+from core.sql.metadata_columns import metadata_values
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
 from core.sql.written_topics import with_topic_named
@@ -264,6 +265,22 @@ def tracks_schemas(deployment: Deployment) -> bool:
     return "schema_tracking:" in deployment.texts.yml and _settings(deployment.texts, deployment.table).schema_tracking
 
 
+def added_columns(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """Return the metadata columns of a deployment as (name, SQL expression); empty without `metadata: true`."""
+    if "metadata:" not in deployment.texts.yml:
+        return ()
+    settings = _settings(deployment.texts, deployment.table)
+    if not settings.metadata:
+        return ()
+    return metadata_values(
+        deployment.table,
+        settings.description,
+        id=deployment.version_id,
+        version=deployment.version,
+        created_at=deployment.created_at,
+    )
+
+
 def upsert_of(deployment: Deployment) -> Upsert | None:
     """Return the settings for replacing rows by key, or None if the deployment only appends rows.
 
@@ -284,6 +301,7 @@ def upsert_of(deployment: Deployment) -> Upsert | None:
         sequence=settings.sequence,
         deletes=settings.deletes,
         writer=int(writer),
+        uncompared=tuple(name for name, _ in added_columns(deployment)),
     )
 
 

@@ -119,7 +119,8 @@ def _statements(upsert: Upsert, as_json: str) -> tuple[str, ...]:
             WHEN NOT MATCHED AND s.headgate_gone THEN INSERT ({names}) VALUES ({_each("s.{c}", kept)})""",
         ]
         last = f"SELECT s.* FROM ({last}) s LEFT ANTI JOIN {gone} t ON {same} AND t.{at} > s.{at}"
-    before, after = (f"to_json(struct({_each(side + '.{c}', columns)}){as_json})" for side in "ts")
+    compared = [name for name in columns if name not in upsert.uncompared]
+    before, after = (f"to_json(struct({_each(side + '.{c}', compared)}){as_json})" for side in "ts")
     differs = f"{before} <> {after}"
     newer = f"(t.{at} IS NULL OR s.{at} > t.{at} OR (s.{at} = t.{at} AND {differs}))" if at else differs
     not_older = f"(t.{at} IS NULL OR s.{at} >= t.{at})" if at else "true"

@@ -22,6 +22,7 @@ from core.project_reader.loader import read_tables
 from core.project_reader.manifest import read_manifest
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision
+from core.sql.metadata_columns import without_metadata
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.case_writer import first_case, written_case
@@ -103,13 +104,16 @@ def _result(
         return runner.run(case)
     defaults = read_manifest(request.texts.get(MANIFEST_PATH), []).defaults
     old = read_revision(case.table, request.old[case.table], defaults)
-    statement = TrialStatement(old.ddl, old.parsed) if old is not None and old.parsed is not None else None
-    return runner.upgrade(case, statement)
+    if old is None or old.parsed is None:
+        return runner.upgrade(case, None)
+    ddl = without_metadata(old.ddl) if old.settings.metadata else old.ddl
+    return runner.upgrade(case, TrialStatement(ddl, old.parsed))
 
 
 def _tables(request: CaseRequest) -> dict[TableName, Table]:
     manifest = read_manifest(request.texts.get(MANIFEST_PATH), [])
-    return read_tables(request.texts, manifest.defaults, ParseCache(), manifest.variables_of(request.environment))
+    variables = manifest.variables_of(request.environment)
+    return read_tables(request.texts, manifest.defaults, ParseCache(), variables, manifest.metadata_by_product)
 
 
 def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict[TableName, Table]) -> CaseRunner:

@@ -13,6 +13,7 @@ from core.model.errors import EngineRefused, HeadgateError
 from core.model.names import TableName
 from core.project.model import Table
 from core.sql.analysis_safety import unsafe_for_analysis
+from core.sql.metadata_columns import without_metadata
 from core.statement_tests.case import Row, StatementCase
 from core.statement_tests.comparison import MOST_FOUND, RowDifference, compare_rows
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
@@ -195,7 +196,8 @@ class CaseRunner:
         assert table.parsed is not None, "a case is about a statement"
         if (why := unsafe_for_analysis(table.parsed.select)) is not None:
             raise CaseFailed(CaseOutcome.ERROR, f"it is not shown to Spark: {why}")
-        return TrialStatement(table.parsed_ddl, table.parsed)
+        ddl = without_metadata(table.parsed_ddl) if table.settings.metadata else table.parsed_ddl
+        return TrialStatement(ddl, table.parsed)
 
     def _trial(self) -> StreamTrial:
         number = next(self._numbers)

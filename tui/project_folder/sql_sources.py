@@ -20,6 +20,7 @@ from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope
 from core.project_reader.substitution import SubstitutedSql, substitute_sql
 from core.project_reader.table_yml import read_settings
 from core.sql.ddl_reader import read_ddl
+from core.sql.metadata_columns import declares_metadata, with_metadata_columns
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements
 from core.text.wording import counted
@@ -118,14 +119,18 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
         place = f"ddl.{parsed.writes}.sql next to {source.name}"
         declaring = substitute_sql(written.ddl, place, variables, problems)
         ddl = TableDdl(parsed.writes, (), "")
+        settings_place = f"{parsed.writes}.yml next to {source.name}"
+        settings = read_settings(written.yml, settings_place, defaults, problems, variables)
+        text = declaring.text
         if written.ddl:
-            declared, wrong = read_ddl(declaring.text, place)
+            declared, wrong = read_ddl(text, place)
             problems += (declaring.of_file(problem) for problem in wrong)
             ddl = declared or ddl
-        place = f"{parsed.writes}.yml next to {source.name}"
-        settings = read_settings(written.yml, place, defaults, problems, variables)
+            if declared is not None and settings.metadata and not declares_metadata(declared):
+                text = with_metadata_columns(text)
+                ddl = read_ddl(text, place)[0] or ddl
         used = {*sql.names, *declaring.names, *REFERENCE.findall(written.yml)} & variables.keys()
-        texts = RevisionTexts(declaring.text, sql.text, written.yml)
+        texts = RevisionTexts(text, sql.text, written.yml)
         if used or sql.functions:
             values = tuple((n, variables[n].value) for n in sorted(used))
             written = replace(written, functions=tuple((name, each.as_written) for name, each in sql.functions))

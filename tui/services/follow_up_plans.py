@@ -81,7 +81,7 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode], enviro
         elif table.dml:
             texts.pop(table.dml.path, None)
         if node.old.yml != settings_as_text(table.settings):
-            yml = deployed_yml_as_file(before.yml, declared.project.defaults)
+            yml = deployed_yml_as_file(before.yml, declared.project.defaults_of(table.product))
             texts[f"{table.folder}/{table.name}.yml"] = yml
     return texts
 

@@ -232,5 +232,5 @@ def _files(table: TableName, deployed: Deployed, declared: ProjectDeclaration) -
     yield f"{folder}/sql-scripts/ddl.{table}.sql", texts.ddl
     if texts.dml:
         yield f"{folder}/sql-scripts/dml.{_leader(table, deployed)}.sql", texts.dml
-    yield f"{folder}/{table}.yml", deployed_yml_as_file(texts.yml, declared.project.defaults)
+    yield f"{folder}/{table}.yml", deployed_yml_as_file(texts.yml, declared.project.defaults_of(d.product))
     yield from function_files(folder, texts)

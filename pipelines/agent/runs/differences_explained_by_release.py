@@ -18,7 +18,7 @@ from core.validation.expected_differences import (
     expected_differences,
     with_rows_of_earlier_sql,
 )
-from pipelines.agent.deployment_compiler import parsed_ddl, parsed_statement
+from pipelines.agent.deployment_compiler import added_columns, parsed_ddl, parsed_statement
 from pipelines.agent.runs.compared_versions import ComparedVersions
 
 _LEFT_OUT = re.compile(r"NOT coalesce\((.*), false\)\Z", re.I | re.S)
@@ -157,7 +157,9 @@ def _reads_row_by_row(deployment: Deployment) -> bool:
 
 
 def _statement(deployment: Deployment) -> ComparedStatement:
-    return ComparedStatement(parsed_statement(deployment), parsed_ddl(deployment))
+    return ComparedStatement(
+        parsed_statement(deployment), parsed_ddl(deployment), metadata=bool(added_columns(deployment))
+    )
 
 
 def _withheld(pair: VersionPair) -> tuple[RowEffect, ...]:

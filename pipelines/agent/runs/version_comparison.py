@@ -30,7 +30,7 @@ from core.validation.comparison_queries import (
     profile_query,
     sampling,
 )
-from core.validation.expected_differences import ExpectedDifferences
+from core.validation.expected_differences import ExpectedDifferences, without_differences_in
 from core.validation.regrouped_totals import totals_query, totals_result
 from core.validation.verdicts import (
     BLOCKING,
@@ -45,7 +45,7 @@ from core.validation.verdicts import (
     schema_result,
 )
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import column_types
+from pipelines.agent.deployment_compiler import added_columns, column_types
 from pipelines.agent.runs.compared_versions import ComparedVersions
 from pipelines.agent.runs.differences_explained_by_release import VersionPair, begins_alone, expected_of, starts_first
 from pipelines.agent.statements.deployment_lifecycle import written_batch
@@ -125,7 +125,8 @@ class VersionComparison:
     def compare(self, pair: VersionPair) -> tuple[CheckResult, ...]:
         """Compare the rows of two versions. Raises TryAgain after the time limit."""
         expected = self._bounded(expected_of(self._agent.files, self._versions, pair), pair)
-        expected = replace(expected, rows=starts_first(expected.rows))
+        left_out = _metadata_of(pair)
+        expected = without_differences_in(replace(expected, rows=starts_first(expected.rows)), left_out)
         old_columns, new_columns = (column_types(each.texts, each.table) for each in (pair.old, pair.new))
         schema = schema_result(old_columns, new_columns, expected)
         try:
@@ -135,7 +136,7 @@ class VersionComparison:
         if max(map(len, files)) > MOST_FILES:
             why = f"{max(map(len, files)):,} files, of which at most {MOST_FILES:,} are compared"
             return (schema, _unread(why))
-        names = {name.lower() for name, _ in old_columns}
+        names = {name.lower() for name, _ in old_columns} - left_out
         both = tuple((name, kind) for name, kind in new_columns if name.lower() in names)
         views = (
             FileView(f"headgate_old_{self._mark}", pair.old.folder, files[0], old_columns, pair.old.format),
@@ -146,7 +147,7 @@ class VersionComparison:
         key = declared if declared and set(declared) <= equal else expected.keys
         # If rows are paired, a duplicated row is reported as a duplicate, whatever values its new columns have.
         told = new_columns if expected.unpairable_because or expected.multiplicity_change else ()
-        own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile)
+        own = tuple(column for column in told if column[0].lower() not in equal | expected.volatile | left_out)
         lists, distinct = expected.sorted & equal, bool(expected.multiplicity_change)
         rows = ComparedRows(
             views[0].name, views[1].name, columns=both, equal=equal, key=key, own=own, sorted=lists, distinct=distinct
@@ -281,6 +282,11 @@ def _unread(why: str) -> CheckResult:
 
 def _settings(deployment: Deployment) -> Settings:
     return read_settings(deployment.texts.yml, f"{deployment.table}.yml", Settings(), [])
+
+
+def _metadata_of(pair: VersionPair) -> frozenset[str]:
+    """Return the metadata columns of two versions, which are not compared."""
+    return frozenset(name for each in (pair.old, pair.new) for name, _ in added_columns(each))
 
 
 def _declared_key(deployment: Deployment) -> tuple[str, ...]:

@@ -29,7 +29,15 @@ from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
 from core.sql.written_topics import message_expressions, sink_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
-from pipelines.agent.deployment_compiler import parsed_ddl, streamed_reads, topic_of, tracks_schemas, upsert_of, upserts
+from pipelines.agent.deployment_compiler import (
+    added_columns,
+    parsed_ddl,
+    streamed_reads,
+    topic_of,
+    tracks_schemas,
+    upsert_of,
+    upserts,
+)
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
 from pipelines.agent.statements.transient_failures import with_disk
@@ -411,6 +419,7 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
         partitioned_by=parsed_ddl(deployment).partitioning if "PARTITIONED BY" in deployment.compiled_ddl else (),
         messages=message_expressions(topic) if topic else (),
         options=tuple(sorted(sink_options(topic).items())) if topic else (),
+        added=added_columns(deployment),
     )
 
 

@@ -1,8 +1,11 @@
 """The differences that a release expects in a table: from its own edit, and from edits above it."""
 
+from dataclasses import replace
+
 from core.model.names import TableName as T
 from core.sql.comparison.row_effects import RowSide
 from core.sql.ddl_reader import read_ddl
+from core.sql.metadata_columns import METADATA_COLUMNS, METADATA_NAMES
 from core.sql.statement import TableDdl
 from core.sql.statement_reader import read_any
 from core.validation.expected_differences import (
@@ -70,6 +73,16 @@ def test_non_deterministic_columns_are_never_compared() -> None:
     assert dict(expected_differences(same, same, DDLS, {}).changed) == {
         "u": "column u: uuid() is another one each time"
     }
+
+
+def test_metadata_of_an_input_is_expected_to_differ_in_the_columns_of_its_readers() -> None:
+    columns = f"{A_COLUMNS}, {', '.join(f'{each.name} {each.type}' for each in METADATA_COLUMNS)}"
+    same = replace(statement("a", A, columns), metadata=True)
+    found = expected_differences(same, same, DDLS, {})
+    assert set(found.changed) == METADATA_NAMES == found.volatile and not found.rows
+    ddls = {**DDLS, T("a"): same.ddl}
+    reader = statement("b", "SELECT id, concat('q', __query_id) AS made FROM STREAM a", "id BIGINT, made STRING")
+    assert set(expected_differences(reader, reader, ddls, {T("a"): found}).changed) == {"made"}
 
 
 LISTED = (

@@ -64,7 +64,15 @@ class Field:
         )
         return physical
 
-    def start(self, name: str, select: str, *, trigger: str = "0 seconds", run_id: str = "") -> ReportedQuery:
+    def start(
+        self,
+        name: str,
+        select: str,
+        *,
+        trigger: str = "0 seconds",
+        run_id: str = "",
+        added: tuple[tuple[str, str], ...] = (),
+    ) -> ReportedQuery:
         """Start the query that fills a table, or find it running as `run_id`; creates its checkpoint."""
         physical = f"{name}_{self.mark}__v1"
         self.files.prepare(self.checkpoint(name), {"table": name})
@@ -77,6 +85,7 @@ class Field:
                 self.checkpoint(name),
                 trigger,
                 partitioned_by=self.parts.get(name, ()),
+                added=added,
             ),
             run_id,
         )

@@ -1,17 +1,22 @@
 """Streaming queries on real Spark: the actual effects of a start, a stop, an end and a client's death."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
+from live_project import committed
 
 from core.model.errors import EngineRefused
 from core.ports.spark import AnotherQuery, QueryStart
+from core.sql.metadata_columns import METADATA_COLUMNS, metadata_values
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark_connect.session import Session
 from pipelines.spark_connect.streaming_queries import SparkQueries
@@ -193,3 +198,49 @@ def test_a_query_that_failed_while_nobody_looked_is_known_by_its_run(ground: Any
     later.register_running(query.name, query.id, query.run_id)
     later.active()
     assert [(q.name, q.error_class) for q in later.ended()] == [(query.name, "DIVIDE_BY_ZERO")]
+
+
+COUNTS = """SELECT ts, count(*) AS n, CAST(NULL AS STRING) AS __query_id
+FROM STREAM {} WATERMARK ts DELAY OF INTERVAL 1 SECOND GROUP BY ts"""
+
+
+@pytest.mark.parametrize(
+    ("select", "columns"),
+    [
+        # A column that comes through a star is replaced.
+        ("SELECT a, b, 'of the input' AS __query_id FROM STREAM {}", "a BIGINT, b STRING"),
+        pytest.param(COUNTS, "ts TIMESTAMP, n BIGINT", marks=pytest.mark.long),
+    ],
+)
+def test_a_repeated_batch_has_the_same_metadata(ground: Any, select: str, columns: str) -> None:
+    """A batch whose offsets are written, but which is neither in the table nor committed, is as one that was killed."""
+    folder, checkpoint = Path(ground.place("t")), Path(ground.checkpoint("t"))
+    added = metadata_values("t", 'it\'s a \\ "test"\nof é', id="6f1c", version=3, created_at=1_764_066_467.25)
+    ground.land(50)
+    ground.table("t", f"{columns}, {', '.join(f'{each.name} {each.type}' for each in METADATA_COLUMNS)}")
+
+    def written() -> list[dict[str, Any]]:
+        ground.start("t", select.format(ground.source), added=added)
+        ground.until(lambda: committed(folder) and rows_of(folder))
+        ground.until(lambda: ground.files.read(str(checkpoint)).batch == ground.files.read(str(checkpoint)).planned)
+        ground.queries.stop(ground.query("t"))
+        return rows_of(folder)
+
+    first = written()
+    batch = ground.files.read(str(checkpoint)).batch
+    for place in (checkpoint / "commits", folder / "_spark_metadata"):
+        (place / str(batch)).unlink()
+        (place / f".{batch}.crc").unlink()
+    assert written() == first
+    planned = json.loads((checkpoint / f"offsets/{batch}").read_text().splitlines()[1])["batchTimestampMs"]
+    told = {tuple(row[column.name] for column in METADATA_COLUMNS) for row in first}
+    moments = (datetime.fromtimestamp(at / 1000, UTC) for at in (planned, 1_764_066_467_250))
+    # Spark's files have timestamps in UTC without saying so.
+    created, scheduled = (each.replace(tzinfo=None) for each in moments)
+    assert told == {(created, "t", 'it\'s a \\ "test"\nof é', "6f1c", 3, scheduled)}
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows in a table's committed files, in the order of their values."""
+    rows = [row for file in committed(folder) for row in parquet.read_table(file).to_pylist()]
+    return sorted(rows, key=str)
