@@ -13,6 +13,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -139,16 +140,16 @@ class Broker(KafkaBroker):
             self._process.wait(30)
 
     def create(self, topic: str, partitions: int = 2, **config: str) -> None:
-        """Create a topic, and wait until it is known."""
+        """Create a topic, and wait until every partition answers; before that, it is "not led" for a moment."""
         for done in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
             done.result(30)
-        until(lambda: self._partitions(topic) == partitions, 30, f"{topic} exists")
+        until(lambda: self._partitions(topic) == partitions and self._answers(topic), 30, f"{topic} answers")
 
     def add_partitions(self, topic: str, total: int) -> None:
         """Increase the number of a topic's partitions to `total`."""
         for done in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             done.result(30)
-        until(lambda: self._partitions(topic) == total, 30, f"{topic} has {total} partitions")
+        until(lambda: self._partitions(topic) == total and self._answers(topic), 30, f"{total} partitions answer")
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
@@ -244,6 +245,12 @@ class Broker(KafkaBroker):
             settings[f"{prefix}.plain.sasl.jaas.config"] = f'{plain} required user_{USER}="{PASSWORD}";'
             settings |= {f"{prefix}.scram-sha-{n}.sasl.jaas.config": f"{scram} required;" for n in (256, 512)}
         return settings
+
+    def _answers(self, topic: str) -> bool:
+        try:
+            return self.size(topic) >= 0
+        except KafkaException:
+            return False
 
     def _partitions(self, topic: str) -> int:
         found = self.admin.list_topics(topic, timeout=10).topics.get(topic)

@@ -76,7 +76,7 @@ def test_the_servers_of_a_scenario_end_last_and_a_process_that_has_taken_over_a_
     agent = os_processes.identify(start(processes.HOLDS, str(stage / "agent.lock"), agent_process.AGENT))
     kept = teardown.end_all(place, client, keep_pool=False, confirm="", progress=lambda progress: None)
     assert kept == [] and found.alive, "statements of another environment may need them"
-    assert agent is not None and os_processes.end_process(agent, patience_s=0.0)
+    assert agent is not None and os_processes.end_process(agent, patience_s=15.0)
     ended = teardown.end_all(place, client, keep_pool=False, confirm="", progress=lambda progress: None)
     assert ended == [f"PostgreSQL (pid {pid})"] and not found.alive
     assert os_processes.identify(other) is not None
