@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schema_readers import ZONE, ddl_of
-from version_readers import Rows, VersionReaders, Wanted, alterations, declaration, leaves, missing, select_of, wanted
+from schema_readers import ZONE, alterations, ddl_of, leaves, missing
+from version_readers import Rows, VersionReaders, Wanted, declaration, select_of, wanted
 
 from core.changes.schema_compatibility import (
     ColumnConflict,

@@ -5,7 +5,7 @@ as a stream. What Spark did is compared with `core.changes.schema_compatibility`
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,7 @@ class SchemaReaders:
             return []
         path = f"{self.folder}/e{uuid.uuid4().hex}"
         self._delta(old, path)
-        if not all(self.done(f"ALTER TABLE delta.`{path}` {each}") for each in _alterations(old, new)):
+        if not all(self.done(f"ALTER TABLE delta.`{path}` {each}") for each in alterations(old, new)):
             return [ReadResult.FAILS]
         return self._read_delta(path, old, new)
 
@@ -179,7 +179,7 @@ class SchemaReaders:
 
     def _read_delta(self, path: str, rows: TableDdl, reader: TableDdl) -> list[ReadResult]:
         right = self._right(rows, reader)
-        casts = [f"CAST({leaf} AS {kind}) AS {_alias(leaf)}" for leaf, kind in _leaves(reader.columns)]
+        casts = [f"CAST({leaf} AS {kind}) AS {_alias(leaf)}" for leaf, kind in leaves(reader.columns)]
         found = [self.query(f"SELECT {', '.join(casts)} FROM delta.`{path}`", right)]
         if self.streams:
             try:
@@ -191,13 +191,13 @@ class SchemaReaders:
 
     def _right(self, rows: TableDdl, reader: TableDdl) -> list[tuple[Any, ...]] | None:
         """Return the rows as the reader must get them, as strings; None if a NULL breaks what it expects."""
-        there = {leaf.lower() for leaf, _ in _leaves(rows.columns)}
+        there = {leaf.lower() for leaf, _ in leaves(rows.columns)}
         values = [
-            f"{leaf if leaf.lower() in there else _missing(leaf, kind)} AS {_alias(leaf)}"
-            for leaf, kind in _leaves(reader.columns)
+            f"{leaf if leaf.lower() in there else missing(leaf, kind)} AS {_alias(leaf)}"
+            for leaf, kind in leaves(reader.columns)
         ]
         found = self._rows(self.spark.sql(f"SELECT {', '.join(values)} FROM ({_rows_of(rows)})"))
-        must = [n for n, (leaf, _) in enumerate(_leaves(reader.columns)) if leaf in _not_null(reader)]
+        must = [n for n, (leaf, _) in enumerate(leaves(reader.columns)) if leaf in _not_null(reader)]
         return None if any(row[n] is None for row in found for n in must) else found
 
     def right_rows(self, kind: str, read: Iterable[str]) -> dict[str, list[tuple[Any, ...]] | None]:
@@ -285,7 +285,7 @@ def _not_null(ddl: TableDdl) -> set[str]:
     return {column.name for column in ddl.columns if not column.nullable}
 
 
-def _leaves(columns: Iterable[Column]) -> list[tuple[str, str]]:
+def leaves(columns: Iterable[Column]) -> list[tuple[str, str]]:
     """Return path and type of each column and nested field; through an array, a path leads to an array of values."""
     return [leaf for column in columns for leaf in _fields(column.name, column.type)]
 
@@ -296,9 +296,11 @@ def _fields(path: str, kind: str) -> list[tuple[str, str]]:
     return [(leaf, f"array<{each}>") for leaf, each in found] if found and inner != kind else found or [(path, kind)]
 
 
-def _missing(leaf: str, kind: str) -> str:
+def missing(leaf: str, kind: str) -> str:
     """Return what a field without values is: NULL, or a NULL for each element of an array."""
-    return f"transform({leaf.partition('.')[0]}, x -> CAST(NULL AS INT))" if kind.startswith("array<") else "NULL"
+    if kind.startswith("array<") and "." in leaf:
+        return f"transform({leaf.partition('.')[0]}, x -> CAST(NULL AS {element_type(kind)}))"
+    return "NULL"
 
 
 def _alias(leaf: str) -> str:
@@ -306,7 +308,7 @@ def _alias(leaf: str) -> str:
 
 
 def _selected(ddl: TableDdl) -> list[str]:
-    return [f"{leaf} AS {_alias(leaf)}" for leaf, _ in _leaves(ddl.columns)]
+    return [f"{leaf} AS {_alias(leaf)}" for leaf, _ in leaves(ddl.columns)]
 
 
 def _rows_of(ddl: TableDdl) -> str:
@@ -324,8 +326,8 @@ def _value(kind: str) -> str:
     return f"CAST({VALUES[kind][1]} AS {kind})"
 
 
-def _alterations(old: TableDdl, new: TableDdl) -> Iterable[str]:
-    """Yield what turns a Delta table into one that has all columns of the new version; none is dropped."""
+def alterations(old: TableDdl, new: TableDdl) -> Iterator[str]:
+    """Yield the edits that give a table the columns of a new version; none is dropped."""
     before = {column.name.lower(): column for column in old.columns}
     for column in new.columns:
         was = before.get(column.name.lower())
@@ -340,5 +342,9 @@ def _alterations(old: TableDdl, new: TableDdl) -> Iterable[str]:
             kind = element_type(kind) if column.type.startswith("array<struct") else kind
             if leaf not in then:
                 yield f"ADD COLUMNS ({path} {kind})"
-            elif then[leaf] not in (kind, f"array<{kind}>"):
+            elif then[leaf] in (kind, f"array<{kind}>"):
+                continue
+            elif kind.startswith("map<") and then[leaf].startswith("map<"):
+                yield f"ALTER COLUMN {path}.value TYPE {element_type(kind)}"
+            else:
                 yield f"ALTER COLUMN {path} TYPE {kind}"

@@ -7,18 +7,18 @@ of its own. What a reader should get is computed by casts of the rows themselves
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
-from schema_readers import VALUES, castable
+from schema_readers import VALUES, alterations, castable, leaves, missing
 
 from core.changes.schema_compatibility import ReadResult
 from core.sql.kafka_topics import row_expressions
-from core.sql.statement import Column, TableDdl
+from core.sql.statement import TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.sql.written_topics import message_expressions
 
@@ -244,24 +244,6 @@ def declaration(ddl: TableDdl, between: str = ", ") -> str:
     return between.join(f"{c.name} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in ddl.columns)
 
 
-def leaves(columns: Iterable[Column]) -> list[tuple[str, str]]:
-    """Return path and type of each column and nested field; through an array, a path leads to an array of values."""
-    return [leaf for column in columns for leaf in _fields(column.name, column.type)]
-
-
-def _fields(path: str, kind: str) -> list[tuple[str, str]]:
-    inner = element_type(kind) if kind.startswith("array<") else kind
-    found = [leaf for name, each in fields_of(inner) for leaf in _fields(f"{path}.{name}", each)]
-    return [(leaf, f"array<{each}>") for leaf, each in found] if found and inner != kind else found or [(path, kind)]
-
-
-def missing(leaf: str, kind: str) -> str:
-    """Return what a field without values is: NULL, or a NULL for each element of an array."""
-    if kind.startswith("array<") and "." in leaf:
-        return f"transform({leaf.partition('.')[0]}, x -> CAST(NULL AS {element_type(kind)}))"
-    return "NULL"
-
-
 def rows_of(ddl: TableDdl) -> str:
     """Return a query of three rows; in the last, each column that may be NULL is NULL.
 
@@ -285,27 +267,3 @@ def _value(kind: str, n: int) -> str:
     if length := _LENGTH.search(kind):
         return f"left({VALUES['string'][n]}, {length[1]})"
     return f"CAST({VALUES[kind][n]} AS {kind})"
-
-
-def alterations(old: TableDdl, new: TableDdl) -> Iterator[str]:
-    """Yield the edits that give a table the columns of a new version; none is dropped."""
-    before = {column.name.lower(): column for column in old.columns}
-    for column in new.columns:
-        was = before.get(column.name.lower())
-        if was is None:
-            yield f"ADD COLUMNS ({column.name} {column.type}{'' if column.nullable else ' NOT NULL'})"
-            continue
-        if was.nullable != column.nullable:
-            yield f"ALTER COLUMN {column.name} {'DROP' if column.nullable else 'SET'} NOT NULL"
-        then = dict(_fields(column.name, was.type))
-        for leaf, kind in _fields(column.name, column.type):
-            path = leaf.replace(".", ".element.", 1) if column.type.startswith("array<") else leaf
-            kind = element_type(kind) if column.type.startswith("array<struct") else kind
-            if leaf not in then:
-                yield f"ADD COLUMNS ({path} {kind})"
-            elif then[leaf] in (kind, f"array<{kind}>"):
-                continue
-            elif kind.startswith("map<") and then[leaf].startswith("map<"):
-                yield f"ALTER COLUMN {path}.value TYPE {element_type(kind)}"
-            else:
-                yield f"ALTER COLUMN {path} TYPE {kind}"
