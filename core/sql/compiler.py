@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName
 from core.sql.parsing.stream_clauses import StreamClauses, extract_stream_clauses
+from core.sql.python_jobs import only_inputs
 from core.sql.statement import TAKES_CHANGES, LogStart, ParsedStatement, TableDdl, TableRead
 from core.sql.tokens.lexer import end_of, open_sql, tokens_of
 from core.text.escaping import qualified, quoted_name, quoted_string_literal
@@ -29,7 +30,7 @@ def compile_select(
     edits = [(read.start, read.end, 0, _bound(read, physical[read.table])) for read in parsed.reads]
     edits += [(r.alias_at, r.alias_at, 2, f" AS {r.table}") for r in parsed.reads if r.alias_at is not None]
     marked = bool(where or starts) or any(read.changes_implied for read in parsed.reads)
-    clauses = extract_stream_clauses(tokens_of(open_sql(parsed.select, ""))).by_start if marked else {}
+    clauses = extract_stream_clauses(tokens_of(open_sql(only_inputs(parsed.select), ""))).by_start if marked else {}
     for read in parsed.reads:
         mark = next((each for at, each in clauses.items() if read.start <= at < read.end), StreamClauses())
         begin, end = mark.begin if mark.begin >= 0 else read.start, mark.source_end or read.end
@@ -125,7 +126,7 @@ def with_stream_options(select: str, options: Mapping[int, Options]) -> str:
 
     `options` maps the ordinal of a stream in the SELECT, from 0, to its new options.
     """
-    tokens = tokens_of(open_sql(select, ""))
+    tokens = tokens_of(open_sql(only_inputs(select), ""))
     streams = sorted((at, mark) for at, mark in extract_stream_clauses(tokens).by_start.items() if mark.streaming)
     ends = {token.start: end_of(token) for token in tokens}
     for ordinal, (at, mark) in reversed(list(enumerate(streams))):

@@ -5,12 +5,12 @@ only statements that a pipeline can run; `read_any` returns all statements that 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import Token, exp
 
-from core.model.errors import BadName
+from core.model.errors import BadName, InvalidProject
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity
 from core.sql.comparison.canonical_parts import CanonicalParts, canonical_parts_of
@@ -22,7 +22,19 @@ from core.sql.parsing.parser import parse_query, too_deep
 from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names, unread_tables
-from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
+from core.sql.python_jobs import (
+    FIRST_CODE_LINE,
+    FUNCTION,
+    OPERATOR,
+    CodeFault,
+    PythonJob,
+    input_places,
+    is_python_job,
+    job_meaning,
+    only_inputs,
+    python_job_of,
+)
+from core.sql.statement import Column, Operator, ParsedStatement, TableRead, Verb, Watermark
 from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of
 from core.sql.tokens.forbidden_functions import forbidden_calls
@@ -86,6 +98,9 @@ def read_any(
 
 
 def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_StatementDraft]:
+    if is_python_job(source.text):
+        yield _read_job(source, every_table_streams=every_table_streams)
+        return
     try:
         check_text(source)
         tokens = tokens_of(source)
@@ -109,6 +124,75 @@ def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_Statem
         yield reading
     if empty:
         yield _StatementDraft(0, None, [SqlDiagnostic("the file contains no statement", HEADER_REMEDY, 0)])
+
+
+def _read_job(source: SqlText, *, every_table_streams: bool) -> _StatementDraft:
+    """Read a job in Python: its inputs are parsed as SQL, and its code stands for one operator with unknown state."""
+    draft = _StatementDraft(0)
+    try:
+        job = python_job_of(source.text)
+        meaning = job_meaning(job) if job is not None else ""
+    except InvalidProject as error:
+        draft.diagnostics.append(SqlDiagnostic(error.summary, str(error.remedy), 0))
+        return draft
+    except CodeFault as fault:
+        offset = _line_offset(source.text, FIRST_CODE_LINE + fault.line - 1)
+        draft.diagnostics.append(SqlDiagnostic(fault.summary, fault.remedy, offset))
+        return draft
+    assert job is not None, "the text is that of a job"
+    begin = source.text.index(f"SELECT * FROM {FUNCTION}(")
+    select = source.text[begin:].rstrip()
+    reads = tuple(_input_reads(select, begin, draft, every_table_streams=every_table_streams))
+    if not draft.diagnostics and not any(read.streaming for read in reads) and "readStream" not in job.code:
+        summary, remedy = "the job reads no stream", "stream one of its inputs, or use spark.readStream in the code"
+        draft.rules.append(SqlDiagnostic(summary, remedy, begin))
+    target = source.text[:begin].split()
+    draft.parsed = ParsedStatement(
+        writes=TableName(target[-1] if target else ""),
+        select=select,
+        reads=reads,
+        columns=(Column("*", FUNCTION),),
+        operators=(Operator(OPERATOR),),
+        canonical=f"{meaning}\n{_inputs_meaning(job, reads)}",
+        state=meaning,
+        pre=_inputs_meaning(job, reads),
+        post="",
+        verb=Verb.INSERT if target else Verb.SELECT,
+    )
+    return draft
+
+
+def _inputs_meaning(job: PythonJob, reads: tuple[TableRead, ...]) -> str:
+    shown = (("STREAM " if read.streaming else "") + read.table for read in reads)
+    return ", ".join(f"{each.parameter} => {read}" for each, read in zip(job.inputs, shown, strict=False))
+
+
+def _input_reads(select: str, begin: int, draft: _StatementDraft, *, every_table_streams: bool) -> Iterator[TableRead]:
+    streamed: dict[str, bool] = {}
+    for name, start, _ in input_places(select):
+        alone = open_sql(only_inputs(select, name), "")
+        for each in _readings(alone, every_table_streams=every_table_streams):
+            reads = each.parsed.reads if each.parsed is not None else ()
+            wrong = [*each.diagnostics, *each.rules]
+            if not wrong and (len(reads) != 1 or each.parsed is None or each.parsed.operators):
+                summary = f"the input {name} must be one table"
+                wrong.append(SqlDiagnostic(summary, f"write inputs: {{{name}: STREAM orders}}", start, subject=name))
+            for read in reads[:1]:
+                if streamed.setdefault(read.table, read.streaming) != read.streaming:
+                    summary = f"{read.table} is read both as a stream and as a table by one job, which Spark mixes up"
+                    wrong.append(SqlDiagnostic(summary, "read it one way", start, subject=read.table))
+                yield replace(read, alias="", alias_at=None)
+            draft.diagnostics += [_further(diagnostic, begin, start) for diagnostic in wrong]
+
+
+def _further(diagnostic: SqlDiagnostic, begin: int, start: int) -> SqlDiagnostic:
+    diagnostic.offset = begin + (diagnostic.offset if diagnostic.offset >= 0 else start)
+    return diagnostic
+
+
+def _line_offset(text: str, line: int) -> int:
+    starts = [0, *(at + 1 for at, letter in enumerate(text) if letter == "\n")]
+    return starts[min(line, len(starts)) - 1]
 
 
 def _read(
