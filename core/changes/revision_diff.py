@@ -40,7 +40,7 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 _OUTSIDE_SPARK = (
     "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "silence",
-    "payload", "protect", "readers", "checks", "compatibility",
+    "payload", "protect", "readers", "checks", "compatibility", "state_compatible",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""
 
@@ -79,7 +79,9 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
         if not to_topic:
             yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed, same=same)
-        if not same:
+        if old.parsed.in_python or new.parsed.in_python:
+            yield from _job_findings(old.parsed, new.parsed, continues=new.settings.state_compatible)
+        elif not same:
             yield from query_differences(old.parsed, new.parsed, grown=grown)
     # What a value or a body changes is found in the texts themselves; variable and function only name the cause.
     causes = (*changed_variables(old.texts, new.texts), *changed_functions(old.texts, new.texts))
@@ -87,6 +89,27 @@ def _differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
     parts = ([*map(_plain, (texts.dml, texts.ddl)), texts.written] for texts in (old.texts, new.texts))
     if next(parts) != next(parts):
         yield ChangeKind.COMMENT_OR_FORMAT, Edit(EditKind.COMMENTS)
+
+
+def _job_findings(old: ParsedStatement, new: ParsedStatement, *, continues: str) -> Iterator[RevisionDifference]:
+    """Yield the differences between two jobs in Python, or between a job and a query in SQL.
+
+    Edited code continues the state of older code only if its yml names the hash of that code.
+    """
+    from core.sql.python_jobs import code_edits, code_hash
+
+    if old.in_python != new.in_python:
+        before, after = ("Python" if each.in_python else "SQL" for each in (old, new))
+        yield ChangeKind.STATE_CHANGED, Edit(EditKind.SETTING, before, after, "language of the statement")
+        return
+    if old.state != new.state:
+        before = code_hash(old)
+        goes_on = bool(continues) and before.startswith(continues[: len(before)])
+        kind = ChangeKind.CHANGE_AFTER_STATE if goes_on else ChangeKind.STATE_CHANGED
+        yield from ((kind, Edit(EditKind.CODE, was, now)) for was, now in code_edits(old.state, new.state))
+        yield kind, Edit(EditKind.CODE_CONTINUES if goes_on else EditKind.CODE_STATE_UNKNOWN, before=before)
+    if old.pre != new.pre:
+        yield ChangeKind.CHANGE_BEFORE_STATE, Edit(EditKind.SETTING, old.pre, new.pre, "inputs")
 
 
 def columns_into_state(old: Revision, new: Revision) -> tuple[str, ...]:

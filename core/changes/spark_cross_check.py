@@ -108,7 +108,8 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
     Returns None if no analysis is needed or possible.
     """
-    if new.parsed is None:
+    if new.parsed is None or new.parsed.in_python:
+        # Only its code knows the query of a job, and no plan executes it.
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
         return None
@@ -177,7 +178,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
     It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
     temporary tables of the analysis have no change feed.
     """
-    if any(read.takes_changes for read in parsed.reads):
+    if parsed.in_python or any(read.takes_changes for read in parsed.reads):
         return None
     tables = tuple((name, ddl_of(name)) for name in sorted({read.table for read in parsed.reads}))
     return AnalysedRevision(_written(parsed), tables) if all(ddl for _, ddl in tables) else None

@@ -331,6 +331,7 @@ _CLAUSES: Mapping[EditKind, str] = {
     EditKind.HINT: "hint",
     EditKind.FILTER: "filter",
     EditKind.HAVING: "HAVING",
+    EditKind.CODE: "code",
 }
 """Clauses that can be added, removed or changed."""
 
@@ -377,6 +378,10 @@ _WORDS: Mapping[EditKind, str] = {
     EditKind.SETTING: "{of}: {before} → {after}",
     EditKind.SETTING_CHANGED: "{of} changed",
     EditKind.VARIABLE: "variable {of}: {before} → {after}",
+    EditKind.CODE_CONTINUES: "state_compatible: the new code continues the state of the code {before}",
+    EditKind.CODE_STATE_UNKNOWN: (
+        "the new code may not read the state of the old code; if it does, state_compatible: {before} in its yml says so"
+    ),
     EditKind.TRACKED: "schema_tracking: columns of its sources are tracked from now on",
     EditKind.NOT_TRACKED: "schema_tracking: columns of its sources are no longer tracked",
     EditKind.CONFIGURATION: "{of}: {default_before} → {default_after}",

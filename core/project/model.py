@@ -211,6 +211,12 @@ class Settings:
     """A `Compatibility` mode; empty if this yml sets none. `Project.compatibility` returns the mode that applies."""
     metadata: bool = False
     """Whether the rows of the statement have the columns in `core.sql.metadata_columns`; False if it is external."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """For a job in Python, the (parameter, SQL) of inputs that are not the stream of the table of that name."""
+    requirements: tuple[str, ...] = ()
+    """For a job in Python, the packages that its code needs, in the form that pip reads."""
+    state_compatible: str = ""
+    """For a job in Python, the hash of older code whose state the code continues; empty if it continues none."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,16 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.manifest_head import MANIFEST_PATH as MANIFEST
 from core.project.manifest_head import PLACES
-from core.project.model import BrokenTable, Environment, Project, Script, Settings, Table, defaults_of
+from core.project.model import (
+    BrokenTable,
+    Environment,
+    Project,
+    Script,
+    Settings,
+    Table,
+    defaults_of,
+    place_in_parts,
+)
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.functions import calls_in_settings, has_functions, read_functions, unknown_calls
 from core.project_reader.manifest import Manifest, read_manifest
@@ -40,6 +49,7 @@ from core.text.wording import did_you_mean
 
 if TYPE_CHECKING:
     from core.project_reader.functions import FunctionFiles
+    from core.project_reader.job_files import GeneratedJob
     from core.project_reader.places import Places
 
 __all__ = ["read_project", "read_settings", "read_sound_tables", "read_tables", "settings_as_text"]
@@ -83,6 +93,8 @@ class _ProjectDraft:
     """Pairs of a folder and a Problem that concerns it, although the file of the Problem is in another folder."""
     functions: "FunctionFiles | None" = None
     """The functions; None if no file declares one."""
+    jobs: dict[str, "GeneratedJob"] = field(default_factory=dict)
+    """The statements generated from jobs in Python, by the path of the job."""
 
     def report(self, problem: Problem, *folders: str) -> None:
         """Report a problem, which also concerns the script folders at the paths `folders`."""
@@ -172,6 +184,10 @@ def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft, unr
     # A table whose statement could not be read only seems to be external.
     readable = {name: table for name, table in tables.items() if name not in unreadable} if unreadable else tables
     check_outside_settings(readable, yml, draft.problems)
+    if draft.jobs or any(table.settings.inputs or table.settings.requirements for table in readable.values()):
+        from core.project_reader.job_files import check_jobs
+
+        check_jobs(readable, yml, draft.problems)
 
 
 def _draft(
@@ -256,6 +272,9 @@ def _as_written(problem: Problem, draft: _ProjectDraft) -> Problem:
     path = problem.where.path if problem.where else ""
     script = draft.functions.scripts.get(path) if draft.functions is not None else None
     problem = script.positions.of_file(problem) if script else problem
+    job = draft.jobs.get(path)
+    if job is not None and problem.where is not None:
+        return replace(problem, where=place_in_parts(job.parts, problem.where))
     found = draft.sql.get(path)
     return found.of_file(problem) if found else problem
 
@@ -432,8 +451,15 @@ def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Setti
             draft.broken.add(folder.path)
             continue
         settings = _settings(name, folder, draft, defaults)
+        text = draft.texts[path]
+        if path.endswith(".py"):
+            job = _job(name, folder, draft, settings)
+            if job is None:
+                draft.broken.add(folder.path)
+                continue
+            draft.jobs[path], text = job, job.text
         statements, problems = draft.parse_cache.statements(
-            draft.texts[path], path, every_table_streams=settings.every_table_streams
+            text, path, every_table_streams=settings.every_table_streams
         )
         draft.problems.extend(problems)
         if any(problem.severity is Severity.ERROR for problem in problems):
@@ -471,6 +497,14 @@ def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Setti
                     )
                 )
             _take_statement(_StatementFile(path, folder, statement), draft)
+
+
+def _job(name: TableName, folder: ScriptFolder, draft: _ProjectDraft, settings: Settings) -> "GeneratedJob | None":
+    from core.project_reader.job_files import JobCode, generated_job
+
+    path = folder.dml[name]
+    source = JobCode(name, draft.texts[path], path)
+    return generated_job(source, settings, Where(_yml(name, folder) or path), draft.problems)
 
 
 def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
@@ -542,6 +576,8 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
 
 
 def _script(path: str, draft: _ProjectDraft) -> Script:
+    if (job := draft.jobs.get(path)) is not None:
+        return Script(path, job.text, parts=job.parts)
     changed = path in draft.sql or (draft.functions is not None and path in draft.functions.scripts)
     return Script(path, draft.texts[path], draft.written[path] if changed else None)
 

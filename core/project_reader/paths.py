@@ -17,7 +17,7 @@ TESTS_FOLDER = "tests"
 FUNCTIONS_FOLDER = "functions"
 """Folder for functions, in the project folder or in any folder below `pipelines`; its tables can call them."""
 
-_SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
+_SCRIPT = re.compile(r"(?:(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql|job\.(?P<job>[^/]+)\.py)\Z")
 
 
 def unreadable_files(texts: Mapping[str, str]) -> dict[str, Problem]:
@@ -54,7 +54,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
         if FUNCTIONS_FOLDER in parts and function_scope(path) is not None:
             continue
         ending = path.rpartition(".")[2]
-        if parts[-2] == "sql-scripts" and ending.lower() == "sql":
+        if parts[-2] == "sql-scripts" and ending.lower() in ("sql", "py"):
             _take_script(path, parts, folders, problems)
         elif ending.lower() in ("yml", "yaml"):
             settings.append(path)
@@ -86,23 +86,28 @@ def function_scope(path: str) -> str | None:
 def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
     found = _SCRIPT.match(parts[-1])
     if found is None and (wanted := _SCRIPT.match(parts[-1].lower())):
-        right = f"{wanted['kind']}.{parts[-1][4:-4]}.sql"
+        right = f"{wanted['kind']}.{parts[-1][4:-4]}.sql" if wanted["kind"] else f"job.{parts[-1][4:-3]}.py"
         problems.append(Problem(f"{parts[-1]} is ignored", f"rename it to {right}", Where(path)))
         return
     if found is None:
         problems.append(
             Problem(
-                f"{parts[-1]} is neither a ddl nor a dml script",
-                "name it ddl.<table>.sql or dml.<table>.sql",
+                f"{parts[-1]} is neither a ddl nor a dml script, nor a job",
+                "name it ddl.<table>.sql, dml.<table>.sql or job.<table>.py",
                 Where(path),
                 severity=Severity.WARNING,
             )
         )
         return
     folder = _folder(parts, path, folders, problems)
-    name = _name(found["name"], path, problems)
-    if folder is not None and name is not None:
-        (folder.ddl if found["kind"] == "ddl" else folder.dml)[name] = path
+    name = _name(found["name"] or found["job"], path, problems)
+    if folder is None or name is None:
+        return
+    if found["kind"] != "ddl" and name in folder.dml:
+        remedy = f"keep one: the other is {folder.dml[name]}"
+        problems.append(Problem(f"{name} has a job in Python and a dml script", remedy, Where(path), name))
+        return
+    (folder.ddl if found["kind"] == "ddl" else folder.dml)[name] = path
 
 
 def _folder(

@@ -149,7 +149,59 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         checks=_checks(section),
         compatibility=read_compatibility(section),
         metadata=section.flag("metadata", defaults.metadata),
+        inputs=_inputs(section),
+        requirements=_requirements(section),
+        state_compatible=_state_compatible(section),
     )
+
+
+def _inputs(section: "YamlSection") -> tuple[tuple[str, str], ...]:
+    value = section.value("inputs")
+    if value is None or _belongs_to_job(section, "inputs"):
+        return ()
+    pairs = [(key.text or "", item.text or "") for key, item in value.pairs or ()]
+    names = [name for name, _ in pairs]
+    if not pairs or not all(name.isidentifier() and sql for name, sql in pairs) or len(set(names)) < len(names):
+        form = "write inputs: {orders: STREAM orders}, with the SQL of one table for each"
+        section.wrong("inputs", "a mapping of parameters of the job's function", form)
+        return ()
+    return tuple((name, " ".join(sql.split(" "))) for name, sql in pairs)
+
+
+def _requirements(section: "YamlSection") -> tuple[str, ...]:
+    found = section.texts("requirements", ())
+    if _belongs_to_job(section, "requirements"):
+        return ()
+    wrong = next((each for each in found if not _REQUIREMENT.match(each)), None)
+    if wrong is not None:
+        # pip would read anything else as an option, a path or a URL, and a URL can hold a password.
+        section.wrong("requirements", "a list of packages", 'write names with versions: ["phonenumbers==8.13.0"]')
+        return ()
+    return found
+
+
+def _state_compatible(section: "YamlSection") -> str:
+    found = section.text("state_compatible", "")
+    if _belongs_to_job(section, "state_compatible"):
+        return ""
+    if found and not _HASH.match(found):
+        remedy = "write the hash that the plan of the change shows: a yes for all later code would outlive its reason"
+        section.wrong("state_compatible", "the hash of the code whose state the job continues", remedy)
+        return ""
+    return found
+
+
+def _belongs_to_job(section: "YamlSection", key: str) -> bool:
+    if not section.name or key not in section.nodes:
+        return False
+    section.wrong(key, "in the yml of a job in Python", f"write {key}: in <table>.yml")
+    return True
+
+
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._ -]+\])?\s*(?:(?:[<>=!~]=?=?)[\w.*+!<>=~, -]+)?\Z", re.ASCII
+)
+_HASH = re.compile(r"[0-9a-f]{8,64}\Z")
 
 
 def read_compatibility(section: "YamlSection") -> str:
@@ -282,6 +334,8 @@ def _line(key: str, value: Any) -> str:
     if key == "checks":
         checks = (f"{{name: {_quoted(name)}, sql: {_quoted(sql)}}}" for name, sql in value)
         return f"checks: [{', '.join(checks)}]\n"
+    if key == "inputs":
+        return f"inputs: {{{', '.join(f'{name}: {_quoted(sql)}' for name, sql in value)}}}\n"
     if isinstance(value, tuple):
         return f"{key}: [{', '.join(_quoted(item) for item in value)}]\n"
     if key == "objective":

@@ -5,12 +5,15 @@ treats a job like a statement. The code is never executed here.
 """
 
 import ast
+import difflib
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.errors import InvalidProject
+from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import PIECES
 
 FUNCTION = "python_job"
@@ -19,8 +22,6 @@ EACH_BATCH = "each_batch"
 """Name of a job's function that turns each batch into the rows to be written; it is optional."""
 SESSION = "spark"
 """Name of a parameter that gets the Spark session instead of an input."""
-OPERATOR = "python"
-"""Kind of the stateful operator that stands for a job, because only Spark knows which state the code keeps."""
 
 _CODE = "-- |"
 _HEAD = re.compile(rf"\s*(?:INSERT INTO (?P<table>\S+)\s+)?SELECT \* FROM {FUNCTION}\(")
@@ -127,6 +128,23 @@ def python_job_of(text: str) -> PythonJob | None:
     return PythonJob(function[1], inputs, "\n".join(line.removeprefix(_CODE) for line in lines), packages)
 
 
+def code_hash(parsed: ParsedStatement) -> str:
+    """Return the hash that identifies what the code of a parsed job does; the inputs do not count."""
+    return hashlib.sha256(parsed.state.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def code_edits(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """Yield pairs of removed and added lines between two results of `job_meaning`, which differ."""
+    old, new = (text.split("\n") for text in (before, after))
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield _joined(old[a:b]), _joined(new[c:d])
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "; ".join(line.strip() for line in lines if line.strip())
+
+
 def input_places(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the parameter and the place of the SQL of each input, as offsets in the text of a job."""
     head = _HEAD.match(text)
@@ -181,8 +199,8 @@ def code_meaning(code: str) -> str:
 
 def job_meaning(job: PythonJob) -> str:
     """Return what a job does, without the form of its code; the inputs are compared separately."""
-    parameters = ", ".join(each.parameter for each in job.inputs)
-    return f"{FUNCTION}({parameters}) {json.dumps(sorted(job.requirements))}\n{code_meaning(job.code)}"
+    requirements = [f"requirements: {', '.join(sorted(job.requirements))}"] if job.requirements else []
+    return "\n".join((*requirements, code_meaning(job.code)))
 
 
 def only_inputs(text: str, parameter: str = "") -> str:

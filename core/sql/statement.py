@@ -12,6 +12,10 @@ TAKES_CHANGES = ("readChangeFeed", "true")
 """The option that makes a stream read a table's change feed (Delta)."""
 
 
+PYTHON = "python"
+"""Kind of the stateful operator that stands for a job in Python: only Spark knows which state its code keeps."""
+
+
 class Verb(StrEnum):
     """The kind of a statement, which determines what happens to the rows of its query."""
 
@@ -64,7 +68,7 @@ class Operator:
     """A stateful operator; a statement's operators are listed in data-flow order, starting at the table scans."""
 
     kind: str
-    """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`."""
+    """One of `aggregate`, `window`, `session_window`, `deduplicate`, `stream_join` or `limit`; `python` for a job."""
     keys: tuple[str, ...] = ()
     detail: str = ""
     """Canonical SQL of the aggregates, the window length, or the join type and condition."""
@@ -133,6 +137,11 @@ class ParsedStatement:
     def aggregate_deciding_expressions(self) -> str:
         """Expressions whose simplification may let Spark drop aggregates from its state; empty if it drops none."""
         return self.state.partition(SIMPLIFIED)[2]
+
+    @property
+    def in_python(self) -> bool:
+        """Whether the statement is a job in Python, whose text is that of `core.sql.python_jobs`."""
+        return bool(self.operators) and self.operators[0].kind == PYTHON
 
     @property
     def stateful(self) -> bool:

@@ -25,7 +25,6 @@ from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_na
 from core.sql.python_jobs import (
     FIRST_CODE_LINE,
     FUNCTION,
-    OPERATOR,
     CodeFault,
     PythonJob,
     input_places,
@@ -34,7 +33,7 @@ from core.sql.python_jobs import (
     only_inputs,
     python_job_of,
 )
-from core.sql.statement import Column, Operator, ParsedStatement, TableRead, Verb, Watermark
+from core.sql.statement import PYTHON, Column, Operator, ParsedStatement, TableRead, Verb, Watermark
 from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of
 from core.sql.tokens.forbidden_functions import forbidden_calls
@@ -152,7 +151,7 @@ def _read_job(source: SqlText, *, every_table_streams: bool) -> _StatementDraft:
         select=select,
         reads=reads,
         columns=(Column("*", FUNCTION),),
-        operators=(Operator(OPERATOR),),
+        operators=(Operator(PYTHON, detail=meaning),),
         canonical=f"{meaning}\n{_inputs_meaning(job, reads)}",
         state=meaning,
         pre=_inputs_meaning(job, reads),

@@ -173,7 +173,7 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(name)
-                    elif name.lower().endswith(suffixes):
+                    elif name.lower().endswith(suffixes) or is_job_file(below, name):
                         found.append(f"{below}/{name}")
                     elif of_functions and name.lower().endswith(".jar"):
                         unread[f"{below}/{name}"] = _JAR
@@ -186,6 +186,12 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
             f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
         ]
     return sorted(found), dict(sorted(unread.items()))
+
+
+def is_job_file(folder: str, name: str) -> bool:
+    """True if a file of this name in a folder is a job in Python; case is ignored, as for `READ`."""
+    name = name.lower()
+    return name.endswith(".py") and name.startswith("job.") and folder.rpartition("/")[2] == SCRIPTS
 
 
 def _refuse_unreadable(error: OSError) -> None:

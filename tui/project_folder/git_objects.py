@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from core.model.errors import UsageError
 from core.project.manifest_head import PLACES
 from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope
-from tui.project_folder.declaring_files import FOLDER, FUNCTION_FILES, READ, SCRIPTS, read_text
+from tui.project_folder.declaring_files import FOLDER, FUNCTION_FILES, READ, SCRIPTS, is_job_file, read_text
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 _GIT_S = 20.0
@@ -237,7 +237,9 @@ def _declares(path: str) -> bool:
     hidden = any(part.startswith(".") for part in path.split("/")[:-1])
     in_functions = FUNCTIONS_FOLDER in path and function_scope(path) is not None
     inside = path.startswith(f"{FOLDER}/") or in_functions
-    return inside and path.lower().endswith(FUNCTION_FILES if in_functions else READ) and not hidden
+    folder, _, name = path.rpartition("/")
+    declares = path.lower().endswith(FUNCTION_FILES if in_functions else READ) or is_job_file(folder, name)
+    return inside and declares and not hidden
 
 
 def _is(text: str | None, blob: bytes) -> bool:

@@ -53,7 +53,6 @@ from core.sql.parsing.parser import parse_query
 from core.sql.parsing.star_expansion import is_star
 from core.sql.parsing.stream_clauses import extract_stream_clauses
 from core.sql.parsing.table_names import resolve_table_names
-from core.sql.python_jobs import is_python_job
 from core.sql.statement import ParsedStatement
 from core.sql.streaming.aggregation import aggregates_in
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
@@ -66,7 +65,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
     If the statement cannot be traced, all of its output columns are unresolved. Each reference to a WITH query costs
     time linear in the length of the SQL. Columns of a job in Python are unresolved as well.
     """
-    if is_python_job(parsed.select):
+    if parsed.in_python:
         unknown = UnresolvedName("*", Sentence("a job in Python computes it"), "*", 0)
         return StatementLineage((), (), (unknown,), ())
     try:
