@@ -1,4 +1,4 @@
-"""Jobs in Python, from `job.<table>.py` or `code` in a manifest and the settings of the table, as texts of statements."""
+"""Jobs in Python: their code in `job.<table>.py` or a manifest, and the settings of their tables, as statements."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

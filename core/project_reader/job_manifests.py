@@ -14,6 +14,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Where
 from core.project.model import LAYER_FOLDERS, Environment, Layer, place_in_parts
+from core.project_reader.job_files import JobCode
 from core.project_reader.sql_in_yaml import SqlInYaml, sql_in_yaml
 from core.project_reader.table_yml import KEYS
 from core.project_reader.yaml_reader import YamlSection, read_yaml
@@ -27,7 +28,7 @@ TARGET = "target-table"
 OWN = ("name", TARGET, "sql", "code", "statements")
 """Keys that belong to a single manifest, so that no template may have them."""
 
-OF_ONE_STATEMENT = ("mirror_offsets", "connector", "silence", "readers", "checks")
+OF_ONE_STATEMENT = ("mirror_offsets", "connector", "silence", "readers", "checks", "inputs", "state_compatible")
 """Settings that belong to a single table, so that no template may have them; headgate.yml has no defaults for them."""
 
 PROPERTIES, OF_FLINK = "sparkProperties", "flinkProperties"
@@ -75,6 +76,8 @@ class ManifestStatement:
     sql: SqlInYaml | None
     """None if a Problem was reported about it."""
     settings: MergedSettings
+    code: JobCode | None = None
+    """The code of a job in Python; None for SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +251,12 @@ def _layer(head: MergedSettings, problems: list[Problem]) -> Layer:
 
 def _statements(top: YamlSection, parts: Sequence[YamlSection], lines: Sequence[str]) -> Iterable[ManifestStatement]:
     given = [key for key in ("sql", "code", "statements") if key in top.nodes and not _is_null(top.nodes[key])]
-    if "code" in given:
-        summary = "code is a job in Python, which this version cannot run"
-        remedy = "write the query as sql:, or move the file out of the folder of manifests"
-        top.problems.append(Problem(summary, remedy, top.at("code"), "code"))
     if len(given) > 1:
         both = " and ".join(given)
         place = max((top.at(key) for key in given), key=lambda where: where.line)
         top.problems.append(Problem(f"the manifest has {both}", "keep one of them", place, given[-1]))
     if not given:
-        remedy = "write sql: | and below it the SELECT of the job"
+        remedy = "write sql: | and below it the SELECT of the job, or code: | and a function in Python"
         top.problems.append(Problem("the manifest has neither sql nor code", remedy, top.at(), "sql"))
     if given == ["statements"]:
         yield from _entries(top, parts, lines)
@@ -265,7 +264,24 @@ def _statements(top: YamlSection, parts: Sequence[YamlSection], lines: Sequence[
     settings = merge_settings(parts, top.problems)
     if (target := _target(top, needed=True)) is not None:
         sql = _sql(top, lines) if given == ["sql"] else None
-        yield ManifestStatement(target, top.at(TARGET), sql, settings)
+        code = _code(top, target) if given == ["code"] else None
+        yield ManifestStatement(target, top.at(TARGET), sql, settings, code)
+
+
+def _code(top: YamlSection, target: TableName) -> JobCode | None:
+    node = top.nodes["code"]
+    text = top.text("code", "")
+    first = node.start_mark.line + 1
+    remedy = f"write code: | and below it def {target}(…):, which returns a streaming DataFrame"
+    if not isinstance(node, yaml.ScalarNode) or not text.strip():
+        if not _wrong_already(top, "code"):
+            top.wrong("code", "the text of a Python module", remedy)
+        return None
+    if node.style != "|" and node.end_mark.line > first:
+        summary = "YAML joins the lines of this code, because it is a folded value"
+        top.problems.append(Problem(summary, "write code: | instead", top.at("code"), "code"))
+        return None
+    return JobCode(target, str(node.value), top.path, first + 1 if node.style == "|" else first)
 
 
 def _entries(top: YamlSection, parts: Sequence[YamlSection], lines: Sequence[str]) -> Iterable[ManifestStatement]:

@@ -184,7 +184,10 @@ def _check_settings(tables: Mapping[TableName, Table], draft: _ProjectDraft, unr
     # A table whose statement could not be read only seems to be external.
     readable = {name: table for name, table in tables.items() if name not in unreadable} if unreadable else tables
     check_outside_settings(readable, yml, draft.problems)
-    if draft.jobs or any(table.settings.inputs or table.settings.requirements for table in readable.values()):
+    if draft.jobs or any(
+        each.inputs or each.requirements or each.state_compatible
+        for each in (table.settings for table in readable.values())
+    ):
         from core.project_reader.job_files import check_jobs
 
         check_jobs(readable, yml, draft.problems)
@@ -504,7 +507,10 @@ def _job(name: TableName, folder: ScriptFolder, draft: _ProjectDraft, settings: 
 
     path = folder.dml[name]
     source = JobCode(name, draft.texts[path], path)
-    return generated_job(source, settings, Where(_yml(name, folder) or path), draft.problems)
+    yml = _yml(name, folder)
+    lines = draft.texts[yml].splitlines() if yml else []
+    line = next((number for number, each in enumerate(lines, start=1) if each.startswith("inputs:")), 0)
+    return generated_job(source, settings, Where(yml or path, line), draft.problems)
 
 
 def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:

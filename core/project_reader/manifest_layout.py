@@ -14,8 +14,9 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem, Severity, Where
 from core.project.manifest_head import MANIFEST_PATH, PLACES
-from core.project.model import LAYER_FOLDERS, TextPart
+from core.project.model import LAYER_FOLDERS, Settings, TextPart
 from core.project.unreadable_file import UnreadableFile
+from core.project_reader.job_files import GeneratedJob, generated_job
 from core.project_reader.job_manifests import (
     PRODUCT,
     SETTINGS,
@@ -28,6 +29,7 @@ from core.project_reader.job_manifests import (
 from core.project_reader.layout import ManifestLayout, missing_files, template_references
 from core.project_reader.manifest import Manifest, read_manifest
 from core.project_reader.places import written_places
+from core.project_reader.table_yml import read_settings
 from core.sql.tokens.lexer import PIECES
 from core.text.wording import did_you_mean
 
@@ -197,6 +199,11 @@ def _generate_job(job: JobManifest, draft: _Draft) -> None:
         if each.target in draft.definitions and each.target not in draft.declared:
             _generate_ddl(each.target, folder, draft)
         dml = f"{folder}/sql-scripts/dml.{each.target}.sql"
+        generated = _generated_code(each, folder, draft) if each.code is not None and not broken else None
+        if generated is not None:
+            draft.add(dml, generated.text, list(generated.parts))
+            _generate_yml(each, folder, draft)
+            continue
         line = each.sql.line if each.sql else each.target_place.line
         head = TextPart(1, job.path, line, follows=False)
         if broken or each.sql is None:
@@ -206,6 +213,18 @@ def _generate_job(job: JobManifest, draft: _Draft) -> None:
         below = [replace(part, line=part.line + 1) for part in each.sql.parts]
         draft.add(dml, f"INSERT INTO {each.target}\n{each.sql.text}\n", [head, *below])
         _generate_yml(each, folder, draft)
+
+
+def _generated_code(statement: ManifestStatement, folder: str, draft: _Draft) -> GeneratedJob | None:
+    assert statement.code is not None, "the caller has asked"
+    problems: list[Problem] = []
+    # Mistakes in the settings are found where the generated yml is read.
+    settings = read_settings(settings_as_yml(statement.settings), "", Settings(), [])
+    place = statement.settings.places.get("inputs", statement.target_place)
+    job = generated_job(statement.code, settings, place, problems)
+    for problem in problems:
+        draft.report(problem, folder)
+    return job
 
 
 def _generate_ddl(table: TableName, folder: str, draft: _Draft) -> None:

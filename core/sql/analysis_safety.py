@@ -24,6 +24,7 @@ class AnalysisRisk(FactKind):
     NOT_ONE_QUERY = "it is not one query"
     OUTSIDE_THE_PROJECT = "{table} is a path or a table of another database"
     FORBIDDEN_CALL = "{problem}"
+    IN_PYTHON = "it is a job in Python"
     CATALOG_FUNCTION = "{function} is a catalog function, and an analysis would load its code"
 
 
@@ -35,6 +36,8 @@ def unsafe_for_analysis(select: str) -> Fact[AnalysisRisk] | None:
     found, problems = read_any(select, "")
     if not found:
         return AnalysisRisk.UNREADABLE.of(problem=problems[0].summary)
+    if found[0].in_python:
+        return AnalysisRisk.IN_PYTHON.of()
     if [each.verb for each in found] != [Verb.SELECT]:
         return AnalysisRisk.NOT_ONE_QUERY.of()
     for read in found[0].reads:
