@@ -133,12 +133,11 @@ def code_hash(parsed: ParsedStatement) -> str:
     return hashlib.sha256(parsed.state.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def code_edits(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """Yield pairs of removed and added lines between two results of `job_meaning`, which differ."""
+def code_edits(before: str, after: str) -> list[tuple[str, str]]:
+    """Return pairs of removed and added lines between two results of `job_meaning`, which differ."""
     old, new = (text.split("\n") for text in (before, after))
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind != "equal":
-            yield _joined(old[a:b]), _joined(new[c:d])
+    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [(_joined(old[a:b]), _joined(new[c:d])) for kind, a, b, c, d in codes if kind != "equal"]
 
 
 def _joined(lines: Iterable[str]) -> str:

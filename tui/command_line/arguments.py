@@ -102,13 +102,14 @@ def init_table(parser: CommandParser) -> None:
     # argparse does not break the line of a group.
     parser.usage = (
         "%(prog)s [-h] [--project DIR] [--env E] [--json]\n"
-        "         [--product PRODUCT] [--layer LAYER]\n"
+        "         [--product PRODUCT] [--layer LAYER] [--python]\n"
         "         [--reads TABLE | --delta FOLDER | --postgres URI | --kafka URI]\n"
         "         NAME"
     )
     parser.add_argument("name", metavar="NAME", help="the new table")
     parser.add_argument("--product", help="data product of the new table")
     parser.add_argument("--layer", help="sources, intermediates, dimensions, facts or views")
+    parser.add_argument("--python", action="store_true", help="with --reads: write a job in Python instead of SQL")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
     what.add_argument("--delta", metavar="FOLDER", help="declare the external Delta table in FOLDER as an input")

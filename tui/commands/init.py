@@ -75,7 +75,18 @@ OPTIONS (
 );
 """
 
-KEYED_YML = """\
+KEYED_JOB = """\
+from pyspark.sql import DataFrame
+
+
+def {table}({parent}: DataFrame) -> DataFrame:
+    # A streaming DataFrame with the columns of ddl.{table}.sql: headgate help jobs
+    return {parent}.select(
+{columns}
+    )
+"""
+
+YML = """\
 description: Current rows of {parent}
 mode: upsert
 key: [{key}]
@@ -280,6 +291,8 @@ def _init_table(context: CommandContext, name: str) -> int:
             f"{parent} is not declared",
             remedy=did_you_mean(parent, known) or f"an external input of that name: headgate init table {parent}",
         )
+    if args.python and parent is None:
+        raise UsageError("--python writes a job that reads a table", remedy="name it with --reads TABLE")
     layer = _layer_folder(args.layer) if args.layer else "sources" if parent is None else "intermediates"
     if parent is None and layer != "sources":
         raise UsageError(
@@ -318,7 +331,8 @@ def _init_table(context: CommandContext, name: str) -> int:
             why = f"nothing was written: {folder} cannot be created: {error.strerror}"
             raise UsageError(why, remedy="make the data folder writable") from error
     else:
-        written, then = _readable_statement(context, (layer, product, table, parent)), f"next: headgate plan {table}"
+        written = _readable_statement(context, (layer, product, table, parent))
+        then = f"next: headgate plan {table}"
     _write(context, Path(place.folder), written)
     context.output.say(then)
     return 0
@@ -413,6 +427,8 @@ def _readable_statement(context: CommandContext, names: tuple[str, str, str, Tab
     for quote in ("", "`"):
         columns = tuple((f"{quote}{column.name}{quote}", column.type) for column in declared)
         written = _statement_files(layer, product, table, parent, columns)
+        if context.args.python:
+            written = _as_job(written, table, parent, tuple(name for name, _ in columns))
         try:
             _refuse_impossible(context, TableName(table), written)
             break
@@ -468,6 +484,18 @@ def _statement_files(
         f"{folder}/sql-scripts/dml.{table}.sql": DML.format(table=table, columns=names, parent=parent),
         f"{folder}/{table}.yml": YML.format(description=f"Every row of {parent}"),
     }
+
+
+def _as_job(files: dict[str, str], table: str, parent: TableName, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the files of a statement with a job in Python in place of its SQL."""
+    columns = "\n".join(f"        {name!r}," for name in names).replace("'", '"')
+    found = {}
+    for path, text in files.items():
+        if path.endswith(f"/dml.{table}.sql"):
+            path = path.replace(f"/dml.{table}.sql", f"/job.{table}.py")
+            text = JOB.format(table=table, parent=parent, columns=columns)
+        found[path] = text
+    return found
 
 
 def _write(context: CommandContext, folder: Path, files: dict[str, str]) -> None:

@@ -118,6 +118,8 @@ def test_an_external_table_has_the_settings_beside_the_file_that_declares_it() -
     assert lines(found) == ["schemas/order.yml: schemas/order.yml matches no external table"]
 
 
+CODE = "name: a\ntarget-table: dear\ncode: |\n\n  def dear(orders):\n      return orders\n"
+
 MISTAKES = {
     "no target": (DEAR.replace("target-table: dear\n", ""), "1: there is no target-table"),
     "no name": (DEAR.replace("name: dear-orders\n", ""), "1: the manifest has no name"),
@@ -162,7 +164,15 @@ MISTAKES = {
     "template missing": (DEAR + "template: none.yaml\n", "7: the template none.yaml does not exist"),
     "itself as template": (DEAR + "template: ../x.yaml\n", "7: the template ../x.yaml does not exist"),
     "bad encoding": (UnreadableFile("it is not UTF-8", "save it as UTF-8"), "dear.yml cannot be read"),
-    "code alone": ("name: a\ntarget-table: dear\ncode: x\n", "3: code is a job in Python"),
+    "code without the function": ("name: a\ntarget-table: dear\ncode: |\n  x = 1\n", "4: the job defines no function dear"),
+    "folded code": ("name: a\ntarget-table: dear\ncode: >\n  x = 1\n  y = 2\n", "3: YAML joins the lines of this code"),
+    "empty code": ("name: a\ntarget-table: dear\ncode: ''\n", "3: code must be the text of a Python module"),
+    "code that does not compile": (CODE.replace("(orders)", "(orders"), "5: the code does not compile"),
+    "an input of code": (CODE + "inputs: {order: orders}\n", "7: inputs has order, which is no parameter"),
+    "an input that is no table": (CODE + "inputs: {orders: 'orders, b'}\n", "7: the input orders must be one table"),
+    "an undeclared input of code": (CODE.replace("(orders)", "(ordres)"), "5: dear reads ordres, which no DDL"),
+    "an option as a requirement": (CODE + "requirements: [--pre]\n", "7: requirements must be a list of packages"),
+    "a yes for all code": (CODE + "state_compatible: true\n", "7: state_compatible must be"),
 }  # fmt: skip
 """Manifests, each with the line and the first words of the Problem that it gives."""
 
