@@ -17,7 +17,7 @@ from core.project.model import Pool, Settings
 from core.project.revision import Revision, changed_functions, changed_variables
 from core.sql.metadata_columns import METADATA_NAMES, declares_metadata
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead, selects_star
-from core.text.diff import short_diff
+from core.text.diff import changed_lines, short_diff
 
 RevisionDifference = tuple[ChangeKind, Edit]
 """A kind of change and the edit that causes it."""
@@ -96,7 +96,7 @@ def _job_findings(old: ParsedStatement, new: ParsedStatement, *, continues: str)
 
     Edited code continues the state of older code only if its yml names the hash of that code.
     """
-    from core.sql.python_jobs import code_edits, code_hash
+    from core.sql.python_jobs import code_hash
 
     if old.in_python != new.in_python:
         before, after = ("Python" if each.in_python else "SQL" for each in (old, new))
@@ -106,7 +106,7 @@ def _job_findings(old: ParsedStatement, new: ParsedStatement, *, continues: str)
         before = code_hash(old)
         goes_on = bool(continues) and before.startswith(continues[: len(before)])
         kind = ChangeKind.CHANGE_AFTER_STATE if goes_on else ChangeKind.STATE_CHANGED
-        yield from ((kind, Edit(EditKind.CODE, was, now)) for was, now in code_edits(old.state, new.state))
+        yield from ((kind, Edit(EditKind.CODE, was, now)) for was, now in changed_lines(old.state, new.state))
         yield kind, Edit(EditKind.CODE_CONTINUES if goes_on else EditKind.CODE_STATE_UNKNOWN, before=before)
     if old.pre != new.pre:
         yield ChangeKind.CHANGE_BEFORE_STATE, Edit(EditKind.SETTING, old.pre, new.pre, "inputs")

@@ -5,7 +5,6 @@ treats a job like a statement. The code is never executed here.
 """
 
 import ast
-import difflib
 import hashlib
 import json
 import re
@@ -131,17 +130,6 @@ def python_job_of(text: str) -> PythonJob | None:
 def code_hash(parsed: ParsedStatement) -> str:
     """Return the hash that identifies what the code of a parsed job does; the inputs do not count."""
     return hashlib.sha256(parsed.state.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def code_edits(before: str, after: str) -> list[tuple[str, str]]:
-    """Return pairs of removed and added lines between two results of `job_meaning`, which differ."""
-    old, new = (text.split("\n") for text in (before, after))
-    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return [(_joined(old[a:b]), _joined(new[c:d])) for kind, a, b, c, d in codes if kind != "equal"]
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return "; ".join(line.strip() for line in lines if line.strip())
 
 
 def input_places(text: str) -> Iterator[tuple[str, int, int]]:

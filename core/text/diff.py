@@ -24,6 +24,17 @@ def short_diff(old: str, new: str) -> tuple[list[tuple[str, str]], int]:
     return pairs[:MOST_FRAGMENTS], max(len(pairs) - MOST_FRAGMENTS, 0)
 
 
+def changed_lines(old: str, new: str) -> list[tuple[str, str]]:
+    """Return the removed and the added lines of each place where two strings differ, joined by `; `."""
+    before, after = lines_of(old), lines_of(new)
+    codes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return [(_on_one_line(before[a:b]), _on_one_line(after[c:d])) for kind, a, b, c, d in codes if kind != "equal"]
+
+
+def _on_one_line(lines: list[str]) -> str:
+    return "; ".join(line.strip() for line in lines if line.strip())
+
+
 def unified_diff(old: str, new: str) -> tuple[str, ...]:
     """Return the lines of a unified diff without file headers, with secrets masked; empty if the strings are equal."""
     lines = difflib.unified_diff(lines_of(old), lines_of(new), lineterm="")

@@ -75,18 +75,7 @@ OPTIONS (
 );
 """
 
-KEYED_JOB = """\
-from pyspark.sql import DataFrame
-
-
-def {table}({parent}: DataFrame) -> DataFrame:
-    # A streaming DataFrame with the columns of ddl.{table}.sql: headgate help jobs
-    return {parent}.select(
-{columns}
-    )
-"""
-
-YML = """\
+KEYED_YML = """\
 description: Current rows of {parent}
 mode: upsert
 key: [{key}]
@@ -114,6 +103,17 @@ DML = """\
 INSERT INTO {table}
 SELECT {columns}
 FROM STREAM {parent};
+"""
+
+JOB = """\
+from pyspark.sql import DataFrame
+
+
+def {table}({parent}: DataFrame) -> DataFrame:
+    # A streaming DataFrame with the columns of ddl.{table}.sql: headgate help jobs
+    return {parent}.select(
+{columns}
+    )
 """
 
 YML = """\

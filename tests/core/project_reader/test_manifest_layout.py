@@ -164,7 +164,7 @@ MISTAKES = {
     "template missing": (DEAR + "template: none.yaml\n", "7: the template none.yaml does not exist"),
     "itself as template": (DEAR + "template: ../x.yaml\n", "7: the template ../x.yaml does not exist"),
     "bad encoding": (UnreadableFile("it is not UTF-8", "save it as UTF-8"), "dear.yml cannot be read"),
-    "code without the function": ("name: a\ntarget-table: dear\ncode: |\n  x = 1\n", "4: the job defines no function dear"),
+    "another function": ("name: a\ntarget-table: dear\ncode: |\n  x = 1\n", "4: the job defines no function dear"),
     "folded code": ("name: a\ntarget-table: dear\ncode: >\n  x = 1\n  y = 2\n", "3: YAML joins the lines of this code"),
     "empty code": ("name: a\ntarget-table: dear\ncode: ''\n", "3: code must be the text of a Python module"),
     "code that does not compile": (CODE.replace("(orders)", "(orders"), "5: the code does not compile"),
