@@ -123,7 +123,8 @@ def _check_each_batch(table: Table, problems: list[Problem]) -> None:
         return
     job = python_job_of(table.dml.text)
     if job is not None and job.writes_batches:
-        where = table.dml.at(FIRST_CODE_LINE + read_signature(job.code, job.function).each_batch_line - 1)
+        line = FIRST_CODE_LINE + read_signature(job.code, job.function).each_batch_line - 1
+        where = Where(table.dml.path, line)
         summary = f"{table.name} is {table.parsed_ddl.format}, and {EACH_BATCH} needs a Delta table"
         remedy = "write USING delta in its DDL: only the log of a Delta table shows which batches it has"
         problems.append(Problem(summary, remedy, where, table.name))

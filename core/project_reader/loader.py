@@ -17,7 +17,6 @@ from core.project.model import (
     Settings,
     Table,
     defaults_of,
-    place_in_parts,
 )
 from core.project.variables import REFERENCE, Variable
 from core.project_reader.functions import calls_in_settings, has_functions, read_functions, unknown_calls
@@ -275,9 +274,6 @@ def _as_written(problem: Problem, draft: _ProjectDraft) -> Problem:
     path = problem.where.path if problem.where else ""
     script = draft.functions.scripts.get(path) if draft.functions is not None else None
     problem = script.positions.of_file(problem) if script else problem
-    job = draft.jobs.get(path)
-    if job is not None and problem.where is not None:
-        return replace(problem, where=place_in_parts(job.parts, problem.where))
     found = draft.sql.get(path)
     return found.of_file(problem) if found else problem
 
@@ -387,6 +383,10 @@ def _read_tables(
         _read_ddls(folder, draft)
     for folder in folders:
         _read_statements(folder, draft, defaults)
+    if draft.jobs and draft.places is None:
+        from core.project_reader.places import Places
+
+        draft.places = Places({path: job.parts for path, job in draft.jobs.items()})
     tables = {name: _table(name, draft, defaults) for name in sorted(draft.ddl)}
     tables = with_metadata(tables, draft.parse_cache, draft.problems)
     return with_schema_tracking(with_changes(tables, tables), tables)
@@ -583,7 +583,7 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
 
 def _script(path: str, draft: _ProjectDraft) -> Script:
     if (job := draft.jobs.get(path)) is not None:
-        return Script(path, job.text, parts=job.parts)
+        return Script(path, job.text)
     changed = path in draft.sql or (draft.functions is not None and path in draft.functions.scripts)
     return Script(path, draft.texts[path], draft.written[path] if changed else None)
 

@@ -274,9 +274,18 @@ def _init_function(context: CommandContext, name: str) -> int:
 
 
 def _init_table(context: CommandContext, name: str) -> int:
-    args, place = context.args, context.place
+    args = context.args
     table = parse_table_name(name)
+    if empty := next((name for name in ("reads", "delta", "postgres", "kafka") if getattr(args, name) == ""), ""):
+        raise UsageError(f"--{empty} is empty", remedy="give it a value, or leave it out")
+    if args.python and not args.reads:
+        raise UsageError("--python writes a job that reads a table", remedy="name it with --reads TABLE")
     context.announce()
+    return _init_declared(context, table)
+
+
+def _init_declared(context: CommandContext, table: TableName) -> int:
+    args, place = context.args, context.place
     if generated_texts_in(place.folder) is not None:
         raise Refused(
             f"{place.folder} is a project of manifests, in which headgate init table has nothing to write",
@@ -291,8 +300,6 @@ def _init_table(context: CommandContext, name: str) -> int:
             f"{parent} is not declared",
             remedy=did_you_mean(parent, known) or f"an external input of that name: headgate init table {parent}",
         )
-    if args.python and parent is None:
-        raise UsageError("--python writes a job that reads a table", remedy="name it with --reads TABLE")
     layer = _layer_folder(args.layer) if args.layer else "sources" if parent is None else "intermediates"
     if parent is None and layer != "sources":
         raise UsageError(
@@ -302,8 +309,6 @@ def _init_table(context: CommandContext, name: str) -> int:
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
-    if empty := next((name for name in ("reads", "delta", "postgres", "kafka") if getattr(args, name) == ""), ""):
-        raise UsageError(f"--{empty} is empty", remedy="give it a value, or leave it out")
     location = f"landing/{table}"
     path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
     next_statement = f"a statement that reads them: headgate init table src_{table} --reads {table}"
