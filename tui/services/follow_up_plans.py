@@ -76,10 +76,13 @@ def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode], enviro
         if same and before.functions != tuple((name, script.as_written) for name, script in table.functions):
             texts |= function_files(table.folder, before)
         texts[table.ddl.path] = before.ddl
+        path = table.dml.path if table.dml else ""
+        if path.endswith(".py") or not before.dml:
+            # A deployed job is the text of a DML script, and before it, there may have been SQL.
+            texts.pop(path, None)
+            path = ""
         if before.dml:
-            texts[table.dml.path if table.dml else f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = before.dml
-        elif table.dml:
-            texts.pop(table.dml.path, None)
+            texts[path or f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = before.dml
         if node.old.yml != settings_as_text(table.settings):
             yml = deployed_yml_as_file(before.yml, declared.project.defaults_of(table.product))
             texts[f"{table.folder}/{table.name}.yml"] = yml
