@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from core.model.errors import InvalidProject
 from core.model.names import TableName
 from core.model.problems import Problem, Where
+from core.model.table_formats import table_format
 from core.project.model import Settings, Table, TextPart
 from core.sql.python_jobs import (
     EACH_BATCH,
@@ -119,7 +120,7 @@ def check_jobs(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], 
 
 def _check_each_batch(table: Table, problems: list[Problem]) -> None:
     assert table.dml is not None, "a job is a statement"
-    if EACH_BATCH not in table.dml.text or table.parsed_ddl.format == "delta":
+    if EACH_BATCH not in table.dml.text or table_format(table.parsed_ddl.format).transaction_log:
         return
     job = python_job_of(table.dml.text)
     if job is not None and job.writes_batches:
