@@ -11,14 +11,14 @@ from typing import Protocol
 
 from core.model.problems import Problem, Where
 from core.project.manifest_head import MANIFEST_PATH
-from core.project_reader.paths import FUNCTIONS_FOLDER
+from core.project_reader.paths import FUNCTIONS_FOLDER, JAR, UNREAD_JAR
 from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
 FOLDERS, MANIFESTS = "folders", "manifests"
 DEFAULT_FOLDER, DEFAULT_TEMPLATE = "manifests", "job-template.yaml"
 YAML_ENDINGS = (".yml", ".yaml")
-FUNCTION_ENDINGS = (*YAML_ENDINGS, ".sql", ".py")
+FUNCTION_ENDINGS = (*YAML_ENDINGS, ".sql", ".py", JAR)
 TESTS = "tests"
 """Folders of this name, below that of the manifests, contain test cases."""
 
@@ -123,7 +123,9 @@ def collect_files(headgate_yml: str, layout: ManifestLayout, source: ProjectFile
     """Return the contents of all files that declare a project of manifests, by path, sorted."""
     found = {MANIFEST_PATH: headgate_yml}
     waiting = {*layout.tables, *(path for path in source.below(layout.folder) if layout.is_manifest(path))}
-    waiting.update(path for path in source.below(FUNCTIONS_FOLDER) if layout.is_function(path))
+    functions = [path for path in source.below(FUNCTIONS_FOLDER) if layout.is_function(path)]
+    found.update((path, UNREAD_JAR) for path in functions if path.endswith(JAR))
+    waiting.update(functions)
     for folder in layout.definition_folders:
         waiting.update(path for path in source.within(folder) if layout.is_settings(path))
     while waiting := waiting - found.keys():

@@ -17,6 +17,10 @@ TESTS_FOLDER = "tests"
 FUNCTIONS_FOLDER = "functions"
 """Folder for functions, in the project folder or in any folder below `pipelines`; its tables can call them."""
 
+JAR = ".jar"
+UNREAD_JAR = UnreadableFile("functions of jars are not supported yet", "move it out of functions")
+"""Stands for the content of a jar in a `functions` folder."""
+
 _SCRIPT = re.compile(r"(?:(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql|job\.(?P<job>[^/]+)\.py)\Z")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.project.unreadable_file import UnreadableFile
-from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER
+from core.project_reader.paths import FUNCTIONS_FOLDER, JAR, TESTS_FOLDER, UNREAD_JAR
 from tui.project_folder.manifest_head_cache import PROJECT_FILE
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
         files = reading.all(headgate_yml)
     if PROJECT_FILE not in files:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="if the folder was moved, name it with --project")
-    if before is not None and reading.stamps == before.stamps:
+    # A jar in a project of manifests has no stamp, because it is not read.
+    if before is not None and reading.stamps == before.stamps and files.keys() == before.files.keys():
         return before
     if layout is None:
         return DeclaringFiles(files, reading.stamps, files)
@@ -175,8 +176,8 @@ def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
                         folders.append(name)
                     elif name.lower().endswith(suffixes) or is_job_file(below, name):
                         found.append(f"{below}/{name}")
-                    elif of_functions and name.lower().endswith(".jar"):
-                        unread[f"{below}/{name}"] = _JAR
+                    elif of_functions and name.lower().endswith(JAR):
+                        unread[f"{below}/{name}"] = UNREAD_JAR
                     elif entry.is_symlink() and not entry.is_file() and not name.startswith("."):
                         unread[f"{below}/{name}"] = _UNFOLLOWED
         except OSError as error:
@@ -200,7 +201,6 @@ def _refuse_unreadable(error: OSError) -> None:
         raise UsageError(f"{error.filename} cannot be read: {error.strerror}", remedy="make it readable") from error
 
 
-_JAR = UnreadableFile("functions of jars are not supported yet", "move it out of functions")
 _UNFOLLOWED = UnreadableFile(
     "it is a link to a folder, or to nothing, and links to folders are not followed",
     "put the folder itself there, or move the link out of pipelines",

@@ -64,6 +64,17 @@ def test_unchanged_files_are_not_read_again_and_an_edited_one_is(folder: Path) -
     })  # fmt: skip
 
 
+def test_functions_in_python_are_read_and_a_jar_is_a_problem(folder: Path) -> None:
+    write(folder, {"functions/half.py": "# CREATE FUNCTION half(x INT) RETURNS INT\ndef half(x): return x\n"})
+    (folder / "functions/tax.jar").write_bytes(b"PK\xff")
+    project, (problem,) = read_sound_tables(read_files(str(folder)).texts)
+    assert project is not None and [each.name for each in project.functions] == ["half"]
+    assert str(problem.where) == "functions/tax.jar" and "functions of jars are not supported yet" in problem.summary
+    first = read_files(str(folder))
+    (folder / "functions/tax.jar").unlink()
+    assert read_sound_tables(read_files(str(folder), first).texts)[1] == ()
+
+
 def test_a_manifest_that_is_not_utf_8_is_a_problem_and_the_others_are_read(folder: Path) -> None:
     (folder / "manifests/dear.yml").write_bytes(b"name: \xff\n")
     project, (problem,) = read_sound_tables(read_files(str(folder)).texts)
