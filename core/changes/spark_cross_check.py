@@ -18,7 +18,8 @@ from core.changes.spark_questions_and_answers import (
 from core.model.actions import Action
 from core.model.evidence import Notice
 from core.model.names import TableName
-from core.project.revision import Revision
+from core.project.revision import Revision, RevisionTexts
+from core.sql.python_functions import RegisteredFunction, is_python
 from core.sql.statement import Column, ParsedStatement, line_of
 from core.text.sentence import Fact
 
@@ -113,8 +114,8 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
         return None
-    after = _side(new.parsed, declared)
-    before = _side(old.parsed, deployed) if old is not None and old.parsed is not None else None
+    after = _side(new.parsed, declared, new.texts)
+    before = _side(old.parsed, deployed, old.texts) if old is not None and old.parsed is not None else None
     return AnalysisQuestion(after, before) if after is not None else None
 
 
@@ -172,16 +173,26 @@ def _declared_types(revision: Revision) -> dict[str, str]:
     return {column.name.lower(): column.type for column in revision.ddl.columns}
 
 
-def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
+def _side(parsed: ParsedStatement, ddl_of: DdlOf, texts: RevisionTexts) -> AnalysedRevision | None:
     """Return a statement in the form that is sent to Spark, with logical names; None if it cannot be sent.
 
     It cannot be sent if the DDL of a table that it reads is unknown, or if it streams a table's changes, because the
-    temporary tables of the analysis have no change feed.
+    temporary tables of the analysis have no change feed. Python functions are sent without their code.
     """
     if parsed.in_python or any(read.takes_changes for read in parsed.reads):
         return None
     tables = tuple((name, ddl_of(name)) for name in sorted({read.table for read in parsed.reads}))
-    return AnalysedRevision(_written(parsed), tables) if all(ddl for _, ddl in tables) else None
+    if not all(ddl for _, ddl in tables):
+        return None
+    return AnalysedRevision(_written(parsed), tables, _without_code(parsed, texts))
+
+
+def _without_code(parsed: ParsedStatement, texts: RevisionTexts) -> tuple[RegisteredFunction, ...]:
+    if not any(is_python(text) for _, text in texts.functions):
+        return ()
+    from core.sql.python_declarations import registered_functions
+
+    return tuple(replace(each, code="") for each in registered_functions(parsed.select, texts.functions))
 
 
 def _written(parsed: ParsedStatement) -> str:

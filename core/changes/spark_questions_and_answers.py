@@ -14,6 +14,7 @@ from typing import Any
 
 from core.model.errors import BadName, UsageError
 from core.model.names import TableName, parse_table_name
+from core.sql.python_functions import PythonKind, RegisteredFunction, is_registered_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class AnalysedRevision:
     """The query alone, with logical names, as in `ParsedStatement.select`."""
     tables: tuple[tuple[TableName, str], ...]
     """Name and CREATE TABLE statement of every table that the query reads, sorted by name."""
+    functions: tuple[RegisteredFunction, ...] = ()
+    """The Python functions that the query calls, without their code, sorted by name."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def question_from_json(data: Any) -> AnalysisQuestion:
     try:
         old = data.get("old")
         return AnalysisQuestion(_side_from_json(data["new"]), _side_from_json(old) if old else None)
-    except (KeyError, TypeError, AttributeError, BadName) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, BadName) as error:
         remedy = "give {new: {select, tables: {name: CREATE TABLE text}}, old: the same or null}"
         raise UsageError(
             f"this is not a valid Spark analysis request: {type(error).__name__} {error}", remedy=remedy
@@ -140,12 +143,23 @@ def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -
 
 
 def _side_as_json(side: AnalysedRevision) -> dict[str, Any]:
-    return {"select": side.select, "tables": dict(side.tables)}
+    found: dict[str, Any] = {"select": side.select, "tables": dict(side.tables)}
+    if side.functions:
+        found["functions"] = {each.name: [each.returns, each.kind, each.deterministic] for each in side.functions}
+    return found
 
 
 def _side_from_json(data: Any) -> AnalysedRevision:
     tables = {parse_table_name(str(name)): str(ddl) for name, ddl in data["tables"].items()}
-    return AnalysedRevision(str(data["select"]), tuple(sorted(tables.items())))
+    functions = tuple(_function(name, about) for name, about in sorted(data.get("functions", {}).items()))
+    return AnalysedRevision(str(data["select"]), tuple(sorted(tables.items())), functions)
+
+
+def _function(name: str, about: Any) -> RegisteredFunction:
+    returns, kind, deterministic = about
+    if not is_registered_name(name):
+        raise ValueError(name)
+    return RegisteredFunction(name, str(returns), PythonKind(kind), bool(deterministic))
 
 
 def _analysed_statement(data: Mapping[str, Any]) -> AnalysedStatement:

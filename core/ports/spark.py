@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, SparkFailure
 from core.sql.avro_schemas import SchemasByPart
+from core.sql.python_functions import RegisteredFunction
 from core.text.sentence import Sentence
 
 NEWEST_WRITER = 2
@@ -61,6 +62,8 @@ class QueryStart:
     """Options of the writer of messages, such as the topic."""
     added: tuple[tuple[str, str], ...] = ()
     """Columns that follow those of `select`, as (name, SQL expression), instead of any columns of the same names."""
+    functions: tuple[RegisteredFunction, ...] = ()
+    """Python functions that `select` calls, which are registered before the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,9 @@ class Queries(Protocol):
 
     def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that `ended` will report its end."""
+
+    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Sentence | None:
+        """Execute the modules of Python functions in the pool, each once in a session, and return the first error."""
 
     def python_mismatch(self) -> Sentence | None:
         """Return why the pool's Python cannot run upserts; None if it can."""

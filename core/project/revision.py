@@ -4,12 +4,15 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.project.model import Pool, Settings
+from core.sql.python_functions import is_python
 from core.sql.statement import ParsedStatement, TableDdl
+from core.text.wording import clipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +116,50 @@ def changed_functions(old: RevisionTexts, new: RevisionTexts) -> tuple[Edit, ...
     was, now = dict(old.functions), dict(new.functions)
     found = []
     for name in sorted({*was, *now}):
-        before, after = (" ".join(each.get(name, "").split()).rstrip("; ") for each in (was, now))
-        bodies = [_RETURN.split(each, maxsplit=1)[-1] for each in (before, after)]
+        texts = [each.get(name, "") for each in (was, now)]
+        before, after = _edited_lines(*texts) if any(map(is_python, texts)) else _edited_sql(*texts)
         if before != after:
-            edited = bodies if bodies[0] != bodies[1] else (before, after)
-            found.append(Edit(EditKind.FUNCTION, edited[0], edited[1], name))
+            found.append(Edit(EditKind.FUNCTION, before, after, name))
     return tuple(found)
+
+
+def _edited_sql(before: str, after: str) -> tuple[str, str]:
+    """Return the bodies of two declarations, or whatever else differs, each on one line."""
+    whole = [" ".join(each.split()).rstrip("; ") for each in (before, after)]
+    bodies = [_RETURN.split(each, maxsplit=1)[-1] for each in whole]
+    return (bodies[0], bodies[1]) if bodies[0] != bodies[1] else (whole[0], whole[1])
+
+
+def _edited_lines(before: str, after: str) -> tuple[str, str]:
+    """Return the lines of two files in which they differ, each on one line; comments and empty lines do not count.
+
+    The comment that declares the function counts. A side that has only lost lines is `…`, and one without a file empty.
+    """
+    old, new = (_lines_of(text) for text in (before, after))
+    while old and new and old[0] == new[0]:
+        old, new = old[1:], new[1:]
+    while old and new and old[-1] == new[-1]:
+        old, new = old[:-1], new[:-1]
+    if not old and not new:
+        return "", ""
+    shown = [clipped("; ".join(line.strip() for line in side), _MOST_SHOWN) for side in (old, new)]
+    return (shown[0] or ("…" if before else ""), shown[1] or ("…" if after else ""))
+
+
+def _lines_of(text: str) -> list[str]:
+    """Return the declaration, the lines of code and their indents."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if _DECLARES.match(line)), 0)
+    declaration = " ".join(word for line in takewhile(_is_comment, lines[first:]) for word in line.strip("# ").split())
+    return [declaration, *(line for line in lines if not _is_comment(line.lstrip()))]
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#")
+
+
+_DECLARES = re.compile(r"#\s*CREATE\b", re.IGNORECASE)
+_MOST_SHOWN = 120
 
 
 def raising_functions(texts: RevisionTexts) -> tuple[str, ...]:

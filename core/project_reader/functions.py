@@ -1,9 +1,9 @@
-"""The functions of a project, each in `functions/<name>.sql`, and the replacement of their calls in statements.
+"""The functions of a project, each in `functions/<name>.sql` or `.py`, and the replacement of their calls.
 
 A `functions` folder is that of the project, or lies in any folder below `pipelines`, whose tables alone see it. The
 nearest function of a name applies. Calls are replaced when a project is read, as variables are, so a deployed text
-contains the bodies with which it was deployed, whatever the files say later. Without functions, nothing here is called,
-and the SQL parser is not imported.
+contains the bodies with which it was deployed, or names of Python functions that contain a hash of their code, whatever
+the files say later. Without functions, nothing here is called, and the SQL parser is not imported.
 """
 
 import re
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from core.sql.function_reader import DraftFunction
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,127}\Z")
-_IN_PYTHON, _OF_A_JAR = "functions in Python are not supported yet", "functions of jars are not supported yet"
-_NOT_SUPPORTED = {"py": _IN_PYTHON, "yml": _OF_A_JAR, "yaml": _OF_A_JAR}
+_OF_A_JAR = "functions of jars are not supported yet"
+_NOT_SUPPORTED = {"yml": _OF_A_JAR, "yaml": _OF_A_JAR}
 
 
 @dataclass(slots=True)
@@ -33,7 +33,10 @@ class _Function:
     path: str
     scope: str
     name: str
+    line: int = 0
+    """The line that declares the name; 0 if the file cannot be read."""
     draft: "DraftFunction | None" = None
+    """The function as written; None if it is written in Python."""
     sql: "SqlFunction | None" = None
     """None if the function, or a function that it calls, is invalid."""
     uses: dict[str, "_Function"] = field(default_factory=dict)
@@ -119,11 +122,11 @@ class FunctionFiles:
                 scope=each.scope,
                 parameters=tuple((one.name, one.type) for one in each.sql.parameters),
                 returns=each.sql.returns,
-                line=each.draft.line,
+                line=each.line,
                 calls=tuple(sorted(each.uses)),
             )
             for path, each in self.by_path.items()
-            if each.sql is not None and each.draft is not None
+            if each.sql is not None
         )
 
     def script(self, path: str, written: Mapping[str, str]) -> Script:
@@ -142,7 +145,14 @@ def function_files(folder: str, texts: RevisionTexts) -> Iterator[tuple[str, str
     So tables that were deployed with different bodies of one function can be declared in one project.
     """
     for name, text in texts.functions:
-        yield f"{folder}/{FUNCTIONS_FOLDER}/{name}.sql", text
+        yield f"{folder}/{FUNCTIONS_FOLDER}/{function_file(name, text)}", text
+
+
+def function_file(name: str, text: str) -> str:
+    """Return the name of the file that declares a function, which ends with its language."""
+    from core.sql.python_functions import is_python
+
+    return f"{name}.{'py' if is_python(text) else 'sql'}"
 
 
 def has_functions(texts: Mapping[str, str]) -> bool:
@@ -171,6 +181,8 @@ def read_functions(texts: Mapping[str, str], unread: Collection[str]) -> Functio
             function.fault = Problem(f"{function.name} cannot be read", "correct its file", Where(path), function.name)
         elif path.endswith(".sql"):
             _read(function, found)
+        elif path.endswith(".py"):
+            _read_python(function, found)
         else:
             _refuse(function, found, _NOT_SUPPORTED[path.rpartition(".")[2].lower()], f"write {function.name}.sql")
     _complete(found)
@@ -185,12 +197,15 @@ def unknown_calls(
     It is a warning unless it is `certain` that the pool has no functions of its own.
     """
     from core.sql.comparison.builtin_functions import foreign_functions
+    from core.sql.python_functions import is_registered_name
     from core.sql.tokens.lexer import open_sql
 
     for table in tables.values():
         if table.parsed is None or table.dml is None:
             continue
         for name in foreign_functions(table.parsed.canonical):
+            if is_registered_name(name):
+                continue
             path, known = table.dml.path, files.visible(table.folder)
             source = open_sql(written[path], path)
             call = re.search(rf"\b{re.escape(name)}`?\s*\(", source.text, re.IGNORECASE)
@@ -235,7 +250,7 @@ def _named(path: str, scope: str, problems: list[Problem]) -> _Function | None:
         place = f"{scope}/{FUNCTIONS_FOLDER}".lstrip("/")
         problems.append(Problem("this file is in a folder below functions", f"move it to {place}/", Where(path), name))
         return None
-    if ending.lower() not in ("sql", *_NOT_SUPPORTED):
+    if ending.lower() not in ("sql", "py", *_NOT_SUPPORTED):
         return None
     wrong, remedy = "", ""
     if not _NAME.match(name):
@@ -265,8 +280,19 @@ def _read(function: _Function, files: FunctionFiles) -> None:
     if problems:
         files.problems += problems
         function.fault = problems[0]
+    elif draft is not None:
+        function.draft, function.line = draft, draft.line
+
+
+def _read_python(function: _Function, files: FunctionFiles) -> None:
+    from core.sql.python_function_reader import read_python_function
+
+    found, problems = read_python_function(files.texts[function.path], function.path)
+    files.problems += problems
+    if found is None:
+        function.fault = problems[0]
     else:
-        function.draft = draft
+        function.sql, function.line = found.sql, found.declaration.line
 
 
 def _refuse(function: _Function, files: FunctionFiles, summary: str, remedy: str, where: Where | None = None) -> None:

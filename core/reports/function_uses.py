@@ -82,10 +82,10 @@ def function_impact(
 ) -> FunctionImpact:
     """Return what another body of a function would change. `texts` are the project's files.
 
-    Each user is compared with itself, once the body is replaced by NULL: so the kinds are those of an edited body.
+    Each user is compared with itself, once the body is another one: so the kinds are those of an edited body.
     """
     path = uses.function.script.path
-    edited = {**texts, path: _RETURN.sub("RETURN CAST(NULL AS STRING)", _without_comments(texts[path]), count=1)}
+    edited = {**texts, path: _with_another_body(path, texts[path])}
     other, _ = read_sound_tables(edited, parse_cache, environment=environment)
     callers = {each.name for each in project.functions if path in each.calls}
     users = []
@@ -97,6 +97,12 @@ def function_impact(
             through = tuple(function for function, _ in table.functions if function in callers)
             users.append(FunctionUser(name, through, change.kind, change.action))
     return FunctionImpact(uses, tuple(users), _downstream(project, uses.tables))
+
+
+def _with_another_body(path: str, text: str) -> str:
+    if path.endswith(".py"):
+        return f"{text}\n...\n"
+    return _RETURN.sub("RETURN CAST(NULL AS STRING)", _without_comments(text), count=1)
 
 
 _RETURN = re.compile(r"\bRETURN\b(?!S).*\Z", re.IGNORECASE | re.DOTALL)

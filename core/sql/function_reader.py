@@ -30,7 +30,6 @@ from core.sql.tokens.lexer import (
 from core.text.wording import did_you_mean
 
 _REMEDY = "write CREATE FUNCTION <name>(<parameter> <type>, …) RETURNS <type> RETURN <expression>"
-_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _WORD = {"LANGUAGE": 2, "COMMENT": 2, "DETERMINISTIC": 1, "CONTAINS": 2}
 """Number of words of each clause between RETURNS and RETURN that changes nothing."""
 
@@ -117,20 +116,34 @@ def complete_function(draft: DraftFunction, known: Mapping[str, SqlFunction]) ->
     return SqlFunction(draft.name, draft.parameters, draft.returns, tuple(each for each in pieces if each != ""), bound)
 
 
-def _read(tokens: list[Token], source: SqlText) -> DraftFunction:
+@dataclass(frozen=True, slots=True)
+class FunctionHead:
+    """The beginning of a CREATE FUNCTION, up to the closing bracket of its parameters."""
+
+    name: str
+    """In lower case."""
+    at: Token
+    """The token of the name."""
+    parameters: tuple[Parameter, ...]
+    after: int
+    """Index of the token after the closing bracket."""
+
+
+def read_head(tokens: Sequence[Token], source: SqlText, remedy: str) -> FunctionHead:
+    """Parse the beginning of a CREATE FUNCTION; `remedy` shows its form. Raises SqlDiagnostic if it has mistakes."""
     index = 0
     if not is_word(tokens[0], "CREATE"):
-        raise SqlDiagnostic("the file does not begin with CREATE FUNCTION", _REMEDY, tokens[0].start)
+        raise SqlDiagnostic("the file does not begin with CREATE FUNCTION", remedy, tokens[0].start)
     index += 1
-    if _are(tokens, index, "OR", "REPLACE"):
+    if follow(tokens, index, "OR", "REPLACE"):
         index += 2
     index += index < len(tokens) and is_word(tokens[index], "TEMPORARY", "TEMP")
     if index >= len(tokens) or not is_word(tokens[index], "FUNCTION"):
-        raise SqlDiagnostic("this is not CREATE FUNCTION", _REMEDY, tokens[min(index, len(tokens) - 1)].start)
+        raise SqlDiagnostic("this is not CREATE FUNCTION", remedy, tokens[min(index, len(tokens) - 1)].start)
     index += 1
-    index += 3 * _are(tokens, index, "IF", "NOT", "EXISTS")
+    index += 3 * follow(tokens, index, "IF", "NOT", "EXISTS")
     if index + 1 >= len(tokens) or tokens[index].token_type in (TokenType.STRING, TokenType.NUMBER):
-        raise SqlDiagnostic("the function has no name", _REMEDY, tokens[-1].start)
+        raise SqlDiagnostic("the function has no name", remedy, tokens[-1].start)
     at, opened = tokens[index], index + 1
     name = str(at.text).lower()
     if tokens[opened].token_type is TokenType.DOT:
@@ -139,29 +152,40 @@ def _read(tokens: list[Token], source: SqlText) -> DraftFunction:
         )
     if is_word(tokens[opened], "AS"):
         summary = f"{name} is a class of a jar, which Headgate does not register yet"
-        raise SqlDiagnostic(summary, "write it in SQL, or put its rows into a table", at.start, subject=name)
+        raise SqlDiagnostic(summary, "write it in SQL or Python", at.start, subject=name)
     if tokens[opened].token_type is not TokenType.L_PAREN:
-        raise SqlDiagnostic(f"{name} has no parameters in brackets", _REMEDY, at.start, subject=name)
+        raise SqlDiagnostic(f"{name} has no parameters in brackets", remedy, at.start, subject=name)
     closed = closing_bracket(tokens, opened)
-    parameters = tuple(_parameters(tokens[opened + 1 : closed], source))
-    returns, body = _result(tokens, closed + 1, name)
+    return FunctionHead(name, at, tuple(_parameters(tokens[opened + 1 : closed], source, remedy)), closed + 1)
+
+
+def _read(tokens: list[Token], source: SqlText) -> DraftFunction:
+    head = read_head(tokens, source, _REMEDY)
+    returns, body = _result(tokens, head.after, head.name)
     calls = tuple((called, body[n]) for called, n in called_names(body) if called not in BUILTINS and called != "cast")
     return DraftFunction(
-        source=source, name=name, at=at, parameters=parameters, returns=returns, body=tuple(body), calls=calls
+        source=source,
+        name=head.name,
+        at=head.at,
+        parameters=head.parameters,
+        returns=returns,
+        body=tuple(body),
+        calls=calls,
     )
 
 
-def _are(tokens: Sequence[Token], index: int, *words: str) -> bool:
+def follow(tokens: Sequence[Token], index: int, *words: str) -> bool:
+    """True if the tokens from `index` on are these words."""
     return len(tokens) >= index + len(words) and all(is_word(tokens[index + n], word) for n, word in enumerate(words))
 
 
-def _parameters(tokens: Sequence[Token], source: SqlText) -> Iterator[Parameter]:
+def _parameters(tokens: Sequence[Token], source: SqlText, remedy: str) -> Iterator[Parameter]:
     index, seen = 0, set[str]()
     while index < len(tokens):
         token = tokens[index]
         name = str(token.text).lower()
         if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA):
-            raise SqlDiagnostic("the name of a parameter is missing here", _REMEDY, token.start)
+            raise SqlDiagnostic("the name of a parameter is missing here", remedy, token.start)
         if name in seen:
             raise SqlDiagnostic(f"the parameter {name} is declared twice", "rename one of them", token.start)
         seen.add(name)
@@ -182,7 +206,7 @@ def _parameters(tokens: Sequence[Token], source: SqlText) -> Iterator[Parameter]
             index += 2
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA or index + 1 == len(tokens):
-                raise SqlDiagnostic("the parameters cannot be parsed", _REMEDY, tokens[index].start)
+                raise SqlDiagnostic("the parameters cannot be parsed", remedy, tokens[index].start)
             index += 1
         yield Parameter(name, kind, default)
 
@@ -197,9 +221,11 @@ def _result(tokens: list[Token], index: int, name: str) -> tuple[str, list[Token
         raise SqlDiagnostic(summary, "write its query as a WITH query in the statement", tokens[index].start)
     returns, index = read_type(tokens, index + 1)
     while index < len(tokens) and not is_word(tokens[index], "RETURN"):
-        if is_word(tokens[index], "LANGUAGE") and not _are(tokens, index + 1, "SQL"):
+        if is_word(tokens[index], "LANGUAGE") and not follow(tokens, index + 1, "SQL"):
             raise SqlDiagnostic(
-                f"{name} is not written in SQL", "write LANGUAGE SQL, or leave it out", tokens[index].start
+                f"{name} is not written in SQL",
+                f"write LANGUAGE SQL, or leave it out; a function in Python is a file {name}.py",
+                tokens[index].start,
             )
         words = _WORD.get(str(tokens[index].text).upper())
         if words is None:

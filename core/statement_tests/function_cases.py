@@ -159,7 +159,8 @@ def _generate(
     }
     by_path = {each.script.path: each for each in project.functions}
     for each in (function, *(by_path[called] for called in function.calls)):
-        found.texts[f"{folder}/{FUNCTIONS_FOLDER}/{each.name}.sql"] = each.script.as_written
+        file = posixpath.basename(each.script.path)
+        found.texts[f"{folder}/{FUNCTIONS_FOLDER}/{file}"] = each.script.as_written
     given = tuple((n, *values) for n, (values, _) in enumerate(rows, 1))
     expected = tuple((n, result) for n, (_, result) in enumerate(rows, 1))
     case = StatementCase(

@@ -27,10 +27,10 @@ from core.sql.statement import Column, ParsedStatement, TableDdl
 _VOLATILE = re.compile(
     r"\b(?:(?:rand|randn|random|uuid|shuffle|monotonically_increasing_id|input_file_\w+|spark_partition_id|now|"
     r"unix_timestamp|randstr|uniform)\s*\(\s*\)|(?:rand|randn|shuffle|randstr|uniform)\s*\(|"
-    r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b)",
+    r"current_(?:timestamp|date|time)\b|localtimestamp\b|curdate\b|\w+__py_volatile_[0-9a-f]{8}\()",
     re.I,
 )
-"""Matches non-deterministic functions."""
+"""Matches non-deterministic functions; the names of the project's own are those of `core.sql.python_functions`."""
 _FLIPS = re.compile(r"\bANTI\b|\bEXISTS\b|\bIN \(SELECT\b", re.I)
 _PLAIN = re.compile(r"(?:`?\w+`?\.)?`?(\w+)`?\Z")
 

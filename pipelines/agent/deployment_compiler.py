@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from core.model.errors import InvalidProject
+from core.model.errors import InvalidProject, Refused
 from core.model.names import TableName, physical_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
@@ -20,8 +20,11 @@ from core.project_reader.table_yml import read_settings
 from core.sql.compiler import compile_ddl, compile_select
 from core.sql.ddl_reader import read_ddl
 from core.sql.metadata_columns import metadata_values
+from core.sql.python_declarations import registered_functions
+from core.sql.python_functions import RegisteredFunction, is_python
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
+from core.sql.tokens.lexer import SqlDiagnostic
 from core.sql.written_topics import with_topic_named
 
 DELETED_KEYS = "deleted"
@@ -279,6 +282,18 @@ def added_columns(deployment: Deployment) -> tuple[tuple[str, str], ...]:
         version=deployment.version,
         created_at=deployment.created_at,
     )
+
+
+def functions_of(deployment: Deployment) -> tuple[RegisteredFunction, ...]:
+    """Return the Python functions that the statement calls, with the code with which it was deployed."""
+    if not any(is_python(text) for _, text in deployment.texts.functions):
+        return ()
+    try:
+        return registered_functions(deployment.texts.dml, deployment.texts.functions)
+    except SqlDiagnostic as error:
+        name = f"{deployment.table}@v{deployment.version}"
+        summary = f"a function of {name} cannot be read by this version of Headgate: {error.summary}"
+        raise Refused(summary, remedy=f"deploy {deployment.table} again") from error
 
 
 def upsert_of(deployment: Deployment) -> Upsert | None:

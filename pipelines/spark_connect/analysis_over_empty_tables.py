@@ -31,6 +31,7 @@ from pipelines.spark_connect.explain_output import (
     stateful_operators_of,
     tables_read_by,
 )
+from pipelines.spark_connect.python_functions import PythonFunctions
 from pipelines.spark_connect.session import UNTIMED_S, Session, spark_errors
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class ScratchDatabases:
         self._database_by_tables: dict[Tables, str] = {}
         self._folder_by_database: dict[str, str] = {}
         self._checks = 0
+        self._functions = PythonFunctions(session)
         session.attach()
         session.spark.conf._set_all(configs=_CONF, silent=False)
         self._drop()
@@ -91,6 +93,8 @@ class ScratchDatabases:
         self._spark.sql(f"USE {database}")
         try:
             with spark_errors():
+                # Without their code, which may be that of a plan that nobody has reviewed.
+                self._functions.register([replace(each, code="") for each in side.functions])
                 # Parentheses admit only a query; without them, a command would be executed at once. Dropping a
                 # column that does not exist makes Spark explain the analysed plan. It would take the parsed plan for a
                 # batch if WITH contains a stream, and fail (seen on 4.2.0).

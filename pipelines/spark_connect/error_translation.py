@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
 _OURS = re.compile(
-    r"(?:\[USER_RAISED_EXCEPTION\]|\.(?:ChangeStreamError|DatabaseLost):) \[(HEADGATE_[A-Z_]+)\] "
+    r"(?:\[USER_RAISED_EXCEPTION\]|\.(?:ChangeStreamError|DatabaseLost|FunctionFailed):) \[(HEADGATE_[A-Z_]+)\] "
     r"(.*?)(?: SQLSTATE: .*)?$",
     re.MULTILINE,
 )

@@ -23,6 +23,7 @@ from core.project_reader.manifest import read_manifest
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision
 from core.sql.metadata_columns import without_metadata
+from core.sql.python_declarations import registered_functions
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.case_writer import first_case, written_case
@@ -107,7 +108,8 @@ def _result(
     if old is None or old.parsed is None:
         return runner.upgrade(case, None)
     ddl = without_metadata(old.ddl) if old.settings.metadata else old.ddl
-    return runner.upgrade(case, TrialStatement(ddl, old.parsed))
+    functions = registered_functions(old.parsed.select, old.texts.functions)
+    return runner.upgrade(case, TrialStatement(ddl, old.parsed, functions))
 
 
 def _tables(request: CaseRequest) -> dict[TableName, Table]:

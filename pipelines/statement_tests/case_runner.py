@@ -14,6 +14,7 @@ from core.model.names import TableName
 from core.project.model import Table
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.metadata_columns import without_metadata
+from core.sql.python_declarations import registered_functions
 from core.statement_tests.case import Row, StatementCase
 from core.statement_tests.comparison import MOST_FOUND, RowDifference, compare_rows
 from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
@@ -197,7 +198,8 @@ class CaseRunner:
         if (why := unsafe_for_analysis(table.parsed.select)) is not None:
             raise CaseFailed(CaseOutcome.ERROR, f"it is not shown to Spark: {why}")
         ddl = without_metadata(table.parsed_ddl) if table.settings.metadata else table.parsed_ddl
-        return TrialStatement(ddl, table.parsed)
+        texts = ((name, script.text) for name, script in table.functions)
+        return TrialStatement(ddl, table.parsed, registered_functions(table.parsed.select, texts))
 
     def _trial(self) -> StreamTrial:
         number = next(self._numbers)

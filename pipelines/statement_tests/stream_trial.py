@@ -14,6 +14,7 @@ from core.model.table_formats import table_format
 from core.ports.spark import QueryStart
 from core.project.model import Table
 from core.sql.compiler import compile_ddl, compile_select
+from core.sql.python_functions import RegisteredFunction
 from core.sql.statement import ParsedStatement, TableDdl
 from core.sql.tokens.data_types import element_type, fields_of, key_type
 from core.statement_tests.case import Part, Row, TypedColumns
@@ -33,6 +34,8 @@ class TrialStatement:
 
     ddl: TableDdl
     parsed: ParsedStatement
+    functions: tuple[RegisteredFunction, ...] = ()
+    """The Python functions that the statement calls."""
 
     @property
     def columns(self) -> TypedColumns:
@@ -76,6 +79,7 @@ class StreamTrial:
             checkpoint=str(self._folder / "checkpoint"),
             trigger="available now",
             partitioned_by=statement.ddl.partitioning,
+            functions=statement.functions,
         )
         query = self._queries.launch(start)
         with spark_errors():
@@ -95,6 +99,7 @@ class StreamTrial:
         for table in {read.table for read in statement.parsed.reads}:
             self._write_input(table, ())
             physical[table] = self._physical(table)
+        self._queries.register_functions(statement.functions)
         with spark_errors():
             schema = DataFrame(SQL(compile_select(statement.parsed, physical)), self._session.spark).schema
         written = {field.name.lower(): str(field.dataType.simpleString()) for field in schema.fields}

@@ -238,14 +238,17 @@ def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: li
     folder = _project_of(source)
     prefix = f"{folder}/" if folder else ""
     paths = source.functions_for(posixpath.dirname(source.path)) if folder is not None else ()
-    relative = (path.removeprefix(prefix) for path in paths if path.startswith(prefix) and path.endswith(".sql"))
+    relative = (
+        path.removeprefix(prefix) for path in paths if path.startswith(prefix) and path.endswith((".sql", ".py"))
+    )
     written = {
         path: source.read_neighbour(prefix + path) or "" for path in relative if function_scope(path) is not None
     }
     if not written or problems:
         return _ReadSql(sql.text, sql.names, (), (sql,))
-    values = {path: substitute_sql(text, path, variables, problems) for path, text in written.items()}
-    files = read_functions({path: each.text for path, each in values.items()}, ())
+    in_sql = {path: text for path, text in written.items() if path.endswith(".sql")}
+    values = {path: substitute_sql(text, path, variables, problems) for path, text in in_sql.items()}
+    files = read_functions({**written, **{path: each.text for path, each in values.items()}}, ())
     files.problems.clear()
     path = source.path.removeprefix(prefix)
     text = files.replace_calls(path, sql.text)
@@ -255,7 +258,7 @@ def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: li
     if path not in files.scripts:
         return _ReadSql(text, sql.names, (), (sql,))
     script = files.scripts[path]
-    names = sql.names.union(*(values[each].names for each in script.functions))
+    names = sql.names.union(*(values[each].names for each in script.functions if each in values))
     return _ReadSql(text, names, files.named(script.functions, written), (script.positions, sql))
 
 
@@ -325,7 +328,8 @@ def _ddl_of_folder(folder: str) -> dict[str, str]:
 
 def _functions_of_folder(folder: str) -> list[str]:
     place = Path(folder)
-    return [path.as_posix() for each in (place, *place.parents) for path in (each / FUNCTIONS_FOLDER).glob("*.sql")]
+    folders = [each / FUNCTIONS_FOLDER for each in (place, *place.parents)]
+    return [path.as_posix() for each in folders for ending in ("sql", "py") for path in each.glob(f"*.{ending}")]
 
 
 def _paths_in_git(cwd: str, revision: str) -> list[str]:

@@ -17,6 +17,7 @@ from core.model.errors import EngineRefused, HeadgateError, TryAgain
 from core.model.table_formats import TABLE_FORMATS
 from core.sql.analysis_safety import unsafe_for_analysis
 from core.sql.ddl_reader import read_ddl
+from core.sql.python_declarations import is_type
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 
 log = logging.getLogger(__name__)
@@ -126,5 +127,8 @@ def _refuse_unsafe(side: AnalysedRevision) -> None:
         if ddl is not None and ddl.format not in TABLE_FORMATS:
             # A format can name any class of the pool, which Spark would load.
             why = why or f"{name} is {ddl.format}, not {', '.join(TABLE_FORMATS)}"
+    for each in side.functions:
+        if not is_type(each.returns):
+            why = why or f"{each.function} returns {each.returns}, which is no type"
     if why:
         raise EngineRefused(f"Spark was not asked: {why}", remedy="correct the statement")

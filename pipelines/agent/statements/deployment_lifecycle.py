@@ -31,6 +31,7 @@ from core.sql.written_topics import message_expressions, sink_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import (
     added_columns,
+    functions_of,
     parsed_ddl,
     streamed_reads,
     topic_of,
@@ -99,6 +100,7 @@ def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -
     # fail.
     agent.pool.connection()
     _refuse_other_python(agent, deployment)
+    _refuse_functions(agent, deployment)
 
 
 def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
@@ -284,6 +286,18 @@ def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
         raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
 
 
+def _refuse_functions(agent: AgentContext, deployment: Deployment) -> None:
+    """Raise Refused if the pool cannot execute the modules of Python functions that a statement calls."""
+    functions = functions_of(deployment)
+    if not functions:
+        return
+    pool = agent.pool.connection()
+    if why := pool.call(PYTHON_CALL_S, pool.queries.load_functions, functions):
+        name = query_name(deployment.table, deployment.version)
+        remedy = "install what is missing where the pool runs Python, or correct the file and deploy it"
+        raise Refused(f"{name} cannot call its functions: {why}", remedy=remedy)
+
+
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:
     """Raise Refused or NotAdopted if the checkpoint or tables belong to another version or environment."""
     refuse_other_tables(agent, deployment)
@@ -420,6 +434,7 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
         messages=message_expressions(topic) if topic else (),
         options=tuple(sorted(sink_options(topic).items())) if topic else (),
         added=added_columns(deployment),
+        functions=functions_of(deployment),
     )
 
 

@@ -1,12 +1,17 @@
 """Functions of a project: who may call them, what changes with them, and one Problem for each mistake."""
 
+import json
+import re
 from collections.abc import Mapping
 
 import pytest
 
 from core.changes.classification import classify
 from core.changes.kinds import ChangeKind
+from core.changes.spark_cross_check import question_of
+from core.changes.spark_questions_and_answers import question_from_json
 from core.model.actions import Action
+from core.model.errors import UsageError
 from core.model.evidence import EditKind
 from core.model.names import TableName as T
 from core.plan.descriptions import evidence_lines
@@ -19,6 +24,7 @@ from core.project_reader.manifest_layout import generated_texts
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.project_copy import pack_project, unpack_project
 from core.project_reader.revision_reader import read_revision, revision_of
+from core.sql.python_declarations import registered_functions
 from tests.support.manifest_project import DEAR, files
 
 HEAD = """project: shop
@@ -118,6 +124,71 @@ def test_another_body_is_a_change_of_each_user_with_the_kind_of_the_place_where_
         assert old.hash != new.hash and written_hash(old.texts) != written_hash(new.texts)
 
 
+PYTHON = """# CREATE FUNCTION vat(amount DOUBLE, rate DOUBLE DEFAULT 0.2)
+# RETURNS DOUBLE
+
+
+def vat(amount, rate):
+    return amount * rate
+"""
+IN_PYTHON = {"functions/vat.py": PYTHON}
+
+
+def test_a_function_in_python_is_called_by_a_name_with_its_hash_and_changes_like_one_in_sql() -> None:
+    found = revision_of(table(texts(functions=IN_PYTHON)))
+    called = re.search(r"vat__py_[0-9a-f]{8}", found.texts.dml)
+    assert called is not None and problems(texts(functions=IN_PYTHON)) == []
+    call = f"CAST(/* vat */ {called[0]}(CAST(amount AS double), CAST(0.2 AS double)) AS double) AS v"
+    assert call in found.texts.dml and dict(found.texts.functions) == {"vat": PYTHON}
+    (registered,) = registered_functions(found.texts.dml, found.texts.functions)
+    assert (registered.name, registered.code) == (called[0], PYTHON)
+    edited = {"functions/vat.py": PYTHON.replace("amount * rate", "amount * rate * 2  # Twice.")}
+    change = classify(found, revision_of(table(texts(functions=edited))))
+    assert (change.kind, change.action) == (ChangeKind.FILTER_OR_PROJECTION, Action.RESTART)
+    assert evidence_lines(change.evidence)[-1] == (
+        "function vat: return amount * rate → return amount * rate * 2  # Twice."
+    )
+    commented = {"functions/vat.py": PYTHON.replace("amount * rate", "amount * rate  # EU").replace("\n\n\n", "\n")}
+    change = classify(found, revision_of(table(texts(functions=commented))))
+    assert (change.kind, change.action) == (ChangeKind.COMMENT_OR_FORMAT, Action.RECORD)
+    retyped = {"functions/vat.py": PYTHON.replace("RETURNS DOUBLE", "RETURNS FLOAT")}
+    assert evidence_lines(classify(found, revision_of(table(texts(functions=retyped)))).evidence)[-1] == (
+        "function vat: CREATE FUNCTION vat(amount DOUBLE, rate DOUBLE DEFAULT 0.2) RETURNS DOUBLE → "
+        "CREATE FUNCTION vat(amount DOUBLE, rate DOUBLE DEFAULT 0.2) RETURNS FLOAT"
+    )
+
+
+def test_spark_is_asked_about_a_statement_without_the_code_of_its_functions() -> None:
+    declared = {"functions/vat.py": PYTHON.replace("RETURNS DOUBLE", "RETURNS DOUBLE NOT DETERMINISTIC")}
+    found = revision_of(table(texts(functions=declared)))
+    ddl = "CREATE TABLE src (id BIGINT, amount DOUBLE) USING json"
+    before = revision_of(table(texts()))
+    question = question_of(found, before, declared=lambda _: ddl, deployed=lambda _: ddl)
+    assert question is not None and question.old is not None and question.old.functions == ()
+    (function,) = question.new.functions
+    assert (function.code, function.returns, function.deterministic) == ("", "double", False)
+    assert question_from_json(json.loads(json.dumps(question.as_json()))) == question
+    damaged = question.as_json()
+    damaged["new"]["functions"] = {"abs": ["double", "values", True]}
+    with pytest.raises(UsageError):
+        question_from_json(damaged)
+    assert "functions" not in question.as_json()["old"]
+
+
+def test_functions_in_python_are_called_by_functions_in_sql_and_are_files_again() -> None:
+    functions = {**IN_PYTHON, "functions/net.sql": "CREATE FUNCTION net(x DOUBLE) RETURNS DOUBLE RETURN x - vat(x)"}
+    select = "SELECT id, net(amount) AS v FROM STREAM src"
+    old = revision_of(table(texts(select, functions))).texts
+    assert "vat__py_" in old.dml and [name for name, _ in old.functions] == ["net", "vat"]
+    then = dict(function_files(PLACE, old.as_written))
+    assert sorted(then) == [f"{PLACE}/functions/net.sql", f"{PLACE}/functions/vat.py"]
+    now = {**texts(select, {**functions, "functions/vat.py": PYTHON.replace("rate\n", "rate + 1\n")}), **then}
+    assert revision_of(table(now)).hash == revision_hash(old)
+    (net, vat) = project(texts(select, functions)).functions
+    assert net.calls == ("functions/vat.py",)
+    assert vat.signature == "vat(amount double, rate double) → double" and vat.line == 1
+
+
 def test_a_comment_in_a_function_changes_the_text_only() -> None:
     commented = {"functions/vat.sql": VAT.format(rate="0.2 -- of the EU\n")}
     change = classify(revision_of(table(texts())), revision_of(table(texts(functions=commented))))
@@ -185,7 +256,15 @@ BAD = [
     ({"functions/old/x.sql": "x"},
      "error functions/old/x.sql: this file is in a folder below functions [move it to functions/]"),
     ({"functions/p.py": "def p(x): return x"},
-     "error functions/p.py: p: functions in Python are not supported yet [write p.sql]"),
+     "error functions/p.py:1:1: the file does not begin with the declaration of a function "
+     "[begin the file with # CREATE FUNCTION <name>(<parameter> <type>, …) RETURNS <type>]"),
+    ({"functions/p.py": "# CREATE FUNCTION p(x INT) RETURNS INT\ndef q(x): return x"},
+     "error functions/p.py:1: p.py does not define p [define it: def p(x)]"),
+    ({"functions/vat.py": "# CREATE FUNCTION vat(x INT) RETURNS INT\ndef vat(x): return x"},
+     "error functions/vat.sql: vat is declared twice [keep one: the other is functions/vat.py]"),
+    ({"functions/upper.py": "# CREATE FUNCTION upper(x INT) RETURNS INT\ndef upper(x): return x"},
+     "error functions/upper.py: Spark has a function upper, which would be called instead "
+     "[rename the function and its file]"),
     ({"functions/j.yml": "class: com.acme.J"},
      "error functions/j.yml: j: functions of jars are not supported yet [write j.sql]"),
     ({"functions/t.sql": "CREATE FUNCTION t(x DOUBLE) RETURNS DOUBLE RETURN rate(x)"},

@@ -49,6 +49,7 @@ from core.ports.storage import (
 )
 from core.project.model import Environment
 from core.sql.avro_schemas import SchemasByPart
+from core.sql.python_functions import RegisteredFunction
 from core.sql.statement import LogStart
 from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -89,6 +90,8 @@ class ScriptedPool:
     cleared: int = 0
     engine: str = "4.2.0"
     python_mismatch: str = ""
+    function_fault: str = ""
+    loaded: list[RegisteredFunction] = field(default_factory=list)
     told: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
@@ -246,6 +249,10 @@ class _Queries:
 
     def python_mismatch(self) -> str:
         return self.pool.python_mismatch
+
+    def load_functions(self, functions: Sequence[RegisteredFunction]) -> str:
+        self.pool.loaded += functions
+        return self.pool.function_fault
 
     def refresh(self, query: ReportedQuery) -> ReportedQuery:
         self.pool.looks.append(query.name)

@@ -104,6 +104,24 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
     deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
 
 
+def test_a_start_registers_the_deployed_code_of_python_functions_and_is_refused_before_a_stop_if_it_fails(
+    agent: AgentContext, pool: Any
+) -> None:
+    code = "# CREATE FUNCTION tag(kind STRING) RETURNS STRING\ndef tag(kind): return kind\n"
+    texts = {**keyed(), "functions/tag.py": code}
+    dml = "pipelines/facts/p/a/sql-scripts/dml.a.sql"
+    texts[dml] = texts[dml].replace("SELECT id, kind", "SELECT id, tag(kind) AS kind")
+    assert deploy(agent, pool, texts) == "done"
+    (function,) = pool.running["a@v1"].functions
+    assert (function.function, function.code, function.returns) == ("tag", code, "string")
+    assert function.name in pool.running["a@v1"].select and pool.loaded[0] == function
+    pool.function_fault = "tag.py, line 2: ModuleNotFoundError: No module named 'x'"
+    stops = list(pool.stops)
+    with pytest.raises(Refused, match=r"a@v1 cannot call its functions: tag\.py, line 2: ModuleNotFoundError"):
+        fast_lane(agent).restart(("a",), 0.0, by="ana")
+    assert pool.stops == stops and "a@v1" in pool.running
+
+
 def test_an_altered_column_missing_from_the_deployed_text_is_left_to_the_next_text(
     agent: AgentContext, pool: Any
 ) -> None:
