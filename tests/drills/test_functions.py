@@ -1,4 +1,4 @@
-"""A function on real Spark: its cases, a changed body through plan, release, swap and rollback, and restarts."""
+"""Functions on real Spark: their cases, changed bodies through plan, release, swap and rollback, and restarts."""
 
 import json
 import os
@@ -106,3 +106,78 @@ def test_a_changed_body_is_released_rolled_back_and_never_taken_by_a_restart(tin
     until(lambda: tiny.statements()["kept"]["state"] == "failed", 60, "kept has failed")
     ((error,),) = tiny.ledger("SELECT error FROM deployment WHERE \"table\" = 'kept' AND version = 1")
     assert str(error).endswith("raised in label")
+
+
+PYTHON = """# CREATE FUNCTION tag(id BIGINT, kind STRING) RETURNS STRING
+
+
+def tag(id: int, kind: str | None) -> str | None:
+    return kind and f"{{kind}}-{end}"
+"""
+PYTHON_DML = {
+    **DML,
+    "kept": "INSERT INTO kept SELECT id, tag(id, kind) AS kind\nFROM STREAM landed\nWHERE tag(id, kind) <> 'x';",
+}
+
+
+@pytest.fixture
+def in_python(tmp_path: Path) -> Iterator[Tiny]:
+    functions = tmp_path / "tiny/functions"
+    (functions / "tests").mkdir(parents=True)
+    (functions / "tests/tag.yml").write_text(
+        "cases:\n- {args: [1, a], expect: a-1}\n- {args: [1, null], expect: null}\n"
+    )
+    (functions / "tag.py").write_text(PYTHON.format(end="1"))
+    with tiny_that_runs(tmp_path, landed=4, ddl=DDL, dml=PYTHON_DML) as found:
+        yield found
+
+
+def python_body(tiny: Tiny, end: str) -> None:
+    (tiny.folder / "functions/tag.py").write_text(PYTHON.format(end=end))
+
+
+def test_a_changed_python_function_is_released_and_rolled_back_and_survives_kills(in_python: Tiny) -> None:
+    tiny = in_python
+    told = json.loads(tiny.done("test", "tag()", "--json"))
+    assert told["passed"] and [each["table"] for each in told["cases"]] == ["tag()"]
+    done = tiny.apply(tiny.plan("--all"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    land(tiny, "kept", 1, ((6, "1"),))
+
+    # The new version runs beside the old one in one session, and each has its own body.
+    python_body(tiny, "2")
+    assert not json.loads(tiny.run("test", "tag()", "--json").stdout)["passed"]
+    plan = tiny.plan("kept", "--rebuild", "--children", "all")
+    (node,) = (each for each in plan["nodes"] if each["table"] == "kept")
+    assert node["change"] == "filter_or_projection"
+    assert node["evidence"][-1]["sentence"] == 'function tag: return kind and f"{kind}-1" → return kind and f"{kind}-2"'
+    done = tiny.apply(plan)
+    assert done.returncode == 0, done.stdout + done.stderr
+    land(tiny, "kept", 2, ((8, "2"),))
+
+    # A server that is killed, and an agent, start the deployed body again, whatever the file says now.
+    python_body(tiny, "3")
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    tiny.done("up")
+    tiny.replace_pool()
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 180, "kept runs again")
+    land(tiny, "kept", 2, ((10, "2"),))
+
+    done = tiny.apply(tiny.plan("rollback", "kept"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert tiny.statements()["kept"]["version"] == 1
+    land(tiny, "kept", 1, ((12, "1"),))
+
+    # A module that is missing in the pool is found before the running query is stopped for the new body.
+    (tiny.folder / "functions/tag.py").write_text(PYTHON.format(end="3").replace("\n\n\n", "\nimport nowhere\n\n\n", 1))
+    done = tiny.apply(tiny.plan("kept"))
+    assert done.returncode != 0
+    assert "tag.py, line 2: ModuleNotFoundError: No module named 'nowhere'" in done.stdout + done.stderr
+
+    # An error of the function ends the statement with its line.
+    python_body(tiny, "{1 // (id - 14)}")
+    done = tiny.apply(tiny.plan("kept"))
+    tiny.land(2)
+    until(lambda: tiny.statements()["kept"]["state"] == "failed", 90, "kept has failed")
+    ((error,),) = tiny.ledger("SELECT error FROM deployment WHERE \"table\" = 'kept' AND version = 1")
+    assert error == "tag.py, line 5: ZeroDivisionError: integer division or modulo by zero"

@@ -123,6 +123,7 @@ def init_table(parser: CommandParser) -> None:
 
 def init_function(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the new function")
+    parser.add_argument("--python", action="store_true", help="write it in Python instead of SQL")
 
 
 def up(parser: CommandParser) -> None:

@@ -132,8 +132,8 @@ INIT_SUBCOMMANDS = (
                    "headgate init table products --postgres postgresql://reader@db/shop/products\n"
                    "headgate init table orders --kafka kafka://broker:9092/orders",
                    arguments.init_table),
-    SubcommandSpec("function", "Write a new SQL function, with test cases.",
-                   "headgate init function vat", arguments.init_function),
+    SubcommandSpec("function", "Write a new function in SQL or Python, with test cases.",
+                   "headgate init function vat\nheadgate init function score --python", arguments.init_function),
 )  # fmt: skip
 
 COMMAND_SPECS = (

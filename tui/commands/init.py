@@ -127,6 +127,20 @@ RETURNS STRING
 RETURN trim(lower(value));
 """
 
+PYTHON_FUNCTION = """\
+# CREATE FUNCTION {name}(value STRING) RETURNS STRING
+
+import unicodedata
+
+
+# Text without blanks around it and without accents, in lower case. Statements call it: SELECT {name}(column) AS …
+def {name}(value: str | None) -> str | None:
+    if value is None:
+        return None
+    letters = unicodedata.normalize("NFKD", value.strip().lower())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+"""
+
 FUNCTION_CASES = """\
 # Calls with their results; headgate test '{name}()' runs them.
 cases:
@@ -261,10 +275,12 @@ def _say_what_is_wrong(context: CommandContext, folder: Path) -> None:
 def _init_function(context: CommandContext, name: str) -> int:
     name = name.strip("`").removesuffix("()").lower()
     context.announce()
-    if (other := Path(context.place.folder, FUNCTIONS_FOLDER, f"{name}.sql")).exists():
+    folder = Path(context.place.folder, FUNCTIONS_FOLDER)
+    if other := next((each for each in (folder / f"{name}.sql", folder / f"{name}.py") if each.exists()), None):
         raise Refused(f"{other} exists", remedy="edit it, or give another name")
+    file, text = (f"{name}.py", PYTHON_FUNCTION) if context.args.python else (f"{name}.sql", FUNCTION)
     written = {
-        f"{FUNCTIONS_FOLDER}/{name}.sql": FUNCTION.format(name=name),
+        f"{FUNCTIONS_FOLDER}/{file}": text.format(name=name),
         f"{FUNCTIONS_FOLDER}/{TESTS_FOLDER}/{name}.yml": FUNCTION_CASES.format(name=name),
     }
     _refuse_invalid(context, f"{name}() would not be a valid function", written)

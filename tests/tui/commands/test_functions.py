@@ -121,6 +121,34 @@ def test_diff_and_sql_replace_calls_as_plans_do(calls: Path, capsys: pytest.Capt
     assert "functions/clean.sql:4:14" in capsys.readouterr().err
 
 
+def test_a_function_in_python_is_written_listed_and_compared_like_one_in_sql(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["init", "function", "plain", "--python"]) == 0
+    text = (folder / DML).read_text()
+    (folder / DML).write_text(text.replace("SELECT id, kind", "SELECT id, plain(kind) AS kind"))
+    capsys.readouterr()
+    (function,) = written(["inventory"], capsys)["functions"]
+    assert (function["file"], function["line"], function["returns"]) == ("functions/plain.py", 1, "string")
+    assert function["used_by"] == ["a"]
+    assert written(["init", "function", "plain"], capsys, 3)["error"]["class"] == "Refused"
+    assert written(["impact", "plain()"], capsys)["users"] == [
+        {"table": "a", "through": [], "change": "filter_or_projection", "action": "restart"}
+    ]
+    for words in (("init", "-q"), ("add", "-A"), ("-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "a")):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    file = folder / "functions/plain.py"
+    file.write_text(file.read_text().replace("value.strip().lower()", "value.lower()"))
+    assert exit_codes.run_command_line(["diff", f"HEAD:{DML}", DML]) == 0
+    said = capsys.readouterr().out
+    assert 'function plain: letters = unicodedata.normalize("NFKD", value.strip().lower())' in said
+    assert "filter or projection" in said
+    file.write_text(file.read_text().replace("def plain", "def simple"))
+    assert exit_codes.run_command_line(["plan", "--all"]) == 2
+    said = capsys.readouterr().err
+    assert "functions/plain.py:1: error: plain.py does not define plain" in said and said.count("error:") == 1
+
+
 def test_an_undo_gives_a_table_its_earlier_functions_in_its_own_folder(calls: Path, place: SelectedEnvironment) -> None:
     reader = ProjectReader(place, {"HEADGATE_HOME": str(calls.parent / "home")})
     before = revision_of(reader.read().project.tables[TableName("a")]).texts
