@@ -18,7 +18,7 @@ from tiny_project import Tiny, alive, tiny_that_runs, until
 from core.ports.spark import NEWEST_WRITER
 from pipelines.storage.delta_log import DeltaLog
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 ROUNDS = int(os.environ.get("HEADGATE_ROUNDS", "2"))
 SEED = int(os.environ.get("HEADGATE_SEED", "15"))
@@ -174,7 +174,6 @@ def deploy(tiny: Tiny, where: str, victim: str) -> None:
         until(lambda: tiny.ledger(newest)[0][1] == "done", ARRIVES_S, "what has failed is done once it is tried again")
 
 
-@pytest.mark.long
 def test_no_row_is_lost_stale_or_repeated_whatever_is_killed(tiny: Tiny, events: Events) -> None:
     chance = events.chance
     breaks = ["writer", "server", "restart", "deploy", "agent", "stop"]
@@ -218,7 +217,6 @@ def test_no_row_is_lost_stale_or_repeated_whatever_is_killed(tiny: Tiny, events:
     print(f"{events.newest} events, {events.landed} files, {len(wanted)} keys held, breaks {done}: 0 lost, 0 stale")
 
 
-@pytest.mark.long
 def test_a_rebuild_is_compared_by_key_and_its_reader_of_changes_is_not(tiny: Tiny) -> None:
     wanted = kept(tiny)
     tiny.write(kept=DML["kept"].replace("id, v,", "id, upper(v) AS v,"))
@@ -234,7 +232,6 @@ def test_a_rebuild_is_compared_by_key_and_its_reader_of_changes_is_not(tiny: Tin
     assert kept(tiny) == wanted
 
 
-@pytest.mark.long
 def test_a_rewrite_in_place_survives_a_killed_agent_and_server(tiny: Tiny) -> None:
     wanted, events = kept(tiny), Events(random.Random(SEED), newest=100_000, landed=1_000)
     tiny.write(kept=DML["kept"].replace("id, v,", "id, upper(v) AS v,"))
