@@ -40,9 +40,13 @@ _BESIDE_WIDER_TYPES = frozenset(
 
 _OUTSIDE_SPARK = (
     "owner", "runbook", "objective", "description", "tags", "reads", "mirror_offsets", "connector", "silence",
-    "payload", "protect", "readers", "checks", "compatibility", "state_compatible",
+    "payload", "protect", "readers", "checks", "compatibility", "state_compatible", "query_name",
 )  # fmt: skip
 """Settings that do not affect a statement's query."""
+
+
+_IN_ROWS = ("description", "query_name")
+"""Settings that `metadata: true` writes into the rows."""
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
@@ -283,7 +287,7 @@ def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Itera
         tracked = EditKind.TRACKED if new.schema_tracking else EditKind.NOT_TRACKED
         yield ChangeKind.SCHEMA_TRACKING, Edit(tracked)
     for name in _OUTSIDE_SPARK:
-        in_rows = name == "description" and old.metadata and new.metadata
+        in_rows = name in _IN_ROWS and old.metadata and new.metadata
         if getattr(old, name) != getattr(new, name) and not in_rows:
             yield ChangeKind.DESCRIPTION, Edit(EditKind.SETTING_CHANGED, of=name)
 
@@ -297,9 +301,11 @@ def _metadata_findings(old: Revision, new: Revision) -> Iterator[RevisionDiffere
     if was.metadata != now.metadata:
         before, after = ("true" if each.metadata else "false" for each in (was, now))
         yield _kind_of_switch(old, new), Edit(EditKind.SETTING, before, after, "metadata")
-    elif now.metadata and was.description != now.description:
-        before, after = (each.description or '""' for each in (was, now))
-        yield _content_kind(old, new), Edit(EditKind.SETTING, before, after, "description")
+    elif now.metadata:
+        for name in _IN_ROWS:
+            before, after = (str(getattr(each, name)) or '""' for each in (was, now))
+            if before != after:
+                yield _content_kind(old, new), Edit(EditKind.SETTING, before, after, name)
 
 
 def _kind_of_switch(old: Revision, new: Revision) -> ChangeKind:

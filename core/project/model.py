@@ -217,6 +217,8 @@ class Settings:
     """For a job in Python, the packages that its code needs, in the form that pip reads."""
     state_compatible: str = ""
     """For a job in Python, the hash of older code whose state the code continues; empty if it continues none."""
+    query_name: str = ""
+    """Name of the query in the metadata columns, as its manifest gives it; empty for the name of the table."""
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:

@@ -21,7 +21,9 @@ from core.project_reader.yaml_reader import YamlSection, read_yaml
 from core.sql.tokens.lexer import PIECES
 from core.text.wording import did_you_mean
 
-SETTINGS = tuple(key for key in KEYS if key != "changes_of")
+NAMED = "query_name"
+"""The key of `<table>.yml` that has the name of the manifest."""
+SETTINGS = tuple(key for key in KEYS if key not in ("changes_of", NAMED))
 """Keys of `<table>.yml`, all of which a manifest may have."""
 
 TARGET = "target-table"

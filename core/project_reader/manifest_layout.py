@@ -18,6 +18,7 @@ from core.project.model import LAYER_FOLDERS, Settings, TextPart
 from core.project.unreadable_file import UnreadableFile
 from core.project_reader.job_files import GeneratedJob, generated_job
 from core.project_reader.job_manifests import (
+    NAMED,
     PRODUCT,
     SETTINGS,
     JobManifest,
@@ -202,7 +203,7 @@ def _generate_job(job: JobManifest, draft: _Draft) -> None:
         generated = _generated_code(each, folder, draft) if each.code is not None and not broken else None
         if generated is not None:
             draft.add(dml, generated.text, list(generated.parts))
-            _generate_yml(each, folder, draft)
+            _generate_yml(each, job, folder, draft)
             continue
         line = each.sql.line if each.sql else each.target_place.line
         head = TextPart(1, job.path, line, follows=False)
@@ -212,7 +213,7 @@ def _generate_job(job: JobManifest, draft: _Draft) -> None:
             continue
         below = [replace(part, line=part.line + 1) for part in each.sql.parts]
         draft.add(dml, f"INSERT INTO {each.target}\n{each.sql.text}\n", [head, *below])
-        _generate_yml(each, folder, draft)
+        _generate_yml(each, job, folder, draft)
 
 
 def _generated_code(statement: ManifestStatement, folder: str, draft: _Draft) -> GeneratedJob | None:
@@ -237,15 +238,14 @@ def _generate_ddl(table: TableName, folder: str, draft: _Draft) -> None:
     draft.declared[table] = folder
 
 
-def _generate_yml(statement: ManifestStatement, folder: str, draft: _Draft) -> None:
+def _generate_yml(statement: ManifestStatement, job: JobManifest, folder: str, draft: _Draft) -> None:
     nodes = {key: node for key, node in statement.settings.nodes.items() if key in SETTINGS}
     path = f"{folder}/{statement.target}.yml"
-    places = [statement.settings.places[key] for key in nodes]
+    places = [*(statement.settings.places[key] for key in nodes), job.place]
     draft.add(
         path,
-        settings_as_yml(statement.settings),
-        [TextPart(n, place.path, place.line, follows=False) for n, place in enumerate(places, start=1)]
-        or [TextPart(1, statement.target_place.path, statement.target_place.line, follows=False)],
+        f'{settings_as_yml(statement.settings)}{NAMED}: "{job.name}"\n',
+        [TextPart(n, place.path, place.line, follows=False) for n, place in enumerate(places, start=1)],
     )
 
 

@@ -152,6 +152,7 @@ def read_settings_section(section: "YamlSection", defaults: Settings) -> Setting
         inputs=_inputs(section),
         requirements=_requirements(section),
         state_compatible=_state_compatible(section),
+        query_name=_query_name(section),
     )
 
 
@@ -189,6 +190,13 @@ def _state_compatible(section: "YamlSection") -> str:
         section.wrong("state_compatible", "the hash of the code whose state the job continues", remedy)
         return ""
     return found
+
+
+def _query_name(section: "YamlSection") -> str:
+    if section.name and "query_name" in section.nodes:
+        section.wrong("query_name", "in the yml of a statement", "write query_name: in <table>.yml")
+        return ""
+    return section.text("query_name", "")
 
 
 def _belongs_to_job(section: "YamlSection", key: str) -> bool:

@@ -49,7 +49,7 @@ def without_metadata(ddl: TableDdl) -> TableDdl:
 
 
 def metadata_values(
-    table: str, description: str, *, id: str, version: int, created_at: float
+    name: str, description: str, *, id: str, version: int, created_at: float
 ) -> tuple[tuple[str, str], ...]:
     """Return the metadata columns as (name, SQL expression), in order; a row has NULL if there is no description.
 
@@ -59,7 +59,7 @@ def metadata_values(
     """
     values = (
         "current_timestamp()",
-        quoted_string_literal(table),
+        quoted_string_literal(name),
         quoted_string_literal(description) if description else "CAST(NULL AS STRING)",
         quoted_string_literal(id),
         f"CAST({version} AS INT)",

@@ -276,7 +276,7 @@ def added_columns(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     if not settings.metadata:
         return ()
     return metadata_values(
-        deployment.table,
+        settings.query_name or deployment.table,
         settings.description,
         id=deployment.version_id,
         version=deployment.version,

@@ -120,6 +120,23 @@ def test_an_external_table_has_the_settings_beside_the_file_that_declares_it() -
 
 CODE = "name: a\ntarget-table: dear\ncode: |\n\n  def dear(orders):\n      return orders\n"
 
+
+def test_the_query_has_the_name_of_its_manifest() -> None:
+    assert good(files()).tables[T("dear")].settings.query_name == "dear-orders"
+    named = good(files() | {"manifests/dear.yml": DEAR.replace("dear-orders", "'null'")}).tables[T("dear")]
+    assert named.settings.query_name == "null"
+
+
+def test_code_is_a_job_whose_lines_are_those_of_the_manifest() -> None:
+    dear = good(files() | {"manifests/dear.yml": CODE.replace("orders\n", "orders\nrequirements: [numpy]\n")}).tables[
+        T("dear")
+    ]
+    assert dear.parsed is not None and dear.parsed.in_python and dear.settings.requirements == ("numpy",)
+    assert dear.dml is not None and [str(dear.dml.at(n)) for n in (2, 7, 8)] == [
+        f"manifests/dear.yml:{line}" for line in (5, 5, 6)
+    ]
+
+
 MISTAKES = {
     "no target": (DEAR.replace("target-table: dear\n", ""), "1: there is no target-table"),
     "no name": (DEAR.replace("name: dear-orders\n", ""), "1: the manifest has no name"),
