@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from core.ipc.environment_paths import sibling_ledger
 from core.model.actions import Action
 from core.model.errors import InvalidProject, LedgerUnavailable, PoolUnreachable, Refused, Stale, UsageError
+from core.model.evidence import Edit, EditKind
 from core.model.names import TableName
 from core.model.problems import Severity
 from core.model.table_formats import table_format
@@ -17,7 +18,7 @@ from core.observed.planner_input import ObservedDeployment, SourceTable
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
 from core.plan.diff import compare_plans, difference_words
-from core.plan.model import PLANNER_VERSION, Plan
+from core.plan.model import PLANNER_VERSION, Plan, PlanNode
 from core.plan.preconditions import effects_by_table, moved_since
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
@@ -149,6 +150,9 @@ class SubmittedPlans:
 
     def _begin(self, caller: Caller, plan: Plan, now: float, serial: int) -> dict[str, Any]:
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
+        for table, code in ((node.table, edit.before) for node in changed for edit in _continued_code(node)):
+            continued = f"continues the state of the code {code}"
+            self._agent.audit(caller.name, STATE_COMPATIBLE, table, plan_hash=plan.hash, outcome=continued)
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
         while True:
@@ -364,6 +368,15 @@ class SubmittedPlans:
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
+
+
+STATE_COMPATIBLE = "state_compatible"
+"""Action of the audit entry for a declaration that changed code of a job continues the state of older code."""
+
+
+def _continued_code(node: PlanNode) -> Iterator[Edit]:
+    found = (seen for seen in node.evidence if isinstance(seen, Edit))
+    return (edit for edit in found if edit.kind is EditKind.CODE_CONTINUES)
 
 
 def _texts_without_secrets(texts: Mapping[str, str], project: Project) -> dict[str, str]:

@@ -14,6 +14,8 @@ from core.model.errors import ConfirmationNeeded, InvalidProject, LedgerUnavaila
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
+from core.project_reader.revision_reader import revision_of
+from core.sql.python_jobs import code_hash
 from pipelines.agent.requests.command_handler import CommandHandler
 from state.ledger import Ledger
 from state.row_types import StagedRow
@@ -318,3 +320,30 @@ def test_tables_that_the_pool_was_not_given_the_connector_for_are_refused_before
     assert "headgate up" in refused.value.remedy
     desk.agent.connectors = lambda: ("delta",)
     desk.hand_over(plan, texts=files)
+
+
+JOB = "from os import environ\n\n\ndef a(landed):\n    return landed.where({})\n"
+
+
+def with_job(condition: str, yml: str = "") -> dict[str, str]:
+    """Return the files of the project in which a is a job in Python."""
+    found = {path: text for path, text in small_project.texts().items() if not path.endswith("dml.a.sql")}
+    found["pipelines/facts/p/a/sql-scripts/job.a.py"] = JOB.format(condition)
+    return found | ({"pipelines/facts/p/a/a.yml": yml} if yml else {})
+
+
+def test_a_declaration_that_code_continues_a_state_is_audited_with_its_author(desk: Desk) -> None:
+    before = revision_of(small_project.project(with_job("'id > 1'")).tables[T("a")])
+    assert before.parsed is not None
+    move(desk, "a", texts=before.texts, revision=before.hash, stateful=True)
+    files = with_job("'id > 2'", f"state_compatible: {code_hash(before.parsed)}\n")
+    plan = desk.plan(PlanRequest(tables=(T("a"),), nonce="n"), files)
+    assert [str(node.action) for node in plan.nodes if node.table == "a"] == ["restart"]
+    desk.hand_over(plan, texts=files)
+    desk.apply(plan, confirm="yes")
+    found = [
+        (e.actor, e.subject, e.outcome, e.plan_hash)
+        for e in desk.agent.ledger.audits()
+        if e.action == "state_compatible"
+    ]
+    assert found == [("70001", "a", f"continues the state of the code {code_hash(before.parsed)}", plan.hash)]
