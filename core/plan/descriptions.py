@@ -240,8 +240,9 @@ def node_why(plan: Plan, table: TableName, options: str = "") -> tuple[str, ...]
     if hidden := len(node.offers) - len(shown):
         lines.append(f"  {counted(hidden, 'more option')} not executable yet: --json has all")
     lines += [f"  warning: {warned.summary}" for warned in plan.warnings if warned.table == table]
-    for name in ("dml", "ddl", "yml"):
-        old, new = getattr(node.old, name), getattr(node.texts, name)
+    before = node.old.shown
+    for name, new in node.texts.shown.items():
+        old = before[name]
         changed = unified_diff(old, new) if node.action is not Action.DELETE and node.old.ddl else ()
         lines += [f"  {name}.{node.table}", *(f"  {line}" for line in changed)] if changed else []
     return tuple(line.rstrip() for line in lines)

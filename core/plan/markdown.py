@@ -103,8 +103,9 @@ def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
     for node in plan.nodes:
         if node.action in (Action.KEEP, Action.DELETE):
             continue
-        for name in ("dml", "ddl", "yml"):
-            old, new = getattr(node.old, name), getattr(node.texts, name)
+        before = node.old.shown
+        for name, new in node.texts.shown.items():
+            old = before[name]
             if old != new and (node.old.ddl or node.action is Action.START):
                 yield _collapsible(node, name, unified_diff(old, new))
 

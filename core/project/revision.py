@@ -31,6 +31,16 @@ class RevisionTexts:
     """Names and declarations of the functions that the SQL uses, directly or through others, sorted by name."""
 
     @property
+    def shown(self) -> Mapping[str, str]:
+        """The texts for people, by name (`dml`, `ddl`, `yml`); a job in Python is its code instead of a DML script."""
+        dml = self.dml
+        if "python_job(" in dml:
+            from core.sql.python_jobs import job_as_written
+
+            dml = job_as_written(dml)
+        return {"dml": dml, "ddl": self.ddl, "yml": self.yml}
+
+    @property
     def as_written(self) -> "RevisionTexts":
         """The texts as in the project's files, which can be deployed with the values of another environment."""
         return self.written or self

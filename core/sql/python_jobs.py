@@ -101,6 +101,19 @@ def job_text(table: str, job: PythonJob) -> str:
     return "\n".join(lines) + "\n"
 
 
+def job_as_written(text: str) -> str:
+    """Return a job for people: its inputs and requirements as comments, and its code; other text is unchanged."""
+    try:
+        job = python_job_of(text)
+    except InvalidProject:
+        return text
+    if job is None:
+        return text
+    head = [f"# inputs: {', '.join(f'{each.parameter} => {each.sql}' for each in job.inputs)}"]
+    head += [f"# requirements: {', '.join(job.requirements)}"] if job.requirements else []
+    return "\n".join((*head, job.code))
+
+
 FIRST_CODE_LINE = 6
 """The line of a job's text in which its code begins, counted from 1."""
 

@@ -27,7 +27,7 @@ def show(context: CommandContext) -> int:
     serving = found.shown
     assert serving is not None, "what was found has a version"
     if args.sql:
-        text = (serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n")
+        text = (serving.texts.shown["dml"] or serving.texts.ddl).replace("\r\n", "\n")
         output.print(mask_literals(row) for row in text.split("\n"))
         return 0
     listed = snapshot.serving if found.asked is None else snapshot.statements

@@ -101,7 +101,7 @@ def diff(context: CommandContext) -> int:
 
 def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
     sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
-    pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
+    pairs = [each for was, now in sides for each in zip(was.shown.values(), now.shown.values(), strict=True)]
     return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
 
 

@@ -144,8 +144,9 @@ class EditedTable:
         if self.now is None:
             return (f"{self.table} is no longer declared",)
         found = [f"{self.table}: {evidence_words(edit)}" for edit in changed_variables(self.before, self.now)]
-        for name in ("dml", "ddl", "yml"):
-            if changed := unified_diff(getattr(self.before, name), getattr(self.now, name)):
+        before = self.before.shown
+        for name, now in self.now.shown.items():
+            if changed := unified_diff(before[name], now):
                 found += [f"{name}.{self.table}", *(f"  {line}" for line in changed)]
         return tuple(found)
 

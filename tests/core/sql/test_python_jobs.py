@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from core.model.errors import InvalidProject
 from core.model.names import TableName as T
 from core.model.problems import Problem
+from core.project.revision import RevisionTexts
 from core.sql.compiler import compile_select, with_stream_options
 from core.sql.lineage.statement_lineage import lineage_of
 from core.sql.python_jobs import CodeFault, JobInput, PythonJob, code_meaning, job_text, python_job_of, read_signature
@@ -140,3 +141,11 @@ def test_a_damaged_text_is_refused(cut: str) -> None:
     with pytest.raises(InvalidProject):
         python_job_of(text)
     assert read_statements(text, "")[0] == ()
+
+
+def test_people_see_the_code_and_its_inputs() -> None:
+    shown = RevisionTexts(dml=job_text("visits", JOB)).shown["dml"]
+    head = f"# inputs: clicks => {STREAMED.sql}, customers => customers\n# requirements: phonenumbers==8.13.0\n"
+    assert shown == head + CODE
+    damaged = job_text("visits", JOB).replace("-- code:", "--")
+    assert RevisionTexts(dml=damaged).shown["dml"] == damaged

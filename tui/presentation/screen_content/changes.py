@@ -91,7 +91,7 @@ def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[L
     context = 50 if full else 1
     below = (f"sql-scripts/dml.{one.table}.sql", f"sql-scripts/ddl.{one.table}.sql", f"{one.table}.yml")
     paths = one.files or tuple(f"{one.folder + '/' if one.folder else ''}{path}" for path in below)
-    pairs = (one.old.dml, one.new.dml), (one.old.ddl, one.new.ddl), (one.old.yml, one.new.yml)
+    pairs = zip(one.old.shown.values(), one.new.shown.values(), strict=True)
     for path, (old, new) in zip(paths, pairs, strict=True):
         changes = difference(old, new, context)
         if changes:

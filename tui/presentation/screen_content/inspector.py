@@ -44,7 +44,7 @@ def inspector_lines(
     deployed = details.shown if details else None
     read = deployed is not None and (deployed.table, deployed.version) == (statement.table, statement.version)
     known = details if details is not None and read else StatementDetails(statement.table)
-    sql = colour_sql(known.shown.texts.dml, " ")[:SQL_LINES] if known.shown is not None else ()
+    sql = colour_sql(known.shown.texts.shown["dml"], " ")[:SQL_LINES] if known.shown is not None else ()
     facts = statement_sheet(statement, known, view, look)
     body = [fact.name for fact in facts].index("product")
     head = sheet_lines(facts[:body], look, width)

@@ -207,7 +207,7 @@ def why(
 
 
 def _edits(node: PlanNode, *, full: bool) -> Iterator[Line]:
-    for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
+    for old, new in zip(node.old.shown.values(), node.texts.shown.values(), strict=True):
         if old and new:
             yield from difference(old, new, 50) if full else difference(old, new, 0)[:10]
 

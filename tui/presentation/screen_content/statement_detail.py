@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.observed.time_left import Left, TimeLeft, time_left_from_json
+from core.project.revision import RevisionTexts
 from core.text.secret_masking import mask_secrets
 from core.text.wording import counted
 from state.audit_log import op_words
@@ -193,9 +194,11 @@ def sql_lines(
         return (line((" reading", Tone.DIM)),)
     deployed = facts.serving.texts
     lines: list[Line] = []
+    shown = deployed.shown
     if declared.dml is not None or declared.ddl is not None:
+        now = declared.dml if declared.dml is not None else deployed.dml
         changes = (
-            *difference(deployed.dml, declared.dml if declared.dml is not None else deployed.dml),
+            *difference(shown["dml"], RevisionTexts(dml=now).shown["dml"]),
             *difference(deployed.ddl, declared.ddl if declared.ddl is not None else deployed.ddl),
         )
         if changes:
@@ -211,7 +214,7 @@ def sql_lines(
             lines.append(line((" the files match what is deployed", Tone.DIM)))
     elif declared.missing:
         lines.append(line((f" files: {declared.missing}", Tone.CHANGING)))
-    for name, text in (("statement", deployed.dml), ("table", deployed.ddl), ("settings", deployed.yml)):
+    for name, text in zip(("statement", "table", "settings"), shown.values(), strict=True):
         if text.strip():
             lines.append(line((f" {look.glyphs.rule} {name}{_version_mark(statement.version)} ", Tone.DIM)))
             lines.extend(colour_sql(text))
