@@ -118,11 +118,20 @@ class DeclaredFunction:
     """The line of the file that declares the name."""
     calls: tuple[str, ...] = ()
     """Paths of the functions that its body calls, directly or not, sorted."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Names and types of the columns of the rows that it returns; empty if it returns a value."""
 
     @property
     def signature(self) -> str:
         """The name with the parameters and their types, and the type of the result."""
-        return f"{self.name}({', '.join(f'{name} {type}' for name, type in self.parameters)}) → {self.returns}"
+        return f"{self.name}({', '.join(f'{name} {type}' for name, type in self.parameters)}) → {self.result}"
+
+    @property
+    def result(self) -> str:
+        """The type of the result, which is `table (…)` with the columns if it returns rows."""
+        if not self.columns:
+            return self.returns
+        return f"table ({', '.join(f'{name} {type}' for name, type in self.columns)})"
 
 
 APPEND, UPSERT = "append", "upsert"

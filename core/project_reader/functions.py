@@ -93,7 +93,7 @@ class FunctionFiles:
             # Whatever parses the text reports this.
             return text
         self.problems += map(source.problem, found.wrong)
-        called = {name for name, _ in called_names(tokens)}
+        called = {name for name, _ in called_names(tokens, in_from=True)}
         faults = (visible[name].fault for name in visible if name in called)
         self.faults += [(path, fault) for fault in faults if fault is not None]
         used = {visible[name].path: visible[name] for name in found.called}
@@ -115,6 +115,8 @@ class FunctionFiles:
 
     def declared(self, written: Mapping[str, str]) -> tuple[DeclaredFunction, ...]:
         """Return the valid functions, sorted by path. `written` contains the unchanged contents of their files."""
+        from core.sql.tokens.data_types import fields_of
+
         return tuple(
             DeclaredFunction(
                 name=each.name,
@@ -124,6 +126,7 @@ class FunctionFiles:
                 returns=each.sql.returns,
                 line=each.line,
                 calls=tuple(sorted(each.uses)),
+                columns=fields_of(each.sql.returns) if each.sql.columns else (),
             )
             for path, each in self.by_path.items()
             if each.sql is not None

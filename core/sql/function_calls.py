@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sqlglot import Token, TokenType
 
 from core.sql.tokens.lexer import SqlDiagnostic, closing_bracket, end_of, is_word
+from core.text.escaping import quoted_name
 from core.text.wording import counted, did_you_mean
 
 MOST_CHARACTERS = 200_000
@@ -30,6 +31,15 @@ _NEVER_BEFORE_A_CALL = frozenset(
     }
 )  # fmt: skip
 """Tokens after which a name with a bracket is an alias, a table or a member, but no call of a scalar function."""
+_TABLE_CLAUSES = (TokenType.FROM, TokenType.JOIN, TokenType.LATERAL)
+_VALUE_CLAUSES = (
+    TokenType.SELECT,
+    TokenType.WHERE,
+    TokenType.GROUP_BY,
+    TokenType.HAVING,
+    TokenType.ON,
+    TokenType.USING,
+)
 _TEXTS = (TokenType.STRING, TokenType.NUMBER)
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 
@@ -57,6 +67,8 @@ class SqlFunction:
     """The body, in which the number of a parameter stands for its value. Calls of other functions are replaced."""
     bound: frozenset[str] = frozenset()
     """Names of the variables of lambdas in the body, in lower case."""
+    columns: tuple[str, ...] = ()
+    """Columns of the rows that the function returns; empty if it returns a value."""
 
     @property
     def signature(self) -> str:
@@ -104,10 +116,13 @@ def replace_calls(text: str, tokens: Sequence[Token], functions: Mapping[str, Sq
     return found
 
 
-def called_names(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
-    """Yield the name, in lower case, and the index of each call in tokens; qualified names are left out."""
+def called_names(tokens: Sequence[Token], *, in_from: bool = False) -> Iterator[tuple[str, int]]:
+    """Yield the name, in lower case, and the index of each call in tokens; qualified names are left out.
+
+    With `in_from`, calls of table functions after FROM, JOIN and LATERAL are included.
+    """
     for index in range(len(tokens) - 1):
-        if _is_call(tokens, index):
+        if _is_call(tokens, index, of_table=in_from):
             yield str(tokens[index].text).lower(), index
 
 
@@ -116,11 +131,13 @@ def _moved(line: int, column: int, text: str) -> tuple[int, int]:
     return line + lines, len(text) - text.rfind("\n") if lines else column + len(text)
 
 
-def _is_call(tokens: Sequence[Token], index: int) -> bool:
+def _is_call(tokens: Sequence[Token], index: int, *, of_table: bool = False) -> bool:
     token = tokens[index]
     if tokens[index + 1].token_type is not TokenType.L_PAREN or token.token_type in _TEXTS:
         return False
     before = tokens[index - 1] if index else None
+    if of_table and before is not None and before.token_type in _TABLE_CLAUSES:
+        return True
     if before is not None and (before.token_type in _NEVER_BEFORE_A_CALL or is_word(before, "WITH", "STREAM")):
         return False
     if before is not None and before.token_type is TokenType.COMMA:
@@ -128,6 +145,20 @@ def _is_call(tokens: Sequence[Token], index: int) -> bool:
         end = closing_bracket(tokens, index + 1)
         return not (end + 2 < len(tokens) and is_word(tokens[end + 1], "AS") and tokens[end + 2].token_type in _OPENING)
     return True
+
+
+def _is_in_from(tokens: Sequence[Token], index: int) -> bool:
+    """True if a call stands where a table may: directly in a FROM, and not in a SELECT, a condition or an argument."""
+    depth = 0
+    for token in reversed(tokens[:index]):
+        depth += {TokenType.R_PAREN: 1, TokenType.L_PAREN: -1}.get(token.token_type, 0)
+        if depth < 0:
+            return False
+        if depth == 0 and token.token_type in _TABLE_CLAUSES:
+            return True
+        if depth == 0 and token.token_type in _VALUE_CLAUSES:
+            return False
+    return False
 
 
 @dataclass(slots=True)
@@ -152,11 +183,13 @@ class _Calls:
     def _replaced(self, index: int) -> tuple[int, str] | None:
         """Return the index of the last token of a call and its replacement; None if no replaceable call is here."""
         function = self.functions.get(str(self.tokens[index].text).lower())
-        if function is None or not _is_call(self.tokens, index):
+        if function is None or not _is_call(self.tokens, index, of_table=bool(function.columns)):
             return None
         self.found.called.add(function.name)
         end = closing_bracket(self.tokens, index + 1)
         try:
+            if function.columns:
+                return self._table(function, index, end)
             return end, self._expression(function, index, end)
         except SqlDiagnostic as wrong:
             if wrong.offset < 0:
@@ -164,10 +197,30 @@ class _Calls:
             self.found.wrong.append(wrong)
             return None
 
+    def _table(self, function: SqlFunction, index: int, end: int) -> tuple[int, str]:
+        """Return the index of the last token of a table function's call, and the call with its columns as aliases."""
+        if not _is_in_from(self.tokens, index):
+            remedy = f"write FROM …, LATERAL {function.name}(…), and select its columns: {', '.join(function.columns)}"
+            raise _wrong(f"{function.name} returns rows, and cannot be called as a value", remedy)
+        call = self._filled(function, *self._given(function, index, end))
+        after = end + 1 + (end + 1 < len(self.tokens) and is_word(self.tokens[end + 1], "AS"))
+        alias = self.tokens[after] if after < len(self.tokens) else None
+        columns = f"({', '.join(map(quoted_name, function.columns))})"
+        if alias is None or (after == end + 1 and alias.token_type not in (TokenType.VAR, TokenType.IDENTIFIER)):
+            return end, f"{call} AS {function.name}{columns}"
+        if self.tokens[after + 1 : after + 2] and self.tokens[after + 1].token_type is TokenType.L_PAREN:
+            return end, call
+        return after, f"{call} AS {on_one_line(self.text, alias)}{columns}"
+
     def _expression(self, function: SqlFunction, index: int, end: int) -> str:
         after = self.tokens[end + 1 : end + 2]
         if after and is_word(after[0], "OVER", "FILTER", "WITHIN"):
             raise _wrong(f"{function.name} is computed for one row, and has no {after[0].text.upper()}", "remove it")
+        body = self._filled(function, *self._given(function, index, end))
+        return f"CAST(/* {function.name} */ {body} AS {function.returns})"
+
+    def _given(self, function: SqlFunction, index: int, end: int) -> tuple[list[str | None], int]:
+        """Return the expression of each parameter, None for one that is left out, and the number of arguments."""
         given: list[str | None] = [None] * len(function.parameters)
         places = list(_split(self.tokens, index + 2, end))
         if len(places) > len(given):
@@ -181,7 +234,7 @@ class _Calls:
                 name = function.parameters[position].name
                 raise _wrong(f"{name} is given twice to {function.name}", "give each argument once")
             given[position] = self._argument(function, position, (first, last))
-        return self._filled(function, given, len(places))
+        return given, len(places)
 
     def _named(self, function: SqlFunction, first: int) -> int:
         names = [each.name for each in function.parameters]
@@ -234,7 +287,7 @@ class _Calls:
         if len(body) > MOST_CHARACTERS:
             summary = f"this call of {function.name} becomes an expression of {len(body):,} characters"
             raise _wrong(summary, "compute its parts in WITH queries")
-        return f"CAST(/* {function.name} */ {body} AS {function.returns})"
+        return body
 
 
 def on_one_line(text: str, token: Token) -> str:

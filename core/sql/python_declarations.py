@@ -12,8 +12,9 @@ from sqlglot import Token, TokenType
 from core.sql.function_calls import Parameter, SqlFunction
 from core.sql.function_reader import follow, read_head
 from core.sql.python_functions import REGISTERED, PythonKind, RegisteredFunction, is_python, registered_name
-from core.sql.tokens.data_types import read_type
-from core.sql.tokens.lexer import SqlDiagnostic, SqlText, is_word, open_sql, statements_of, tokens_of
+from core.sql.tokens.data_types import fields_of, read_type
+from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_word, open_sql, statements_of, tokens_of
+from core.text.escaping import quoted_name
 
 _REMEDY = "begin the file with # CREATE FUNCTION <name>(<parameter> <type>, …) RETURNS <type>"
 _HEAD = re.compile(r"#\s*CREATE\b", re.IGNORECASE)
@@ -31,8 +32,14 @@ class PythonDeclaration:
     """In lower case."""
     parameters: tuple[Parameter, ...]
     returns: str
+    """The type of the result; that of a row if the function returns a table."""
     kind: PythonKind = PythonKind.VALUES
     deterministic: bool = True
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the columns of a table function; empty for others."""
+        return fields_of(self.returns) if self.kind is PythonKind.TABLE else ()
 
     @property
     def line(self) -> int:
@@ -44,7 +51,8 @@ class PythonDeclaration:
         pieces: list[str | int] = [f"{registered_name(self.name, digest, deterministic=self.deterministic)}("]
         for number in range(len(self.parameters)):
             pieces += (number, ", ") if number + 1 < len(self.parameters) else (number,)
-        return SqlFunction(self.name, self.parameters, self.returns, (*pieces, ")"))
+        columns = tuple(name for name, _ in self.columns)
+        return SqlFunction(self.name, self.parameters, self.returns, (*pieces, ")"), columns=columns)
 
 
 def registered_functions(sql: str, declared: Iterable[tuple[str, str]]) -> tuple[RegisteredFunction, ...]:
@@ -112,15 +120,16 @@ def _clauses(tokens: Sequence[Token], index: int, name: str) -> tuple[str, Pytho
     if index >= len(tokens) or not is_word(tokens[index], "RETURNS"):
         at = tokens[min(index, len(tokens) - 1)].start
         raise SqlDiagnostic(f"{name} does not declare its result", "write RETURNS <type> after its parameters", at)
-    if index + 1 < len(tokens) and is_word(tokens[index + 1], "TABLE"):
-        summary = f"{name} returns a table, and only functions that return a value are supported"
-        raise SqlDiagnostic(summary, "return an ARRAY of STRUCT, and call explode()", tokens[index].start)
-    returns, index = read_type(tokens, index + 1)
     kind, deterministic = PythonKind.VALUES, True
+    if index + 1 < len(tokens) and is_word(tokens[index + 1], "TABLE"):
+        kind = PythonKind.TABLE
+        returns, index = _row(tokens, index + 2)
+    else:
+        returns, index = read_type(tokens, index + 1)
     while index < len(tokens):
         if follow(tokens, index, "LANGUAGE", "PYTHON"):
             index += 2
-        elif follow(tokens, index, "PARAMETER", "STYLE", "PANDAS"):
+        elif follow(tokens, index, "PARAMETER", "STYLE", "PANDAS") and kind is not PythonKind.TABLE:
             kind, index = PythonKind.SERIES, index + 3
         elif follow(tokens, index, "NOT", "DETERMINISTIC"):
             deterministic, index = False, index + 2
@@ -133,6 +142,25 @@ def _clauses(tokens: Sequence[Token], index: int, name: str) -> tuple[str, Pytho
             remedy += "NOT DETERMINISTIC and COMMENT '…'"
             raise SqlDiagnostic(f"{tokens[index].text} is not expected here", remedy, tokens[index].start)
     return returns, kind, deterministic
+
+
+def _row(tokens: Sequence[Token], opened: int) -> tuple[str, int]:
+    """Return the type of the rows of a table function, and the index after the bracket that closes its columns."""
+    at = tokens[min(opened, len(tokens) - 1)].start
+    if opened >= len(tokens) or tokens[opened].token_type is not TokenType.L_PAREN:
+        raise SqlDiagnostic("the columns of the table are missing", "write RETURNS TABLE (<column> <type>, …)", at)
+    end, index, found = closing_bracket(tokens, opened), opened + 1, dict[str, str]()
+    while index < end:
+        name = str(tokens[index].text)
+        if name.lower() in map(str.lower, found):
+            raise SqlDiagnostic(f"the column {name} is declared twice", "rename one of them", tokens[index].start)
+        found[name], index = read_type(tokens, index + 1)
+        if index < end and tokens[index].token_type is not TokenType.COMMA:
+            raise SqlDiagnostic("the columns cannot be parsed", "write <column> <type>, …", tokens[index].start)
+        index += 1
+    if not found:
+        raise SqlDiagnostic("the table has no columns", "write RETURNS TABLE (<column> <type>, …)", at)
+    return f"struct<{','.join(f'{quoted_name(name)}:{kind}' for name, kind in found.items())}>", end + 1
 
 
 def _is_string(token: Token) -> bool:

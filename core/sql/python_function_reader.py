@@ -85,22 +85,35 @@ def _faults(tree: ast.Module, declared: PythonDeclaration) -> Iterator[Problem]:
             yield Problem(summary, "write what it needs into its file", _where(path, node), name)
     defined = {node.name: node for node in tree.body if isinstance(node, _NAMED)}
     body = defined.get(name)
+    of_table = declared.kind is PythonKind.TABLE
+    form = f"class {name}, with def eval(" if of_table else f"def {name}("
+    form = f"define it: {form}{', '.join(('self', *_names(declared)) if of_table else _names(declared))})"
     if body is None:
-        remedy = did_you_mean(name, defined) or f"define it: def {name}({', '.join(_names(declared))})"
+        remedy = did_you_mean(name, defined) or form
         yield Problem(f"{name}.py does not define {name}", remedy, Where(path, declared.line), name)
         return
+    if of_table:
+        body = _eval(body) if isinstance(body, ast.ClassDef) else None
+        if body is None:
+            summary = f"{name} returns a table, and is not a class with a method eval"
+            yield Problem(summary, form, _where(path, defined[name]), name)
+            return
     if isinstance(body, ast.ClassDef):
-        remedy = f"define it: def {name}({', '.join(_names(declared))})"
-        yield Problem(f"{name} is a class, and a function is expected", remedy, _where(path, body), name)
+        yield Problem(f"{name} is a class, and a function is expected", form, _where(path, body), name)
         return
     if isinstance(body, ast.AsyncFunctionDef):
         yield Problem(f"{name} is an async def, which Spark does not await", "write def", _where(path, body), name)
         return
-    if any(map(_is_yield, _own_nodes(body))):
+    if not of_table and any(map(_is_yield, _own_nodes(body))):
         summary = f"{name} contains yield, and returns a generator instead of a value"
         yield Problem(summary, "return one value", _where(path, body), name)
     yield from _arity(body, declared)
     yield from _annotations(body, declared)
+
+
+def _eval(body: ast.ClassDef) -> "ast.FunctionDef | ast.AsyncFunctionDef | None":
+    methods = (each for each in body.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return next((each for each in methods if each.name == "eval"), None)
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -124,21 +137,24 @@ def _arity(body: ast.FunctionDef, declared: PythonDeclaration) -> Iterator[Probl
     positional = len(takes.posonlyargs) + len(takes.args)
     least, most = positional - len(takes.defaults), None if takes.vararg else positional
     named = [each.arg for each, default in zip(takes.kwonlyargs, takes.kw_defaults, strict=True) if default is None]
-    given = len(declared.parameters)
+    # The first parameter of a method is the object.
+    given = len(declared.parameters) + (declared.kind is PythonKind.TABLE)
     where = _where(declared.source.path, body)
     if named:
         summary = f"{named[0]} of {declared.name} can only be given by name, and Spark gives values by position"
         yield Problem(summary, f"remove the * before {named[0]}", where, declared.name)
     elif given < least or (most is not None and given > most):
         takes_count = counted(positional, "parameter") if least == most else f"at least {counted(least, 'parameter')}"
-        summary = f"{declared.name} is declared with {counted(given, 'parameter')}, and its def has {takes_count}"
-        remedy = f"write def {declared.name}({', '.join(_names(declared))}), or correct the declaration"
+        summary = f"{declared.name} is declared with {counted(len(declared.parameters), 'parameter')}, and its"
+        summary = f"{summary} {'eval' if declared.kind is PythonKind.TABLE else 'def'} has {takes_count}"
+        names = ("self", *_names(declared)) if declared.kind is PythonKind.TABLE else _names(declared)
+        remedy = f"write def {body.name}({', '.join(names)}), or correct the declaration"
         yield Problem(summary, remedy, where, declared.name)
 
 
 def _annotations(body: ast.FunctionDef, declared: PythonDeclaration) -> Iterator[Problem]:
     """Yield a Problem for each annotation that names another type than the declaration."""
-    if declared.kind is PythonKind.SERIES:
+    if declared.kind is not PythonKind.VALUES:
         return
     path, name = declared.source.path, declared.name
     arguments = (*body.args.posonlyargs, *body.args.args)

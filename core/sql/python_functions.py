@@ -20,6 +20,8 @@ class PythonKind(StrEnum):
     """A def that is called with the values of one row, and returns one value."""
     SERIES = "series"
     """A def that is called with pandas Series of many rows, and returns a Series of the same length."""
+    TABLE = "table"
+    """A class whose `eval` is called with the values of one row, and yields any number of rows."""
 
 
 @dataclass(frozen=True, slots=True)

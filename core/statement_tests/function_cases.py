@@ -22,6 +22,7 @@ from core.text.escaping import quoted_name
 from core.text.wording import counted, did_you_mean
 
 _FORM = "write cases: [{args: [1, 2], expect: 3}]"
+_ROWS = "write the rows that it returns: expect: [[1, a], [2, b]]"
 
 
 @dataclass(slots=True)
@@ -82,13 +83,17 @@ def function_cases(
         assert generated is not None, problems
         found.tables = {**generated.tables}
         found.tests = {
-            case.path: f"{written_case(case, case.expected, found.tables)}key: [{case.key[0]}]\n"
+            case.path: written_case(case, case.expected, found.tables) + (f"key: [{case.key[0]}]\n" if case.key else "")
             for case in found.cases
         }
     return found
 
 
-def _rows(path: str, text: str, function: DeclaredFunction, problems: list[Problem]) -> tuple[tuple[Row, object], ...]:
+Calls = tuple[tuple[Row, tuple[Row, ...]], ...]
+"""The arguments of calls, each with the rows that it returns; a function that returns a value returns a row of it."""
+
+
+def _rows(path: str, text: str, function: DeclaredFunction, problems: list[Problem]) -> Calls:
     """Return the arguments and the expected result of each case in a file; mistakes are added to `problems`."""
     before = len(problems)
     top = read_yaml(text, path, problems)
@@ -103,7 +108,7 @@ def _rows(path: str, text: str, function: DeclaredFunction, problems: list[Probl
     return tuple(found) if len(problems) == before else ()
 
 
-def _row(top: YamlSection, case: YamlValue, function: DeclaredFunction) -> tuple[Row, object] | None:
+def _row(top: YamlSection, case: YamlValue, function: DeclaredFunction) -> tuple[Row, tuple[Row, ...]] | None:
     pairs = {key.text or "": value for key, value in case.pairs or ()}
     if not pairs.keys() <= {"args", "expect", "description"} or not pairs.keys() >= {"args", "expect"}:
         top.problems.append(Problem("a case has args and expect", _FORM, Where(top.path, case.line)))
@@ -126,8 +131,31 @@ def _row(top: YamlSection, case: YamlValue, function: DeclaredFunction) -> tuple
     else:
         kinds = dict(function.parameters)
         values = tuple(_value(top, f"args.{name}", given[name], kinds[name]) for name in names)
-        return values, _value(top, "expect", pairs["expect"], function.returns)
+        if function.columns:
+            return values, _returned_rows(top, pairs["expect"], function.columns)
+        return values, ((_value(top, "expect", pairs["expect"], function.returns),),)
     return None
+
+
+def _returned_rows(top: YamlSection, expect: YamlValue, columns: tuple[tuple[str, str], ...]) -> tuple[Row, ...]:
+    if expect.items is None:
+        top.problems.append(Problem("expect must be a list of rows", _ROWS, Where(top.path, expect.line), "expect"))
+        return ()
+    found = []
+    for row in expect.items:
+        values = row.items
+        if row.pairs is not None:
+            by_name = {(key.text or "").lower(): value for key, value in row.pairs}
+            given = [by_name.pop(name.lower(), None) for name, _ in columns]
+            values = None if by_name or None in given else tuple(each for each in given if each is not None)
+        if values is None or len(values) != len(columns):
+            names = ", ".join(name for name, _ in columns)
+            summary = f"a row of expect must have the columns {names}"
+            top.problems.append(Problem(summary, _ROWS, Where(top.path, row.line), "expect"))
+            continue
+        pairs = zip(values, columns, strict=True)
+        found.append(tuple(_value(top, f"expect.{name}", value, kind) for value, (name, kind) in pairs))
+    return tuple(found)
 
 
 def _value(top: YamlSection, name: str, value: YamlValue, kind: str) -> object:
@@ -140,36 +168,40 @@ def _value(top: YamlSection, name: str, value: YamlValue, kind: str) -> object:
         return None
 
 
-def _generate(
-    function: DeclaredFunction, rows: Iterable[tuple[Row, object]], path: str, project: Project, found: FunctionCases
-) -> None:
+def _generate(function: DeclaredFunction, rows: Calls, path: str, project: Project, found: FunctionCases) -> None:
     """Generate a table of calls, a statement that makes the calls, and its case; each row has a number."""
     table = _free(f"function_{function.name}", {*project.tables, *(case.table for case in found.cases)})
-    calls, number = TableName(f"{table}_calls"), _free("case", {name for name, _ in function.parameters})
+    columns = function.columns or (("result", function.returns),)
+    taken = {name for name, _ in (*function.parameters, *function.columns)}
+    calls, number = TableName(f"{table}_calls"), _free("case", taken)
     folder = f"pipelines/facts/{table}"
     declared = "".join(f", {quoted_name(name)} {kind}" for name, kind in function.parameters)
     arguments = ", ".join(quoted_name(name) for name, _ in function.parameters)
+    returned = "".join(f", {quoted_name(name)} {kind}" for name, kind in columns)
+    if function.columns:
+        names = ", ".join(f"result.{quoted_name(name)}" for name, _ in columns)
+        select = f"SELECT `{number}`, {names} FROM STREAM {calls}, LATERAL {function.name}({arguments}) AS result"
+    else:
+        select = f"SELECT `{number}`, {function.name}({arguments}) AS result FROM STREAM {calls}"
     found.texts |= {
         f"{folder}/sql-scripts/ddl.{calls}.sql": f"CREATE TABLE {calls} (`{number}` BIGINT{declared}) USING parquet "
         f"LOCATION '{calls}'",
-        f"{folder}/sql-scripts/ddl.{table}.sql": f"CREATE TABLE {table} (`{number}` BIGINT, result {function.returns}) "
-        "USING parquet",
-        f"{folder}/sql-scripts/dml.{table}.sql": f"INSERT INTO {table}\n"
-        f"SELECT `{number}`, {function.name}({arguments}) AS result FROM STREAM {calls}",
+        f"{folder}/sql-scripts/ddl.{table}.sql": f"CREATE TABLE {table} (`{number}` BIGINT{returned}) USING parquet",
+        f"{folder}/sql-scripts/dml.{table}.sql": f"INSERT INTO {table}\n{select}",
     }
     by_path = {each.script.path: each for each in project.functions}
     for each in (function, *(by_path[called] for called in function.calls)):
         file = posixpath.basename(each.script.path)
         found.texts[f"{folder}/{FUNCTIONS_FOLDER}/{file}"] = each.script.as_written
     given = tuple((n, *values) for n, (values, _) in enumerate(rows, 1))
-    expected = tuple((n, result) for n, (_, result) in enumerate(rows, 1))
+    expected = tuple((n, *row) for n, (_, returned_rows) in enumerate(rows, 1) for row in returned_rows)
     case = StatementCase(
         function.name,
         f"{folder}/{TESTS_FOLDER}/{function.name}.yml",
         table=table,
         parts=({calls: given},),
         expected=expected,
-        key=(number,),
+        key=() if function.columns else (number,),
     )
     found.cases.append(case)
     found.shown[case.path] = f"{function.name}()", path

@@ -51,15 +51,10 @@ class Code:
 
 def by_row(code: Code) -> Callable[..., object]:
     """Return a function that calls the code with the values of one row, and refuses a result of another type."""
-    converted = _conversion(code)
+    converted = _conversion(code, "", code.returns)
 
     def call(*values: object) -> object:
-        try:
-            result = loaded(code)(*values)
-        except FunctionFailed:
-            raise
-        except (Exception, SystemExit) as error:
-            raise FunctionFailed(_message(FAILED, code, error)) from None
+        result = _called(code, loaded(code), *values)
         return None if result is None else converted(result)
 
     return call
@@ -69,14 +64,53 @@ def by_series(code: Code) -> Callable[..., object]:
     """Return a function that calls the code with pandas Series. Spark itself checks and converts the result."""
 
     def call(*series: object) -> object:
-        try:
-            return loaded(code)(*series)
-        except FunctionFailed:
-            raise
-        except (Exception, SystemExit) as error:
-            raise FunctionFailed(_message(FAILED, code, error)) from None
+        return _called(code, loaded(code), *series)
 
     return call
+
+
+def by_table(code: Code, columns: Sequence[tuple[str, str]]) -> type:
+    """Return a class whose `eval` and `terminate` yield the rows of those of the code's class."""
+    conversions = [_conversion(code, name, kind) for name, kind in columns]
+    names = [name for name, _ in columns]
+
+    def converted(row: Any) -> tuple[object, ...]:
+        values = [row.get(name) for name in names] if isinstance(row, dict) else row
+        if not isinstance(values, (tuple, list)) or len(values) != len(names):
+            returned = f"{code.name} returned a row of type {type(row).__name__}"
+            summary = f"{returned}, and it needs a tuple of {', '.join(names)}"
+            raise FunctionFailed(f"[{WRONG_RESULT}] {code.file}: {summary}")
+        pairs = zip(values, conversions, strict=True)
+        return tuple(None if value is None else convert(value) for value, convert in pairs)
+
+    def rows(method: Callable[..., Any], values: Sequence[object]) -> Iterator[tuple[object, ...]]:
+        made = _called(code, method, *values)
+        found = iter(()) if made is None else _called(code, iter, made)
+        done = object()
+        while (row := _called(code, next, found, done)) is not done:
+            yield converted(row)
+
+    class Rows:
+        def __init__(self) -> None:
+            self._made: Any = _called(code, loaded(code))
+
+        def eval(self, *values: object) -> Iterator[tuple[object, ...]]:
+            yield from rows(self._made.eval, values)
+
+        def terminate(self) -> Iterator[tuple[object, ...]]:
+            if hasattr(self._made, "terminate"):
+                yield from rows(self._made.terminate, ())
+
+    return Rows
+
+
+def _called(code: Code, function: Callable[..., Any], *values: object) -> Any:
+    try:
+        return function(*values)
+    except FunctionFailed:
+        raise
+    except (Exception, SystemExit) as error:
+        raise FunctionFailed(_message(FAILED, code, error)) from None
 
 
 def loading(codes: Sequence[Code]) -> Callable[[object], str]:
@@ -162,13 +196,16 @@ _WITHOUT_VALUES = (TypeError, AttributeError, NameError, ImportError, SyntaxErro
 _WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
-def _conversion(code: Code) -> Callable[[Any], object]:
-    """Return a function that checks a result. Spark would silently replace a value of another type by NULL (4.2.0)."""
-    kind = code.returns.partition("(")[0].partition("<")[0].split(" ")[0]
+def _conversion(code: Code, column: str, declared: str) -> Callable[[Any], object]:
+    """Return a function that checks a result, or the values of a column, and raises FunctionFailed.
+
+    Spark would silently replace a value of another type by NULL (4.2.0).
+    """
+    kind = declared.partition("(")[0].partition("<")[0].split(" ")[0]
 
     def wrong(value: object, needed: str) -> FunctionFailed:
-        returned = f"{code.name} returned a value of type {type(value).__name__}"
-        return FunctionFailed(f"[{WRONG_RESULT}] {code.file}: {returned}, and {code.returns} needs {needed}")
+        returned = f"{code.name} returned a value of type {type(value).__name__}{f' as {column}' if column else ''}"
+        return FunctionFailed(f"[{WRONG_RESULT}] {code.file}: {returned}, and {declared} needs {needed}")
 
     def number(value: Any) -> object:
         if isinstance(value, float):

@@ -2,15 +2,17 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark import cloudpickle
 from pyspark.sql.connect.functions.builtin import col
 from pyspark.sql.connect.udf import UserDefinedFunction
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.connect.udtf import UserDefinedTableFunction
+from pyspark.sql.types import DataType, StringType, StructType
 from pyspark.util import PythonEvalType
 
 from core.sql.python_functions import PythonKind, RegisteredFunction
+from core.sql.tokens.data_types import fields_of
 from pipelines.spark_connect import function_in_worker
 from pipelines.spark_connect.function_in_worker import Code
 from pipelines.spark_connect.session import Session
@@ -42,11 +44,24 @@ class PythonFunctions:
         for each in functions:
             if each.name in self._registered:
                 continue
-            kind, caller = _CALLERS[each.kind]
-            called = caller(_code(each)) if each.code else _stub(each.name)
-            about = {"name": each.name, "evalType": kind, "deterministic": each.deterministic}
-            self._session.spark.udf.register(each.name, UserDefinedFunction(called, self._type(each.returns), **about))
+            if each.kind is PythonKind.TABLE:
+                self._register_table(each)
+            else:
+                self._register_value(each)
             self._registered.add(each.name)
+
+    def _register_value(self, function: RegisteredFunction) -> None:
+        kind, caller = _CALLERS[function.kind]
+        called = caller(_code(function)) if function.code else _stub(function.name)
+        about: Any = {"name": function.name, "evalType": kind, "deterministic": function.deterministic}
+        made = UserDefinedFunction(called, self._type(function.returns), **about)
+        self._session.spark.udf.register(function.name, made)
+
+    def _register_table(self, function: RegisteredFunction) -> None:
+        columns, returns = fields_of(function.returns), cast(StructType, self._type(function.returns))
+        called: Any = function_in_worker.by_table(_code(function), columns) if function.code else _stub_of_rows()
+        made = UserDefinedTableFunction(called, returns, name=function.name, deterministic=function.deterministic)
+        self._session.spark.udtf.register(function.name, made)
 
     def load(self, functions: Sequence[RegisteredFunction]) -> str:
         """Execute the modules of functions in the pool, each once, and return the first error or nothing.
@@ -74,6 +89,14 @@ def _code(function: RegisteredFunction) -> Code:
     digest = hashlib.sha256(function.code.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     text = function.code.removeprefix("\ufeff")
     return Code(function.function, f"headgate_{function.name}_{digest}", text, function.returns)
+
+
+def _stub_of_rows() -> type:
+    class Refusing:
+        def eval(self, *_: object) -> None:
+            raise RuntimeError("this function is only analysed")
+
+    return Refusing
 
 
 def _stub(name: str) -> Any:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from core.sql.parsing.from_clause import first_offset, joined_by
 from core.sql.parsing.function_names import TABLE_FUNCTIONS, plain_function_name
 from core.sql.parsing.stream_clauses import HIDDEN, ExtractedClauses, StreamClauses
+from core.sql.python_functions import is_registered_name
 from core.sql.tokens.lexer import SqlDiagnostic
 
 
@@ -262,7 +263,7 @@ def _check_function(table: Any) -> None:
             "a table name has at most three parts", remedy, place, condition="IDENTIFIER_TOO_MANY_NAME_PARTS"
         )
     name = plain_function_name(inner.name) if isinstance(inner, exp.Anonymous) else type(inner).__name__.lower()
-    if name not in TABLE_FUNCTIONS:
+    if name not in TABLE_FUNCTIONS and not is_registered_name(name):
         remedy = "write the tables that it reads, or use a Spark function such as range(10)"
         summary = f"{name} is not a built-in table function of Spark and may read tables that Headgate does not see"
         condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"

@@ -175,6 +175,52 @@ def test_spark_is_asked_about_a_statement_without_the_code_of_its_functions() ->
     assert "functions" not in question.as_json()["old"]
 
 
+WORDS = """# CREATE FUNCTION words(line STRING, least INT DEFAULT 1)
+# RETURNS TABLE (word STRING, size INT)
+class words:
+    def eval(self, line, least):
+        for word in (line or "").split():
+            yield word, len(word)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "written"),
+    [
+        ("LATERAL words(CAST(amount AS STRING))", "size, word", "AS words(word, size)"),
+        ("LATERAL words(CAST(amount AS STRING)) AS w", "w.size, w.word", "AS w(word, size)"),
+        ("LATERAL words(CAST(amount AS STRING), 2) w", "w.size, word", "AS w(word, size)"),
+        ("LATERAL words(CAST(amount AS STRING)) AS w(a, b)", "w.b, a", "AS w(a, b)"),
+        ("LATERAL words(least => 2, line => 'x') w(a, b) WHERE a > ''", "w.b, a", "w(a, b)"),
+    ],
+)  # fmt: skip
+def test_a_table_function_has_its_columns_and_their_lineage(source: str, columns: str, written: str) -> None:
+    select = f"SELECT id, {columns.split(', ')[0]} AS v FROM STREAM src, {source}"
+    found = texts(select, {"functions/words.py": WORDS})
+    assert problems(found) == []
+    read = table(found)
+    assert read.dml is not None and re.search(r"LATERAL words__py_[0-9a-f]{8}\(CAST\(", read.dml.text)
+    assert written in read.dml.text and read.parsed is not None
+    (function,) = project(found).functions
+    assert function.signature == "words(line string, least int) → table (word string, size int)"
+    (registered,) = registered_functions(read.dml.text, revision_of(read).texts.functions)
+    assert registered.returns == "struct<word:string,size:int>"
+
+
+def test_a_table_function_is_called_in_from_only_and_a_mistake_in_it_breaks_its_users() -> None:
+    words = {"functions/words.py": WORDS}
+    assert problems(texts("SELECT id, words('x') AS v FROM STREAM src", words)) == [
+        f"error {DML}:2:12: words returns rows, and cannot be called as a value "
+        "[write FROM …, LATERAL words(…), and select its columns: word, size]"
+    ]
+    assert "takes 1 to 2 arguments, and this call has 3" in problems(
+        texts("SELECT id, size AS v FROM STREAM src, LATERAL words('x', 1, 2)", words)
+    )[0]  # fmt: skip
+    broken = {"functions/words.py": WORDS.replace("eval", "evaluate")}
+    read, every = read_sound_tables(texts("SELECT id, size AS v FROM STREAM src, LATERAL words('x')", broken))
+    assert read is not None and len(every) == 1 and read.broken[T("a")].problems == every
+
+
 def test_functions_in_python_are_called_by_functions_in_sql_and_are_files_again() -> None:
     functions = {**IN_PYTHON, "functions/net.sql": "CREATE FUNCTION net(x DOUBLE) RETURNS DOUBLE RETURN x - vat(x)"}
     select = "SELECT id, net(amount) AS v FROM STREAM src"

@@ -75,6 +75,14 @@ def test_comments_docstrings_and_format_are_no_other_function() -> None:
     )
 
 
+def test_a_class_returns_rows() -> None:
+    text = "# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT, `c d` ARRAY<STRING>)\nclass score:\n"
+    found = read(f"{text}    def eval(self, a):\n        yield a, ['x']\n")
+    assert found.declaration.columns == (("b", "int"), ("c d", "array<string>"))
+    assert found.declaration.returns == "struct<b:int,`c d`:array<string>>" and found.sql.columns == ("b", "c d")
+    assert is_type(found.declaration.returns)
+
+
 def test_a_declaration_says_whether_results_differ_and_how_values_are_passed() -> None:
     text = "# CREATE FUNCTION score(a INT) RETURNS INT NOT DETERMINISTIC PARAMETER STYLE PANDAS COMMENT 'it''s'\n"
     found = read(f"{text}\ndef score(a): return a\n").declaration
@@ -114,7 +122,18 @@ def test_a_declaration_says_whether_results_differ_and_how_values_are_passed() -
         ("# CREATE FUNCTION score(a INT) RETURNS INT\n# This is prose.\ndef score(a): return a\n",
          "2: This is not expected here"),
         ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT)\ndef score(a): return a\n",
-         "1: score returns a table, and only functions that return a value are supported"),
+         "2: score returns a table, and is not a class with a method eval"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT)\nclass score:\n    def evaluate(self, a): pass\n",
+         "2: score returns a table, and is not a class with a method eval"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT)\nclass score:\n    def eval(self): yield 1,\n",
+         "3: score is declared with 1 parameter, and its eval has 1 parameter"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT)\nclass score:\n    async def eval(self, a): yield 1,\n",
+         "3: score is an async def, which Spark does not await"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT, B INT)\n", "1: the column B is declared twice"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE ()\n", "1: the table has no columns"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE<b: INT>\n", "1: the columns of the table are missing"),
+        ("# CREATE FUNCTION score(a INT) RETURNS TABLE (b INT) PARAMETER STYLE PANDAS\n",
+         "1: PARAMETER is not expected here"),
         ("# CREATE FUNCTION score(a INT) RETURNS INT\nfrom .other import f\ndef score(a): return a\n",
          "2: score imports a file beside it, and only its own file is sent to the pool"),
     ],

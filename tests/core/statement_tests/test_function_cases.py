@@ -38,6 +38,33 @@ def test_a_file_of_calls_becomes_a_case_of_a_statement_that_makes_them() -> None
     assert statement is not None and "/* vat */" in statement.text and "/* net */" in statement.text
 
 
+def test_the_cases_of_a_table_function_expect_rows() -> None:
+    text = (
+        "# CREATE FUNCTION words(line STRING) RETURNS TABLE (word STRING, `case` INT)\n"
+        "class words:\n    def eval(self, line):\n        yield line, 1\n"
+    )
+    texts = {"headgate.yml": HEAD, "functions/words.py": text}
+    read, problems = read_project(texts)
+    assert read is not None, problems
+
+    def of(cases: str) -> FunctionCases:
+        return function_cases(read.functions, read, texts, {"functions/tests/words.yml": cases}, environment="dev")
+
+    found = of("cases:\n- {args: [a b], expect: [[a, 1], {case: 1, word: b}]}\n- {args: [''], expect: []}\n")
+    assert found.problems == [] and found.cases[0].expected == ((1, "a", 1), (1, "b", 1))
+    (case,), wrong = read_cases(found.tests, found.tables)
+    assert wrong == () and case.key == () and case.expected == found.cases[0].expected
+    statement = found.tables[case.table].dml
+    assert statement is not None and "SELECT `case_`, result.word, result.case FROM STREAM" in statement.text
+    for cases, said in (
+        ("- {args: [a], expect: a}", "expect must be a list of rows"),
+        ("- {args: [a], expect: [a]}", "a row of expect must have the columns word, case"),
+        ("- {args: [a], expect: [[a, x]]}", "expect.case must be of type int"),
+    ):
+        (problem,) = of(f"cases:\n{cases}\n").problems
+        assert (problem.summary, problem.where and problem.where.line) == (said, 2)
+
+
 def test_the_cases_of_functions_lie_beside_the_functions() -> None:
     assert function_folders(project().functions) == ("functions",)
 

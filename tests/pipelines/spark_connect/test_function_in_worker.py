@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pipelines.spark_connect.function_in_worker import Code, FunctionFailed, by_row, by_series, loading
+from pipelines.spark_connect.function_in_worker import Code, FunctionFailed, by_row, by_series, by_table, loading
 
 
 def code(text: str, returns: str = "double", key: str = "") -> Code:
@@ -52,6 +52,25 @@ def test_a_module_that_cannot_be_loaded_is_reported_with_its_line_each_time() ->
     assert [failure(text, 1), failure(text, 1)] == [expected, expected]
     assert loading([code("def score(a): return a\n"), code(text)])(0) == expected
     assert loading([code("def score(a): return a\n")])(0) == ""
+
+
+def test_a_class_yields_rows_of_the_declared_types() -> None:
+    columns = (("n", "double"), ("s", "string"))
+    text = (
+        "class score:\n    def __init__(self): self.calls = 0\n    def eval(self, a):\n        self.calls += 1\n"
+        "        yield a, 'x'\n        yield {'s': None, 'n': 2}\n        if a < 0: raise ValueError('end')\n"
+        "    def terminate(self): return [[self.calls, 'end']]\n"
+    )
+    made = by_table(code(text), columns)()
+    assert list(made.eval(1)) == [(1.0, "x"), (2.0, None)] and list(made.terminate()) == [(1.0, "end")]
+    with pytest.raises(FunctionFailed, match=r"^\[HEADGATE_FUNCTION_FAILED\] score\.py, line 7: ValueError: end$"):
+        list(made.eval(-1))
+    for wrong, said in (("'ab'", "a row of type str"), ("(1,)", "a row of type tuple"), ("(1, 2)", "type int as s")):
+        text = f"class score:\n    def eval(self, a):\n        return [{wrong}]\n"
+        with pytest.raises(FunctionFailed, match=rf"^\[HEADGATE_FUNCTION_RESULT\] .*{said}"):
+            list(by_table(code(text), columns)().eval(1))
+    silent = by_table(code("class score:\n    def eval(self, a): pass\n"), columns)()
+    assert list(silent.eval(1)) == [] and list(silent.terminate()) == []
 
 
 def test_a_module_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,15 @@ def test_values_and_errors_of_functions(session: Session, ground: Any) -> None:
     )
     series = function("return a * 2 + a.max()", "bigint", PythonKind.SERIES)
     bad = function("return 1 / (a - 2)")
-    functions.register([one, two, series, bad])
+    text = "class score:\n    def eval(self, a):\n        for n in range(a): yield n, str(a)\n"
+    table = RegisteredFunction("score__py_0a0a0a0a", "struct<n:bigint,s:string>", PythonKind.TABLE, code=text)
+    functions.register([one, two, series, bad, table])
+    assert [
+        tuple(row)
+        for row in session.spark.sql(
+            f"SELECT id, w.n, s FROM range(3), LATERAL {table.name}(CAST(id AS INT)) AS w(n, s) ORDER BY ALL"
+        ).collect()
+    ] == [(1, 0, "1"), (2, 0, "2"), (2, 1, "2")]
     found = rows.selectExpr(f"{one.name}(id) x", f"{two.name}(id) y", f"{series.name}(id) z").collect()
     assert [(row.x, row.y.n, row.y.s) for row in found] == [(0.0, 0, ["0"]), (2.0, 1, ["1"]), (4.0, 2, ["2"])]
     assert [row.z for row in found][-1] == 6
@@ -64,6 +72,9 @@ def test_an_analysis_knows_the_type_of_a_function_and_never_has_its_code(session
             AnalysedColumn("x", "decimal(10,2)", True), AnalysedColumn("y", "decimal(10,2)", True),
         )  # fmt: skip
         assert answer.same
+        rows = RegisteredFunction("score__py_0b0b0b0b", "struct<n:int,s:string>", PythonKind.TABLE)
+        from_rows = AnalysedRevision(f"SELECT i, w.n FROM STREAM t, LATERAL {rows.name}(i) AS w(n, s)", tables, (rows,))
+        assert analysis.ask(AnalysisQuestion(from_rows)).new.columns[1] == AnalysedColumn("n", "int", True)
         # Spark refuses functions in Python where it accepts others.
         inside = AnalysedRevision(f"SELECT transform(k, x -> {one.name}(x)) AS x FROM STREAM t", tables, (one,))
         refused = analysis.ask(AnalysisQuestion(inside)).new.refused

@@ -31,7 +31,7 @@ def function_as_json(uses: "FunctionUses") -> dict[str, Any]:
         "file": function.script.path,
         "line": function.line,
         "parameters": [{"name": name, "type": kind} for name, kind in function.parameters],
-        "returns": function.returns,
+        "returns": function.result,
         "scope": function.scope or None,
         "used_by": list(uses.tables),
         "used_by_functions": list(uses.functions),
