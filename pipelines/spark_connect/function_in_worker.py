@@ -90,7 +90,7 @@ def by_table(code: Code, columns: Sequence[tuple[str, str]]) -> type:
         while (row := _called(code, next, found, done)) is not done:
             yield converted(row)
 
-    class Rows:
+    class CheckedRows:
         def __init__(self) -> None:
             self._made: Any = _called(code, loaded(code))
 
@@ -101,7 +101,7 @@ def by_table(code: Code, columns: Sequence[tuple[str, str]]) -> type:
             if hasattr(self._made, "terminate"):
                 yield from rows(self._made.terminate, ())
 
-    return Rows
+    return CheckedRows
 
 
 def _called(code: Code, function: Callable[..., Any], *values: object) -> Any:
@@ -243,16 +243,14 @@ def _conversion(code: Code, column: str, declared: str) -> Callable[[Any], objec
         return same
 
     known: dict[str, Callable[[Any], object]] = {
-        "float": number,
-        "double": number,
-        **{each: whole for each in _WHOLE},
+        **dict.fromkeys(("float", "double"), number),
+        **dict.fromkeys(_WHOLE, whole),
         "decimal": exact,
         "boolean": truth,
-        **{each: of_type((str,), "a str") for each in ("string", "char", "varchar")},
+        **dict.fromkeys(("string", "char", "varchar"), of_type((str,), "a str")),
         "binary": of_type((bytes, bytearray), "bytes"),
         "date": of_type((datetime.date,), "a datetime.date"),
-        "timestamp": of_type((datetime.datetime,), "a datetime.datetime"),
-        "timestamp_ntz": of_type((datetime.datetime,), "a datetime.datetime"),
+        **dict.fromkeys(("timestamp", "timestamp_ntz"), of_type((datetime.datetime,), "a datetime.datetime")),
         "array": of_type((list, tuple), "a list"),
         "map": of_type((dict,), "a dict"),
         "struct": of_type((dict, tuple, list), "a dict or a tuple"),
