@@ -10,6 +10,7 @@ from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQue
 from core.model.errors import EngineRefused, SparkFailure
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.python_functions import RegisteredFunction
+from core.sql.python_jobs import PythonJob
 from core.text.sentence import Sentence
 
 NEWEST_WRITER = 2
@@ -64,6 +65,20 @@ class QueryStart:
     """Columns that follow those of `select`, as (name, SQL expression), instead of any columns of the same names."""
     functions: tuple[RegisteredFunction, ...] = ()
     """Python functions that `select` calls, which are registered before the start."""
+    job: "BuiltJob | None" = None
+    """The built plan if `select` is the text of a job in Python; None for SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltJob:
+    """The plan of a job in Python, as the job's process has built it and the agent has checked it."""
+
+    relation: bytes
+    """The unresolved plan, as Spark Connect encodes it."""
+    each_batch: bytes = b""
+    """The pickled function of each batch, which only the pool's Python may load; empty if there is none."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Spark's settings, as (name, value), that the query needs when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +149,17 @@ class Queries(Protocol):
 
     def python_mismatch(self) -> Sentence | None:
         """Return why the pool's Python cannot run upserts; None if it can."""
+
+
+class Jobs(Protocol):
+    """Builds the plans of jobs in Python. It takes seconds and has its own deadlines, so it is not a pool call."""
+
+    def build(self, job: PythonJob, *, name: str, table: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+        """Return the checked plan of the job of query `name`, which writes the columns, as (name, type), to a table.
+
+        The code runs in a confined process. Raises EngineRefused with an error class HEADGATE_JOB_… if the job is
+        wrong, and PoolUnreachable if the pool does not answer.
+        """
 
 
 def ignore_view(view: str) -> None:

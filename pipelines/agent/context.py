@@ -18,7 +18,7 @@ from core.model.states import State
 from core.observed.versions import Deployment, serving_version
 from core.policy.freeze_windows import frozen_until
 from core.policy.roles_and_rules import ALLOW
-from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
+from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from core.ports.storage import Checkpoints
 from core.text.sentence import Sentence
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -85,6 +85,8 @@ class PoolConnection(Protocol):
     tables: Tables
     analysis: Analysis
     upkeep: TableUpkeep
+    jobs: Jobs
+    """Not to be invoked through `call`, because a slow job says nothing about the pool."""
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `fn` and return its result, or raise PoolUnreachable if the pool does not answer within `seconds`."""

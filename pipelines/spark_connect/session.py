@@ -53,6 +53,9 @@ _CONF = {
     # With Java stack traces, error messages take megabytes that help nobody.
     "spark.sql.connect.serverStacktrace.enabled": "false",
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
+    # With it, a Python function that reads columns directly from Parquet files never returns: server and worker wait
+    # for each other (4.2.0).
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
 
 _READER_CONF = {

@@ -3,20 +3,21 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.connect.dataframe import DataFrame
-from pyspark.sql.connect.plan import SQL
+from pyspark.sql.connect.plan import SQL, LogicalPlan
+from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
 from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
 from core.sql.python_functions import RegisteredFunction
 from core.text.sentence import Sentence
-from pipelines.spark_connect.call_deadlines import lingering
+from pipelines.spark_connect.call_deadlines import lingering, remaining
 from pipelines.spark_connect.error_translation import MaybeStopped, error_class, failure_of, first_line, schema_of
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.python_functions import PythonFunctions
@@ -35,11 +36,77 @@ Without the answer, the SQL and checkpoint of the new query would be unknown.
 _SUSPENDED_S = 5.0
 """If more seconds than this pass between two listings, the pool or the agent is assumed to have been suspended."""
 
+ROCKSDB = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+)
+"""Setting of a query with transformWithState, which works only with this state store (Spark 4.2.0)."""
+START_SETTINGS = (ROCKSDB[0],)
+"""Names of the settings that a query may need at its start."""
+
 _WAITING = ("waiting for data", "waiting for next trigger")
 """Parts of the status message that Spark reports for a query that waits for input (Spark 4.2.0)."""
 
 _BACK_FILL_S = 30.0
 """Seconds between two progress requests for a query that has reported no progress."""
+
+
+class BuiltPlan(LogicalPlan):
+    """A plan that another process has built, in Spark Connect's encoding."""
+
+    def __init__(self, relation: bytes) -> None:
+        super().__init__(None)
+        self._relation = relation
+
+    def plan(self, session: Any) -> Any:
+        """Return the plan as PySpark expects it of its own plans."""
+        return relations_pb2.Relation.FromString(self._relation)
+
+
+class StartSettings:
+    """Changes settings of the operating session for the start of one query, while no other query starts.
+
+    A query keeps the settings with which it was started (Spark 4.2.0).
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._turn = threading.Condition()
+        self._starting = 0
+        self._alone = False
+        # An earlier agent may have died between the start of a query and the reset.
+        self._left = frozenset(START_SETTINGS)
+
+    @contextmanager
+    def applied(self, settings: tuple[tuple[str, str], ...]) -> Iterator[None]:
+        """Start a query within the block, with these settings, given as (name, value). Raises Busy at the deadline."""
+        alone = bool(settings or self._left)
+        with self._turn:
+            if not self._turn.wait_for(lambda: not (self._alone or (alone and self._starting)), remaining()):
+                raise Busy("another statement is starting with settings of its own", remedy="try again")
+            self._alone = alone
+            self._starting += 1
+        try:
+            if self._left:
+                self._reset()
+            if settings:
+                self._left = frozenset(name for name, _ in settings)
+                self._session.spark.conf._set_all(configs=dict(settings), silent=False)
+            yield
+        finally:
+            try:
+                if settings:
+                    self._reset()
+            finally:
+                with self._turn:
+                    self._alone = False
+                    self._starting -= 1
+                    self._turn.notify_all()
+
+    def _reset(self) -> None:
+        unset = base_pb2.ConfigRequest.Unset(keys=sorted(self._left))
+        self._session.spark.client.config(base_pb2.ConfigRequest.Operation(unset=unset))
+        self._left = frozenset()
 
 
 class SparkQueries:
@@ -61,6 +128,7 @@ class SparkQueries:
         self._asked: dict[str, float] = {}
         self._python_fits = False
         self._beginning_writer = threading.Lock()
+        self._settings = StartSettings(session)
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart, run_id: str = "") -> ReportedQuery:
@@ -116,7 +184,8 @@ class SparkQueries:
             self._functions.register(start.functions)
             # `spark.sql()` would first analyse the text separately. Without that, a start takes 0.83 to 0.90 of the CPU
             # time on the server (100 starts, Spark 4.2.0).
-            frame: Any = DataFrame(SQL(start.select), self._session.spark)
+            plan = SQL(start.select) if start.job is None else BuiltPlan(start.job.relation)
+            frame: Any = DataFrame(plan, self._session.spark)
             if start.added:
                 others = frame.drop(*(name for name, _ in start.added))
                 frame = others.selectExpr("*", *(f"{value} AS {name}" for name, value in start.added))
@@ -128,18 +197,11 @@ class SparkQueries:
                 if self._find(start.name) is None:
                     # If the writer's process died, the pool may still be executing its last requests.
                     self._batches.end(start.name, time.monotonic() + STOP_S)
-                upserting: StreamingQuery = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start()
-                return upserting
-            # Always set the format: without it a missing table is silently created as parquet (Spark 4.2.0).
-            writer = writer.format(start.format)
-            if start.messages:
-                writing: StreamingQuery = writer.options(**dict(start.options)).start()
-                return writing
-            if start.partitioned_by:
-                # `toTable` ignores the table's partitioning, and a table created over files has no partition columns
-                # in the catalog (Spark 4.2.0): readers would skip files that are not in partition folders.
-                writer = writer.partitionBy(*start.partitioned_by)
-            query: StreamingQuery = writer.toTable(start.target)
+                begin = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start
+            else:
+                begin = _appending(writer, start)
+            with self._settings.applied(start.job.settings if start.job is not None else ()):
+                query: StreamingQuery = begin()
         return query
 
     def stop(self, name: str, calling: Callable[[], object] = ignore_stop_request, *, upserts: bool = False) -> None:
@@ -323,6 +385,20 @@ class SparkQueries:
 def _name_of(query: StreamingQuery) -> str:
     """Return a query's name without what precedes it in Spark's user interface; earlier versions put nothing there."""
     return (query.name or "").rpartition("/")[2]
+
+
+def _appending(writer: Any, start: QueryStart) -> Callable[[], Any]:
+    """Return the call that starts a query which appends its rows."""
+    # Always set the format: without it a missing table is silently created as parquet (Spark 4.2.0).
+    writer = writer.format(start.format)
+    if start.messages:
+        sending: Callable[[], Any] = writer.options(**dict(start.options)).start
+        return sending
+    if start.partitioned_by:
+        # `toTable` ignores the table's partitioning, and a table created over files has no partition columns in the
+        # catalog (Spark 4.2.0): readers would skip files that are not in partition folders.
+        writer = writer.partitionBy(*start.partitioned_by)
+    return lambda: writer.toTable(start.target)
 
 
 def _triggered(writer: Any, trigger: str) -> Any:

@@ -82,6 +82,7 @@ class PoolSupervisor:
         """
         self._recorded_session = recorded_session
         self._whose = whose
+        self._home = places.home
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
@@ -304,7 +305,7 @@ class PoolSupervisor:
             spark_connection.close(session)
             raise
         self._test_at = self._monotonic() + TEST_EVERY_S
-        self._open = spark_connection.SparkConnection(session, self._whose)
+        self._open = spark_connection.SparkConnection(session, self._whose, self._home)
 
     def _fill_catalog(self) -> None:
         attached = self._open

@@ -5,8 +5,10 @@ Importing this module loads Spark's client, which takes 0.7 s.
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
-from core.ports.spark import Analysis, Queries, Tables, TableUpkeep
+from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
+from pipelines.python_jobs.job_builder import JobBuilder
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.session import UNTIMED_S, Session
@@ -16,8 +18,11 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 class SparkConnection:
     """Implements `PoolConnection` for one session of the pool."""
 
-    def __init__(self, session: Session, whose: str) -> None:
-        """Use an attached session. `whose` names the environment in Spark's user interface and logs."""
+    def __init__(self, session: Session, whose: str, home: str) -> None:
+        """Use an attached session. `whose` names the environment in Spark's user interface and logs.
+
+        `home` is the folder of the environment, in which the logs of jobs lie.
+        """
         self.session = session
         self.call = session.call
         self._reader = session.reader()
@@ -25,6 +30,7 @@ class SparkConnection:
         self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)
+        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs")
 
     def close(self) -> None:
         """Close both sessions of this connection without waiting for the server, which may not respond."""

@@ -24,13 +24,15 @@ from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
-from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
+from core.ports.spark import AnotherQuery, BuiltJob, QueryStart, ReportedQuery, ignore_stop_request
 from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
+from core.sql.python_jobs import is_python_job, python_job_of
 from core.sql.written_topics import message_expressions, sink_options
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import (
     added_columns,
+    column_types,
     functions_of,
     parsed_ddl,
     streamed_reads,
@@ -84,12 +86,38 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
     """Raise the error that a start would raise now, so that no running query is stopped in vain.
 
     A refusal by Spark itself is not predicted. A table that is missing from the catalog is registered here, because the
-    catalog may refuse it.
+    catalog may refuse it, and the plan of a job in Python is built.
     """
+    _refuse_unregistered(agent, deployment, stops)
+    built_job(agent, deployment)
+
+
+def _refuse_unregistered(agent: AgentContext, deployment: Deployment, stops: int) -> None:
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
     register_if_missing(agent, deployment)
     register_new_schemas(agent, deployment)
+
+
+def built_job(agent: AgentContext, deployment: Deployment) -> BuiltJob | None:
+    """Return the checked plan of a deployment's job in Python; None if the deployment is SQL.
+
+    Building takes seconds and must not happen under a lock for which a stop waits. Raises EngineRefused if the job is
+    wrong.
+    """
+    if not is_python_job(deployment.compiled):
+        return None
+    job = python_job_of(select_of(agent, deployment))
+    if job is None:
+        return None
+    added = {name for name, _ in added_columns(deployment)}
+    declared = column_types(deployment.texts, deployment.table)
+    return agent.pool.connection().jobs.build(
+        job,
+        name=query_name(deployment.table, deployment.version),
+        table=deployment.table,
+        columns=tuple((name, type) for name, type in declared if name not in added),
+    )
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
@@ -107,13 +135,13 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
     key = (deployment.table, deployment.version)
     with agent.locks.holding(key, by="a start"):
         deployment = _as_held(agent, key)
-        refuse_start(agent, deployment, stops=stops)
+        _refuse_unregistered(agent, deployment, stops)
         repeated = _repeated_batch(agent, deployment)
         # The record is written before the first batch with new SQL: if the ledger were lost, the old SQL would continue
         # the checkpoint.
         keep_record(agent, *key)
         try:
-            query = _started(agent, deployment, stops)
+            query = _started(agent, deployment, stops, built_job(agent, deployment))
         except EngineRefused as error:
             if agent.locks.stops(key) <= stops:
                 with _recorded_later(deployment):
@@ -200,14 +228,14 @@ def pause(agent: AgentContext, deployment: Deployment) -> None:
     stop(agent, deployment)
 
 
-def _started(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
+def _started(agent: AgentContext, deployment: Deployment, stops: int, job: BuiltJob | None) -> ReportedQuery | None:
     """Start the query and return it; None if it was stopped again because an operator has requested a stop.
 
     This must not wait for the ledger, because a stop may be waiting for this start.
     """
     with agent.locks.starting((deployment.table, deployment.version)):
         _refuse_stopped(agent, deployment, stops)
-        pool, asked = agent.pool.connection(), (_start_of(agent, deployment), deployment.run_id)
+        pool, asked = agent.pool.connection(), (_start_of(agent, deployment, job), deployment.run_id)
         try:
             query = pool.call(WRITE_CALL_S, pool.queries.start, *asked)
         except AnotherQuery as error:
@@ -278,12 +306,13 @@ def record_why_not_as_wanted(agent: AgentContext, deployment: Deployment, why: s
 
 def _refuse_other_python(agent: AgentContext, deployment: Deployment) -> None:
     # Local pools use the agent's Python, so only external pools are checked.
-    if upsert_of(deployment) is None or agent.layout.environment.pool.url is None:
+    runs_python = upsert_of(deployment) is not None or is_python_job(deployment.compiled)
+    if not runs_python or agent.layout.environment.pool.url is None:
         return
     pool = agent.pool.connection()
     if why := pool.call(PYTHON_CALL_S, pool.queries.python_mismatch):
         name = query_name(deployment.table, deployment.version)
-        raise Refused(f"{name} cannot be written: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
+        raise Refused(f"{name} cannot run: {why}", remedy="set PYSPARK_PYTHON where the pool's server starts")
 
 
 def _refuse_functions(agent: AgentContext, deployment: Deployment) -> None:
@@ -420,7 +449,7 @@ def _runs_on(agent: AgentContext, deployment: Deployment) -> dict[str, Any]:
     return found
 
 
-def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
+def _start_of(agent: AgentContext, deployment: Deployment, job: BuiltJob | None) -> QueryStart:
     topic = topic_of(deployment, agent.layout)
     return QueryStart(
         name=query_name(deployment.table, deployment.version),
@@ -435,6 +464,7 @@ def _start_of(agent: AgentContext, deployment: Deployment) -> QueryStart:
         options=tuple(sorted(sink_options(topic).items())) if topic else (),
         added=added_columns(deployment),
         functions=functions_of(deployment),
+        job=job,
     )
 
 

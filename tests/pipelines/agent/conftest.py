@@ -23,8 +23,10 @@ from core.observed.table_statistics import LogHistory
 from core.ports.spark import (
     Analysis,
     AnotherQuery,
+    BuiltJob,
     CatalogTable,
     FileView,
+    Jobs,
     Pointer,
     Queries,
     QueryStart,
@@ -50,6 +52,7 @@ from core.ports.storage import (
 from core.project.model import Environment
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.python_functions import RegisteredFunction
+from core.sql.python_jobs import PythonJob
 from core.sql.statement import LogStart
 from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -125,6 +128,10 @@ class ScriptedPool:
     late: list[str] = field(default_factory=list)
     """Methods of ports whose next call misses its deadline; such a call waits in `overdue`."""
     overdue: list["LateCall"] = field(default_factory=list)
+    built: list[str] = field(default_factory=list)
+    """Queries whose job was built."""
+    refuse_job: dict[str, EngineRefused] = field(default_factory=dict)
+    """Errors of jobs, by the name of their query."""
     known: dict[str, QueryStart] = field(default_factory=dict)
     """Requests of the runs that this connection has started, by run id."""
 
@@ -186,6 +193,7 @@ class _Connection:
         self.tables: Tables = _Tables(pool)
         self.analysis: Analysis = _Analysis(pool)
         self.upkeep: TableUpkeep = _Upkeep(pool)
+        self.jobs: Jobs = _Jobs(pool)
 
     def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._pool.reachable:
@@ -196,6 +204,17 @@ class _Connection:
             self._pool.overdue.append(LateCall(self._pool, partial(fn, *args, **kwargs), start))
             raise MissedDeadline("no answer within 20 s", work=self._pool.overdue[-1].work)
         return fn(*args, **kwargs)
+
+
+@dataclass
+class _Jobs:
+    pool: ScriptedPool
+
+    def build(self, job: PythonJob, *, name: str, table: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+        self.pool.built.append(name)
+        if name in self.pool.refuse_job:
+            raise self.pool.refuse_job[name]
+        return BuiltJob(job.code.encode(), settings=columns)
 
 
 @dataclass

@@ -95,10 +95,10 @@ def test_no_writer_is_sent_to_an_incompatible_remote_pool_and_the_running_one_st
     theirs = replace(agent.layout, environment=replace(environment, pool=replace(environment.pool, url="sc://host")))
     elsewhere = replace(agent, layout=theirs)
     stops = list(pool.stops)
-    with pytest.raises(Refused, match=r"a@v1 cannot be written"):
+    with pytest.raises(Refused, match=r"a@v1 cannot run"):
         fast_lane(elsewhere).restart(("a",), 0.0, by="ana")
     assert pool.stops == stops and "a@v1" in pool.running, "a restart is refused before its stop"
-    with pytest.raises(Refused, match=r"a@v1 cannot be written: the pool runs Python 3\.9, and Headgate 3\.11"):
+    with pytest.raises(Refused, match=r"a@v1 cannot run: the pool runs Python 3\.9, and Headgate 3\.11"):
         deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))
     pool.python_mismatch = ""
     deployment_lifecycle.start(elsewhere, found, stops=agent.locks.stops((T("a"), 1)))

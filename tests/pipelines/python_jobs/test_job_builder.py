@@ -1,0 +1,104 @@
+"""Jobs built in a real confined process and run by real Spark: what they may do, and how each fault is reported."""
+
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import EngineRefused
+from core.ports.spark import QueryStart
+from core.sql.python_jobs import JobInput, PythonJob
+from pipelines.python_jobs.job_builder import JobBuilder, JobLimits
+from tests.pipelines.spark_connect.conftest import Field, ground
+
+__all__ = ["ground"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+COLUMNS = (("b", "STRING"), ("n", "BIGINT"))
+COUNTS = """
+from pyspark.sql.functions import col, udf
+from pyspark.sql.streaming import StatefulProcessor
+
+class Counts(StatefulProcessor):
+    def init(self, handle):
+        self.n = handle.getValueState("n", "n bigint")
+
+    def handleInputRows(self, key, rows, timers):
+        import pandas
+
+        n = (self.n.get()[0] if self.n.exists() else 0) + sum(map(len, rows))
+        self.n.update((n,))
+        yield pandas.DataFrame({"b": [key[0]], "n": [n]})
+
+def counts(rows):
+    upper = udf(lambda text: text.upper(), "string")
+    named = rows.select(upper(col("b")).alias("b"))
+    return named.groupBy("b").transformWithStateInPandas(Counts(), "b string, n bigint", "append", "none")
+"""
+
+
+def built(ground: Field, code: str, *, seconds: float = 20, function: str = "counts") -> QueryStart:
+    """Build a job over the rows of the ground, and return the start of its query."""
+    job = PythonJob(function, (JobInput("rows", f"STREAM `{ground.source}`"),), code)
+    builder = JobBuilder(ground.session, ground.folder / "jobs", JobLimits(seconds=seconds))
+    made = builder.build(job, name=ground.query("counts"), table="counts", columns=COLUMNS)
+    ground.files.prepare(ground.checkpoint("counts"), {"table": "counts"})
+    return QueryStart(
+        ground.query("counts"), "", f"counts_{ground.mark}__v1", "parquet", ground.checkpoint("counts"), "0 seconds",
+        job=made,
+    )  # fmt: skip
+
+
+def rows(ground: Field) -> list[tuple[object, ...]]:
+    physical = f"counts_{ground.mark}__v1"
+    return sorted(ground.tables.read(f"SELECT b, n FROM {physical}", 100)[1])
+
+
+def test_a_job_with_state_and_functions_continues_after_a_restart_with_a_plan_built_again(ground: Field) -> None:
+    ground.table("counts", "b STRING, n BIGINT")
+    ground.land(3)
+    ground.queries.start(built(ground, COUNTS))
+    ground.until(lambda: len(rows(ground)) == 3, 120)
+    ground.queries.stop(ground.query("counts"))
+    ground.land(6)
+    start = built(ground, COUNTS + "\n# An edit.\n")
+    ground.queries.start(start)
+    ground.until(lambda: len(rows(ground)) == 6, 120)
+    assert rows(ground) == [("B0", 1), ("B0", 3), ("B1", 1), ("B1", 3), ("B2", 1), ("B2", 3)]
+    assert ground.queries.start(start).run_id == ground.mine()[start.name].run_id, "an equal start finds the query"
+    (lag,) = ground.lag("counts", (ground.source, f"{ground.folder}/landing", "json"))
+    assert lag.files == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("return rows.groupBy('b').count()", "counts in job.counts.py returns no column n, which the DDL declares"),
+        ("return rows.selectExpr('b', 'a AS n', 'ts')", "returns a column ts, which the DDL does not declare"),
+        ("return rows.selectExpr('b', 'b AS n')", "returns n as string, and the DDL declares bigint"),
+        ("return rows.sparkSession.range(3)", "counts in job.counts.py returns a batch DataFrame"),
+        ("return None", "counts in job.counts.py returns NoneType; return one streaming DataFrame"),
+        ("rows.count()", "job.counts.py, line 2: the job asks Spark for an action, spark.sql() or a registration"),
+        ("rows.explain()", "job.counts.py, line 2: the job asks Spark for explain()"),
+        ("return rows.sparkSession.table('other')", "counts in job.counts.py reads other, which is not one of its"),
+        ("rows.sparkSession.conf.set('spark.sql.x', '1')", "line 2: the job asks Spark for a change of Spark's"),
+        ("rows.sparkSession.conf.get('spark.connect.authenticate.token')", "line 2: the job asks Spark for the set"),
+        ("import nowhere", "job.counts.py, line 2: there is no module nowhere; add its package to requirements:"),
+        ("return rows.select('c')", "job.counts.py: "),
+        ("1 / 0", "job.counts.py, line 2: ZeroDivisionError: division by zero; correct the code"),
+        ("x = 'x' * (1 << 31)", "job.counts.py needs more than 1.1 GB of memory while its plan is built"),
+        ("import os; os._exit(3)", "job.counts.py ended its process (exit code 3) before its function returned"),
+        ("import time; time.sleep(60)", "job.counts.py has not returned within 6s"),
+        ("open('/tmp/x', 'w')", "job.counts.py, line 2: PermissionError: [Errno 13] Permission denied: '/tmp/x'"),
+    ],
+)
+def test_a_wrong_job_is_refused_in_one_sentence(ground: Field, line: str, said: str) -> None:
+    with pytest.raises(EngineRefused) as refused:
+        built(ground, f"def counts(rows):\n    {line}\n", seconds=6)
+    assert said in refused.value.sentence and "\n" not in refused.value.sentence
+
+
+def test_what_a_job_prints_is_in_the_log_of_its_statement(ground: Field) -> None:
+    built(ground, "def counts(rows):\n    print(rows.columns)\n    return rows.selectExpr('b', 'a AS n')\n")
+    (place,) = (ground.folder / "jobs").iterdir()
+    assert place.name == f"{ground.query('counts')}.log" and "['a', 'b', 'ts']" in Path(place).read_text()
