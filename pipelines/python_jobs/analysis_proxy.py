@@ -82,8 +82,8 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
         self._lock = threading.Lock()
         client = session.spark.client
         self._forwarded = {
-            "AnalyzePlan": (base_pb2.AnalyzePlanRequest, _sender(client, "AnalyzePlan"), self._why_not_analysed),
-            "Config": (base_pb2.ConfigRequest, _sender(client, "Config"), self._why_not_read),
+            "AnalyzePlan": (base_pb2.AnalyzePlanRequest, _sender(client, "AnalyzePlan"), self._forbidden_question),
+            "Config": (base_pb2.ConfigRequest, _sender(client, "Config"), self._forbidden_setting),
             "FetchErrorDetails": (
                 base_pb2.FetchErrorDetailsRequest, _sender(client, "FetchErrorDetails"), lambda _: "",
             ),
@@ -106,13 +106,13 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
         return make(refuse)
 
     def _forward(self, name: str, sent: bytes, context: Any) -> bytes:
-        kind, send, why_not = self._forwarded[name]
+        kind, send, forbidden = self._forwarded[name]
         request = kind()
         try:
             request.ParseFromString(sent)
         except Exception:
-            self._refuse("this plan: it is nested too deeply", context)
-        if why := why_not(request):
+            self._refuse("an analysis of a plan with more than 49 steps in a row", context)
+        if why := forbidden(request):
             self._refuse(why, context)
         request.session_id = self._session.session_id
         request.user_context.user_id = USER
@@ -134,7 +134,7 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
         status = status_pb2.Status(code=code_pb2.PERMISSION_DENIED, message=f"a job cannot make this call: {called}")
         context.abort_with_status(rpc_status.to_status(status))
 
-    def _why_not_analysed(self, request: Any) -> str:
+    def _forbidden_question(self, request: Any) -> str:
         asked = request.WhichOneof("analyze")
         if asked not in _QUESTIONS:
             return {"persist": "persist()", "explain": "explain()"}.get(asked or "", f"{asked}()")
@@ -148,7 +148,7 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
                 return str(fault)
         return ""
 
-    def _why_not_read(self, request: Any) -> str:
+    def _forbidden_setting(self, request: Any) -> str:
         asked = request.operation.WhichOneof("op_type")
         if asked not in _READS:
             return "a change of Spark's settings" if asked != "get_all" else "a list of all settings"

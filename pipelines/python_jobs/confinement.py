@@ -44,7 +44,8 @@ _REFUSED = (
     29, 30, 31, 64, 66, 68, 71, 240,  # Memory, semaphores and queues that other processes share.
     164, 227, 159, 163, 167, 168, 169, 170, 171, 175, 313, 176, 246, 320,  # The machine.
 )  # fmt: skip
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_LOAD, _RETURN, _AND = 0x20, 0x06, 0x54
+_EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _EPERM, _EACCES, _ENOSYS = 1, 13, 38
 

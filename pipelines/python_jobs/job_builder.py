@@ -125,7 +125,6 @@ class JobBuilder:
     def _fault_of_rows(
         self, relation: bytes, job: PythonJob, file: str, columns: tuple[tuple[str, str], ...]
     ) -> Fact[JobFault] | None:
-        about = {"function": job.function, "file": file}
         frame = DataFrame(BuiltPlan(relation), self.session.spark)
         try:
             streams = self.session.call(ANALYSIS_S, lambda: frame.isStreaming)
@@ -135,15 +134,15 @@ class JobBuilder:
                 f"{file}: {error.summary}", remedy=error.remedy, error_class=error.error_class
             ) from error
         if not streams:
-            return JobFault.BATCH.of(**about)
+            return JobFault.BATCH.of(file=file, function=job.function)
         if job.writes_batches:
             return None
         returned: dict[str, str] = {}
         for each in schema.fields:
             if each.name in returned:
-                return JobFault.COLUMN_TWICE.of(**about, column=each.name)
+                return JobFault.COLUMN_TWICE.of(file=file, function=job.function, column=each.name)
             returned[each.name] = each.dataType.simpleString()
-        return _fault_of_columns(returned, self._declared(columns), about)
+        return _fault_of_columns(returned, self._declared(columns), job, file)
 
     def _declared(self, columns: tuple[tuple[str, str], ...]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -280,7 +279,7 @@ def _read_result(
     if lacking := found.get("unconfined"):
         log.warning("%s: this machine cannot prevent what a job does to: %s", file, ", ".join(map(str, lacking)))
     if fault := found.get("fault"):
-        raise job_refused(_fault_named(str(fault), found, job, file, record, limits))
+        raise job_refused(_fault_named(str(fault), found, job, file=file, record=record, limits=limits))
     try:
         return _Result(base64.b64decode(found["relation"]), base64.b64decode(found["each_batch"]))
     except (KeyError, ValueError, TypeError):
@@ -312,7 +311,7 @@ def _fault_of_end(file: str, ran: ProcessEnd, limits: JobLimits, place: Path) ->
 
 
 def _fault_named(
-    code: str, found: Mapping[str, Any], job: PythonJob, file: str, record: ProxyRecord, limits: JobLimits
+    code: str, found: Mapping[str, Any], job: PythonJob, *, file: str, record: ProxyRecord, limits: JobLimits
 ) -> Fact[JobFault]:
     shown = {key: escape_control_characters(str(found.get(key, "")))[:400] for key in ("message", "type", "module")}
     line = found.get("line") if isinstance(found.get("line"), int) else 0
@@ -337,13 +336,15 @@ def _fault_named(
 
 
 def _fault_of_columns(
-    returned: Mapping[str, str], declared: Mapping[str, str], about: Mapping[str, str]
+    returned: Mapping[str, str], declared: Mapping[str, str], job: PythonJob, file: str
 ) -> Fact[JobFault] | None:
     """Return the first difference between the columns of a plan and those of the table; None if there is none."""
     for column, type in declared.items():
         if column not in returned:
-            return JobFault.COLUMN_MISSING.of(**about, column=column)
+            return JobFault.COLUMN_MISSING.of(file=file, function=job.function, column=column)
         if returned[column] != type:
-            return JobFault.COLUMN_TYPE.of(**about, column=column, type=returned[column], declared=type)
+            return JobFault.COLUMN_TYPE.of(
+                file=file, function=job.function, column=column, type=returned[column], declared=type
+            )
     extra = next((column for column in returned if column not in declared), None)
-    return None if extra is None else JobFault.COLUMN_EXTRA.of(**about, column=extra)
+    return None if extra is None else JobFault.COLUMN_EXTRA.of(file=file, function=job.function, column=extra)

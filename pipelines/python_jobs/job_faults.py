@@ -43,7 +43,8 @@ class JobFault(FactKind):
     TABLE = "{function} in {file} reads {table}, which is not one of its parameters", "add a parameter for it"
     NODE = "the plan of {file} contains {node}, which a streaming query cannot have", _ROWS_ONLY
     DEEP = (
-        "the plan of {file} is nested too deeply",
+        # Protobuf decodes a hundred nested messages, two for each step; with a higher limit, it can crash.
+        "the plan of {file} has more than 49 steps in a row",
         "compute several columns in one select() or withColumns()",
     )
     LARGE = (
@@ -54,7 +55,6 @@ class JobFault(FactKind):
     TIME = "{file} has not returned within {limit:duration}", "a job only describes its rows, and must return at once"
     OUTPUT = "{file} prints more than {limit:size} while its plan is built", "remove the output"
     ENDED = "{file} ended its process ({how}) before its function returned", "see {log}"
-    REQUIREMENTS = "the requirements of {file} cannot be installed: {message}", "correct requirements: in the yml"
 
     @property
     def error_class(self) -> str:

@@ -42,6 +42,8 @@ def main(folder: str) -> None:
     except MemoryError:
         result = {"fault": "MEMORY"}
     _write(folder, result | {"unconfined": lacking})
+    sys.stdout.flush()
+    sys.stderr.flush()
     # Threads that the code started must not keep the process alive.
     os._exit(0)
 

@@ -112,7 +112,6 @@ def fault_of_streams(relation: Any, job: PythonJob, file: str) -> Fact[JobFault]
     measured by this number. So each streamed input must be read once, in the order of the parameters, and before any
     stream of the job's own.
     """
-    about = {"file": file, "function": job.function}
     streamed = [each for each in job.inputs if is_streamed(each)]
     waiting = list(streamed)
     for source in _sources(relation):
@@ -121,20 +120,22 @@ def fault_of_streams(relation: Any, job: PythonJob, file: str) -> Fact[JobFault]
             continue
         if found is None:
             if waiting:
-                return JobFault.OWN_STREAM.of(**about, parameter=waiting[0].parameter)
+                return JobFault.OWN_STREAM.of(file=file, function=job.function, parameter=waiting[0].parameter)
         elif found not in waiting:
-            return JobFault.USED_TWICE.of(**about, parameter=found.parameter)
+            return JobFault.USED_TWICE.of(file=file, function=job.function, parameter=found.parameter)
         elif relation_sql(waiting[0]) != source:
             order = _order(relation, streamed)
             if len(order) < len(streamed):
                 break
-            return JobFault.ORDER.of(**about, first=found.parameter, second=waiting[0].parameter, order=order)
+            return JobFault.ORDER.of(
+                file=file, function=job.function, first=found.parameter, second=waiting[0].parameter, order=order
+            )
         else:
             waiting.pop(0)
     if waiting:
         used = _order(relation, streamed)
         unused = next((each.parameter for each in streamed if each.parameter not in used), waiting[0].parameter)
-        return JobFault.UNUSED.of(**about, parameter=unused)
+        return JobFault.UNUSED.of(file=file, function=job.function, parameter=unused)
     return None
 
 

@@ -76,7 +76,10 @@ def test_a_job_with_state_and_functions_continues_after_a_restart_with_a_plan_bu
         ("return rows.groupBy('b').count()", "counts in job.counts.py returns no column n, which the DDL declares"),
         ("return rows.selectExpr('b', 'a AS n', 'ts')", "returns a column ts, which the DDL does not declare"),
         ("return rows.selectExpr('b', 'b AS n')", "returns n as string, and the DDL declares bigint"),
-        ("return rows.sparkSession.range(3)", "counts in job.counts.py returns a batch DataFrame"),
+        (
+            "return rows.sparkSession.range(3)",
+            "counts in job.counts.py does not use rows; remove this parameter, or use it",
+        ),
         ("return None", "counts in job.counts.py returns NoneType; return one streaming DataFrame"),
         ("rows.count()", "job.counts.py, line 2: the job asks Spark for an action, spark.sql() or a registration"),
         ("rows.explain()", "job.counts.py, line 2: the job asks Spark for explain()"),
