@@ -168,7 +168,7 @@ def _is_comment(line: str) -> bool:
     return line.startswith("#")
 
 
-_DECLARES = re.compile(r"#\s*CREATE\b", re.IGNORECASE)
+_DECLARES = re.compile(r"#\s*CREATE\b.*\bFUNCTION\b", re.IGNORECASE)
 _MOST_SHOWN = 120
 
 

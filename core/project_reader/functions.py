@@ -79,10 +79,13 @@ class FunctionFiles:
     def replace_calls(self, path: str, text: str) -> str:
         """Return an SQL file of a table with its calls replaced. A mistake is added to `problems`."""
         from core.sql.function_calls import called_names, calls_one_of, replace_calls
+        from core.sql.python_functions import REGISTERED
         from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
         visible = self.visible(table_folder(path))
-        if not visible or not calls_one_of(tuple(visible)).search(text):
+        # The deployed texts of a table, which an undo declares, may have registered names already.
+        registered = {found["function"]: f"{found[0]}(" for found in REGISTERED.finditer(text)}
+        if not visible or not (registered or calls_one_of(tuple(visible)).search(text)):
             return text
         source = open_sql(text, path)
         try:
@@ -96,7 +99,8 @@ class FunctionFiles:
         called = {name for name, _ in called_names(tokens, in_from=True)}
         faults = (visible[name].fault for name in visible if name in called)
         self.faults += [(path, fault) for fault in faults if fault is not None]
-        used = {visible[name].path: visible[name] for name in found.called}
+        declared = {name for name, call in registered.items() if name in sound and call in sound[name].pieces}
+        used = {visible[name].path: visible[name] for name in found.called | declared}
         for each in tuple(used.values()):
             used |= each.uses
         if used:
@@ -207,7 +211,7 @@ def unknown_calls(
         if table.parsed is None or table.dml is None:
             continue
         for name in foreign_functions(table.parsed.canonical):
-            if is_registered_name(name):
+            if is_registered_name(name) and name.rpartition("__py_")[0] in dict(table.functions):
                 continue
             path, known = table.dml.path, files.visible(table.folder)
             source = open_sql(written[path], path)

@@ -17,7 +17,7 @@ from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_wo
 from core.text.escaping import quoted_name
 
 _REMEDY = "begin the file with # CREATE FUNCTION <name>(<parameter> <type>, …) RETURNS <type>"
-_HEAD = re.compile(r"#\s*CREATE\b", re.IGNORECASE)
+_HEAD = re.compile(r"#\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?FUNCTION\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

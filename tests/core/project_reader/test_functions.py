@@ -221,6 +221,12 @@ def test_a_table_function_is_called_in_from_only_and_a_mistake_in_it_breaks_its_
     assert read is not None and len(every) == 1 and read.broken[T("a")].problems == every
 
 
+def test_a_registered_name_without_its_code_is_a_problem() -> None:
+    called = "SELECT id, vat__py_01234567(amount, 1) AS v FROM STREAM src"
+    (problem,) = problems(texts(called, IN_PYTHON))
+    assert "vat__py_01234567 is neither a function of Spark nor one of functions/" in problem
+
+
 def test_functions_in_python_are_called_by_functions_in_sql_and_are_files_again() -> None:
     functions = {**IN_PYTHON, "functions/net.sql": "CREATE FUNCTION net(x DOUBLE) RETURNS DOUBLE RETURN x - vat(x)"}
     select = "SELECT id, net(amount) AS v FROM STREAM src"

@@ -52,7 +52,8 @@ def test_comments_docstrings_and_format_are_no_other_function() -> None:
         SCORE.replace('    """Return the score."""\n', ""),
         SCORE.replace("Decimal(amount)", "Decimal(\n        amount,\n    )"),
         SCORE.replace("# RETURNS", "# LANGUAGE PYTHON RETURNS").replace("LANGUAGE PYTHON ", ""),
-        f"#!/usr/bin/env python3\n# Scores of customers, don't edit.\n\n{SCORE}",
+        f"#!/usr/bin/env python3\n# Create no scores of customers, don't edit.\n\n{SCORE}",
+        SCORE.replace("\n", "\r\n"),
         SCORE.replace("amount DOUBLE", "value DOUBLE").replace("DEFAULT 'de'", "DEFAULT 'fr'"),
     ):
         assert called(same) == called(SCORE), same

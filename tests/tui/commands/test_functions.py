@@ -1,6 +1,7 @@
 """Functions on the command line: written, listed, traced, tested, and their mistakes."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from core.model.names import TableName
 from core.project.revision import revision_hash
 from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
+from core.sql.python_declarations import registered_functions
 from core.statement_tests.request import CaseOutcome, CaseResult
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import SelectedEnvironment
@@ -161,6 +163,30 @@ def test_an_undo_gives_a_table_its_earlier_functions_in_its_own_folder(calls: Pa
     undone, problems = read_project(texts, environment=place.environment)
     assert undone is not None and not problems
     assert revision_hash(revision_of(undone.tables[TableName("a")]).texts) == revision_hash(before)
+
+
+def test_an_undo_declares_the_code_of_python_functions_even_with_the_values_of_then(
+    folder: Path, place: SelectedEnvironment
+) -> None:
+    (folder / "functions").mkdir()
+    code = "# CREATE FUNCTION plain(x STRING) RETURNS STRING\ndef plain(x): return x\n"
+    (folder / "functions/plain.py").write_text(code)
+    (folder / "functions/both.sql").write_text("CREATE FUNCTION both(x STRING) RETURNS STRING RETURN plain(x) || x")
+    text = (folder / DML).read_text()
+    (folder / DML).write_text(text.replace("SELECT id, kind", "SELECT id, both(kind) AS kind"))
+    reader = ProjectReader(place, {"HEADGATE_HOME": str(folder.parent / "home")})
+    deployed = revision_of(reader.read().project.tables[TableName("a")]).texts
+    (folder / "functions/plain.py").unlink()
+    (folder / "functions/plain.sql").write_text("CREATE FUNCTION plain(x STRING) RETURNS STRING RETURN trim(x)")
+    declared = reader.read()
+    for old in (deployed, replace(deployed, variables=(("gone", "1"),))):
+        node: Any = SimpleNamespace(table=TableName("a"), old=old)
+        texts = texts_before(declared, [node], place.environment)
+        undone, problems = read_project(texts, environment=place.environment)
+        assert undone is not None and not problems
+        found = revision_of(undone.tables[TableName("a")]).texts
+        assert found.dml == deployed.dml
+        assert [each.code for each in registered_functions(found.dml, found.functions)] == [code]
 
 
 def test_a_jar_among_the_functions_is_a_problem_and_test_cases_are_none(
