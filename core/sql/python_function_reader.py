@@ -86,8 +86,16 @@ def _faults(tree: ast.Module, declared: PythonDeclaration) -> Iterator[Problem]:
     defined = {node.name: node for node in tree.body if isinstance(node, _NAMED)}
     body = defined.get(name)
     of_table = declared.kind is PythonKind.TABLE
+    if declared.kind is PythonKind.SERIES and not declared.parameters:
+        yield Problem(f"{name} has no parameter, and pandas functions need one", "remove PARAMETER STYLE PANDAS",
+                      Where(path, declared.line), name)  # fmt: skip
     form = f"class {name}, with def eval(" if of_table else f"def {name}("
     form = f"define it: {form}{', '.join(('self', *_names(declared)) if of_table else _names(declared))})"
+    for decorator in body.decorator_list if body is not None else ():
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if _annotated(called) in ("udf", "pandas_udf", "arrow_udf", "udtf", "arrow_udtf"):
+            summary = f"{name} has the decorator @{_annotated(called)}, and Headgate itself registers it"
+            yield Problem(summary, "remove the decorator: the declaration has its types", _where(path, decorator), name)
     if body is None:
         remedy = did_you_mean(name, defined) or form
         yield Problem(f"{name}.py does not define {name}", remedy, Where(path, declared.line), name)

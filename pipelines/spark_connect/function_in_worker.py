@@ -61,10 +61,17 @@ def by_row(code: Code) -> Callable[..., object]:
 
 
 def by_series(code: Code) -> Callable[..., object]:
-    """Return a function that calls the code with pandas Series. Spark itself checks and converts the result."""
+    """Return a function that calls the code with pandas Series. Spark itself converts the values of the result."""
 
-    def call(*series: object) -> object:
-        return _called(code, loaded(code), *series)
+    def call(*series: Any) -> object:
+        result = _called(code, loaded(code), *series)
+        if not hasattr(result, "iloc") or len(result) != len(series[0]):
+            returned = (
+                f"{len(result)} values" if hasattr(result, "iloc") else f"a value of type {type(result).__name__}"
+            )
+            summary = f"{code.name} returned {returned}, and it needs a Series of {len(series[0])}"
+            raise FunctionFailed(f"[{WRONG_RESULT}] {code.file}: {summary}")
+        return result
 
     return call
 

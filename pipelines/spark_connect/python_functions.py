@@ -1,6 +1,7 @@
 """Registers Python functions of a project in a session. Nothing here imports, compiles or executes their code."""
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ class PythonFunctions:
         self._session = session
         self._registered: set[str] = set()
         self._loaded: set[str] = set()
+        self._loading = threading.Lock()
         self._types: dict[str, DataType] = {}
 
     def register(self, functions: Sequence[RegisteredFunction]) -> None:
@@ -68,14 +70,16 @@ class PythonFunctions:
 
         Runs a Spark job if there are any that have not been loaded. The error begins with its class.
         """
-        new = [each for each in functions if each.name not in self._loaded]
-        if not new:
-            return ""
-        look = function_in_worker.loading([_code(each) for each in new])
-        found = self._session.spark.range(1).select(UserDefinedFunction(look, StringType())(col("id"))).collect()
-        if not found[0][0]:
-            self._loaded.update(each.name for each in new)
-        return str(found[0][0])
+        # One at a time, because statements that start together often call the same functions.
+        with self._loading:
+            new = [each for each in functions if each.name not in self._loaded]
+            if not new:
+                return ""
+            look = function_in_worker.loading([_code(each) for each in new])
+            found = self._session.spark.range(1).select(UserDefinedFunction(look, StringType())(col("id"))).collect()
+            if not found[0][0]:
+                self._loaded.update(each.name for each in new)
+            return str(found[0][0])
 
     def _type(self, kind: str) -> DataType:
         # PySpark parses types in a default session only, and there is none.

@@ -287,7 +287,7 @@ class SparkQueries:
     def load_functions(self, functions: Sequence[RegisteredFunction]) -> Sentence | None:
         """Execute the modules of functions in the pool, each once, and return the first error; None if there is none.
 
-        Runs a Spark job if there are any that this connection has not loaded.
+        Runs a Spark job if there are any that this connection has not loaded. Raises Busy if no process begins in time.
         """
         try:
             with spark_errors():
@@ -295,6 +295,11 @@ class SparkQueries:
         except MaybeStopped:
             raise
         except EngineRefused as error:
+            files = ", ".join(f"{each.function}.py" for each in functions)
+            if error.failure is SparkFailure.WORKER_LATE:
+                raise Busy(f"the pool is too busy to execute {files}", remedy="try again") from error
+            if error.failure is SparkFailure.WORKER_DIED:
+                return Sentence(f"the pool's Python process ended while it executed {files}")
             return Sentence(error.summary)
         return Sentence(found.partition("] ")[2]) if found else None
 

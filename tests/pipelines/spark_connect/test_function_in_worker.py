@@ -4,6 +4,7 @@ import datetime
 import decimal
 import sys
 
+import pandas
 import pytest
 
 from pipelines.spark_connect.function_in_worker import Code, FunctionFailed, by_row, by_series, by_table, loading
@@ -23,7 +24,18 @@ def test_a_module_is_executed_once_in_a_process() -> None:
     text = "import dataclasses\ncount = 0\n@dataclasses.dataclass\nclass Row:\n    n: 'int'\ncount += 1\n"
     one = code(f"{text}def score(a):\n    return Row(a).n + count\n")
     assert [by_row(one)(1), by_row(one)(2)] == [2.0, 3.0]
-    assert by_series(one)(5) == 6 and one.key in sys.modules
+    assert one.key in sys.modules
+
+
+def test_a_pandas_function_returns_a_series_of_the_same_length() -> None:
+    values = pandas.Series([1, 2, 3])
+    assert list(by_series(code("def score(a): return a + 1\n"))(values)) == [2, 3, 4]
+    for wrong, said in (
+        ("a.head(1)", "1 values, and it needs a Series of 3"),
+        ("1.5", "a value of type float, and it"),
+    ):
+        with pytest.raises(FunctionFailed, match=f"HEADGATE_FUNCTION_RESULT.*score returned {said}"):
+            by_series(code(f"def score(a): return {wrong}\n"))(values)
 
 
 @pytest.mark.parametrize(
