@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from core.model.errors import HeadgateError
+from core.model.errors import HeadgateError, Refused
 from core.model.names import TableName
 from core.project.overlay import OVERLAY_FILE, Overlay, overlay_from_text
 
@@ -47,3 +47,27 @@ def versions_read_by_overlays(home: str) -> Mapping[TableName, tuple[tuple[str, 
                 for table, version in overlay.inherited.items():
                     found.setdefault(table, []).append((name, version))
     return {table: tuple(readers) for table, readers in found.items()}
+
+
+def overlays_reading(home: str, table: TableName, version: int) -> tuple[str, ...]:
+    """Return the overlays that read a version of the environment with this home, sorted.
+
+    Raises Refused if the file of any overlay beside it cannot be read.
+    """
+    found = []
+    for name in overlays_beside(home):
+        try:
+            overlay = read_overlay(str(Path(home).parent / name))
+        except HeadgateError as error:
+            raise unknown_reads(name, error) from error
+        if overlay is not None and overlay.base_home == home and overlay.inherited.get(table) == version:
+            found.append(name)
+    return tuple(found)
+
+
+def unknown_reads(overlay: str, error: HeadgateError) -> Refused:
+    """Return the error for an overlay whose file or ledger cannot be read."""
+    return Refused(
+        f"what the overlay {overlay} reads cannot be determined: {error.summary}",
+        remedy=f"repair it, or delete it: headgate down --env {overlay} --purge",
+    )

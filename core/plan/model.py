@@ -7,7 +7,7 @@ from enum import StrEnum
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, StepKind
 from core.model.evidence import Evidence
-from core.model.names import TableName
+from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.observed.versions import Binding
 from core.plan.request import PlanRequest
@@ -35,6 +35,7 @@ class RetentionKind(StrEnum):
 
 
 _CLOSED_WINDOWS = "windows_stay_closed"
+_READ_BY_OVERLAY = "read_by_overlay"
 """The code of the warning that a watermark changes on existing state."""
 
 
@@ -325,6 +326,15 @@ class Plan:
     def empty(self) -> bool:
         """True if applying the plan would change nothing."""
         return not self.steps
+
+    def overlays_named(self, table: str, version: int) -> frozenset[str]:
+        """Return the overlays that read a version which the plan removes, as far as it warns of them."""
+        name = physical_name(TableName(table), version)
+        return frozenset(
+            str(each.fields["overlay"])
+            for each in self.warnings
+            if each.table == table and each.kind == _READ_BY_OVERLAY and each.fields["version"] == name
+        )
 
     @property
     def acknowledges(self) -> bool:

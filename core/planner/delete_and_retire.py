@@ -40,10 +40,7 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     old = retired_versions(context, deleted=found.tables, bindings_then={}) if found.tables else ()
     nodes = tuple(deleted_node(context, table, levels[table]) for table in order)
     running = {table: _newest_first(context.observed.deployment(table), rest=()) for table in order}
-    existing = {
-        table: _newest_first(context.observed.deployment(table), rest=context.observed.deployment(table).kept)
-        for table in order
-    }
+    existing = {table: _existing(context.observed, table) for table in order}
     steps = StepBuilder()
     readers = {table: context.bindings.readers(table) for table in order}
     clones = {table: context.observed.deployment(table).clones for table in order}
@@ -54,6 +51,11 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             found.warn(version.table, PlanWarningKind.READ_BY_DELETED.of(version=version.version))
     kept = tuple(kept_node(context, t, 0) for t in sorted({v.table for v in old if not v.readers}))
     return PlanBody((*nodes, *kept), steps.all, (), found.refusals, found.warnings)
+
+
+def _existing(observed: ObservedTables, table: TableName) -> tuple[int, ...]:
+    seen = observed.deployment(table)
+    return _newest_first(seen, rest=seen.kept)
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
@@ -88,7 +90,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     _refuse_under_what_runs_on(context.observed, found)
     for table in sorted(found.tables):
         _warn_of_other_versions(context.observed, table, found)
-        _warn_of_overlays(context.observed, table, None, found)
+        _warn_of_overlays(context.observed, table, _existing(context.observed, table), found)
         for source in context.declared.streamed_changes(context.bindings.of(table)):
             found.warn(table, PlanWarningKind.SLOT_LEFT.of(source=source))
         declared = context.declared.tables.get(table)
@@ -180,11 +182,11 @@ def _warn_of_other_versions(observed: ObservedTables, table: TableName, found: D
 
 
 def _warn_of_overlays(
-    observed: ObservedTables, table: TableName, going: Collection[int] | None, found: WarningsAndRefusals
+    observed: ObservedTables, table: TableName, going: Collection[int], found: WarningsAndRefusals
 ) -> None:
-    """Warn of each overlay that reads a version that the plan removes; `going` is None if it removes all versions."""
+    """Warn of each overlay that reads a version that the plan removes."""
     for overlay, version in observed.deployment(table).overlays:
-        if going is None or version in going:
+        if version in going:
             name = physical_name(table, version)
             found.warn(table, PlanWarningKind.READ_BY_OVERLAY.of(overlay=overlay, version=name))
 

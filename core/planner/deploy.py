@@ -57,8 +57,13 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
             # A table outside the plan gets no warning, because that would change the hash of the plan.
             if version.table in found.by_table:
                 found.warn(version.table, _old_version_stays(context.observed, version))
-        elif version.table not in found.by_table:
+            continue
+        if version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
+        for overlay, read in context.observed.deployment(version.table).overlays:
+            if read == version.version:
+                name = physical_name(version.table, read)
+                found.warn(version.table, PlanWarningKind.STOPPED_UNDER_OVERLAY.of(overlay=overlay, version=name))
     aside = _orphans_to_trash(context, scope, found, used, old=old, versions=versions, bindings=bindings)
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
     costs = StrategyCosts(context, scope, found.by_table)

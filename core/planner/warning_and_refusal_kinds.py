@@ -147,9 +147,12 @@ class PlanWarningKind(FactKind):
         "its rows are back, and headgate plan {table} --rebuild --from earliest makes it anew"
     )
     READ_BY_OVERLAY = "{overlay} reads {version}, and its statements will fail: it overlays this environment"
+    STOPPED_UNDER_OVERLAY = (
+        "{overlay} reads {version} and gets no more rows once that is replaced: it overlays this environment"
+    )
     VACUUMED_UNDER_OVERLAY = (
-        "{overlay} reads {version}, and its statements fail if they still need what this deletes, because the step "
-        "does not check them: it overlays this environment"
+        "{overlay} reads {version}: the step fails while its statements still need what this deletes; it overlays this "
+        "environment"
     )
     WOULD_NOT_RESUME = "is {state} and reads {parent}: it could not resume from its checkpoint"
 

@@ -1,4 +1,4 @@
-"""Two ledgers on disk: of the base dev, and of the overlay pr-123, which builds only what a branch changes."""
+"""Ledgers of overlays on disk: of pr-123 with that of its base dev, and of one beside the environment of an agent."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +7,12 @@ from typing import Any
 from ledger_rows import deployment_row, environment_row, external_row
 
 from core.model.names import TableName as T
+from core.observed.served_environment import ServedEnvironment
 from core.observed.versions import Binding, Deployment
+from core.project.naming import OWN_SOURCES, Naming
 from core.project.overlay import OVERLAY_FILE, Overlay, overlay_as_text
 from core.project.revision import RevisionTexts, revision_hash
+from pipelines.agent.context import AgentContext
 from pipelines.agent.runs.compared_versions import LedgerVersions
 from pipelines.agent.runs.overlay_versions import OverlayVersions
 from state.ledger import Ledger, create_or_open
@@ -88,3 +91,17 @@ def two_ledgers(folder: Path, own: Ledger | None = None, *, format: str = "parqu
     two.put("pr-123", "paid", 1, CHANGED)
     two.put("pr-123", "report", 1, "SELECT id, kind FROM STREAM paid", reads=1)
     return two
+
+
+def overlay_of(agent: AgentContext, inherited: dict[str, int], *, base_home: str = "", name: str = "pr-1") -> Ledger:
+    """Create an overlay of an agent's environment, with a statement `mine` that streams `a`; return its ledger."""
+    home = Path(agent.places.home).parent / name
+    ledger = create_or_open(home / "ledger.db", environment_row(environment=name, project_id=agent.project_id))
+    ledger.put_agent(None, None, serves=ServedEnvironment("/data.pr-1", Naming(prefix="pr_1_"), OWN_SOURCES))
+    mine = RevisionTexts(f"CREATE TABLE mine {COLUMNS} USING delta;", "INSERT INTO mine SELECT id FROM STREAM a;")
+    places = {"folder": "/t/pr_1_mine__v1", "checkpoint": "/c/pr_1_mine__v1"}
+    ledger.put_deployment(deployment_row("mine", texts=mine, bindings=(Binding(T("a"), 0, True),), **places))
+    read = {T(table): version for table, version in inherited.items()}
+    overlay = Overlay("dev", base_home or agent.places.home, "/data", "/branch", 1.0, "ana", 9e9, inherited=read)
+    (home / OVERLAY_FILE).write_text(overlay_as_text(overlay))
+    return ledger

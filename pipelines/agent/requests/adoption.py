@@ -165,7 +165,7 @@ class Adoption:
         for d in self._agent.ledger.deployments(include_deleted=True):
             key = (d.table, d.version)
             try:
-                for place in places_of(self._agent, d):
+                for place in places_of(self._agent.layout.naming, d):
                     # Folders that are gone or belong to another ledger are not changed; a start reports them.
                     with suppress(Refused):
                         self._agent.files.take_over(place, former.get(key, ""))

@@ -6,6 +6,7 @@ from core.model.names import physical_name
 from core.model.states import State, WantedState
 from core.observed.versions import Deployment
 from core.plan.model import Step
+from core.project.naming import Naming
 from core.run.state_machine import RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.checked_clock import checked_now, record_deadline, unmoved_now
 from pipelines.agent.context import AgentContext
@@ -14,6 +15,7 @@ from pipelines.agent.runs.run_context import RunContext
 from pipelines.agent.statements.deployment_lifecycle import mark_stopped
 from pipelines.agent.statements.deployment_lifecycle import stop as stop_query
 from pipelines.agent.tables.table_identities import forget, register_again
+from state.overlay_files import overlays_reading
 
 
 def stop(run: RunContext, step: Step) -> RunEvidence:
@@ -64,7 +66,8 @@ def _stop_in(run: RunContext, step: Step, seconds: float) -> None:
 def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
     """Stop a version and move its files to the trash.
 
-    The step fails if a statement reads the version or a clone uses its files.
+    The step fails if a statement reads the version, if a clone uses its files, or if an overlay reads it of which the
+    plan does not warn.
     """
     deployment = run.deployed(step)
     if deployment.wanted == WantedState.RUNNING and not deployment.external:
@@ -75,6 +78,10 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
         if clones := [d for d in run.agent.ledger.clones(step.table, step.version) if not d.deleted]:
             names = ", ".join(physical_name(d.table, d.version) for d in clones)
             return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
+        if overlays := [] if deployment.external else _overlays_since_the_plan(run, step):
+            name, purge = physical_name(step.table, step.version), f"headgate down --env {overlays[0]} --purge"
+            now = f"{', '.join(overlays)} now {'reads' if len(overlays) == 1 else 'read'} {name}"
+            return StepFailed(step.n, f"{now}, of which this plan does not warn: plan again, or first {purge}")
         if not deployment.external:
             # After an unconfirmed stop or the end of a soak, the desired state is stopped while the query may still
             # run.
@@ -82,6 +89,13 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
         set_aside(run.agent, deployment)
         days = run.agent.layout.environment.drop_after_d
         return StepDone(step.n, f"files kept until {days:g} days from now")
+
+
+def _overlays_since_the_plan(run: RunContext, step: Step) -> list[str]:
+    """Return the overlays that read a version, without those of which the plan warns."""
+    reading = overlays_reading(run.agent.places.home, step.table, step.version)
+    named = run.plan.overlays_named(step.table, step.version)
+    return [name for name in reading if name not in named]
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:
@@ -191,13 +205,16 @@ def archive_former(agent: AgentContext, deployment: Deployment) -> None:
         files.set_aside(found, f"{trash}/{BEFORE_SEAM}/{until:.0f}/{found.rpartition('/')[2]}")
 
 
-def places_of(agent: AgentContext, deployment: Deployment) -> tuple[str, ...]:
-    """Return the current folders of a version's table and checkpoint; empty if the version is external or purged."""
+def places_of(naming: Naming, deployment: Deployment) -> tuple[str, ...]:
+    """Return the current folders of a version's table and checkpoint; empty if the version is external or purged.
+
+    `naming` is that of the version's environment.
+    """
     if deployment.external or (deployment.deleted and not deployment.trash):
         return ()
     if not deployment.deleted:
         return deployment.folder, deployment.checkpoint
-    name = agent.layout.naming.folder(deployment.table, deployment.version)
+    name = naming.folder(deployment.table, deployment.version)
     return _table_in(deployment.trash, name), _checkpoint_in(deployment.trash, name)
 
 

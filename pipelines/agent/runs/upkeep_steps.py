@@ -23,8 +23,8 @@ from core.text.sentence import Sentence
 from core.text.wording import counted, long_duration
 from pipelines.agent.context import READ_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources, upsert_of
+from pipelines.agent.runs.overlay_readers import StreamReader, readers_among, readers_in_overlays
 from pipelines.agent.runs.run_context import OpenUpkeep, RunContext
-from pipelines.agent.runs.stop_and_trash_steps import places_of
 from pipelines.agent.statements.deployment_lifecycle import pause, refuse_start
 from pipelines.agent.statements.transient_failures import disk_error
 from pipelines.agent.tables.table_identities import deleted_keys_of
@@ -84,7 +84,8 @@ def _failure_words(run: RunContext, step: Step, error: HeadgateError) -> str:
     retry, summary = f"headgate runs retry {run.id[:12]}", " ".join(error.summary.split())
     name = error.error_class if isinstance(error, EngineRefused) else ""
     full = disk_error(run.deployed(step), name, retry)
-    return full[1] if full else f"{summary}; {retry} goes on"
+    remedy = f"; {error.remedy}" if isinstance(error, Refused) and error.remedy else ""
+    return full[1] if full else f"{summary}{remedy}; {retry} goes on"
 
 
 def _measure(agent: AgentContext, deployment: Deployment) -> None:
@@ -115,8 +116,8 @@ def end_upkeep(run: RunContext, waiting: Collection[int]) -> None:
 def why_needed(run: RunContext, deployment: Deployment) -> Sentence | None:
     """Return why files that a vacuum would delete are still needed, or None if they are not.
 
-    All streaming readers of the version are checked, whether running, stopped, replaced or in the trash, because they
-    may continue from their checkpoints.
+    All streaming readers of the version are checked, including those of overlays, whether running, stopped, replaced or
+    in the trash, because they may continue from their checkpoints. Raises Refused if an overlay cannot be checked.
     """
     agent, said = run.agent, run.plan.request.retain_h
     kept_h = agent.files.kept_h(deployment.folder, deployment.format)
@@ -145,33 +146,33 @@ def _held_by(agent: AgentContext, clones: Sequence[Deployment]) -> Sentence | No
     return Sentence(f"{names} holds rows in files of this version: it is in the trash, and purged {when}")
 
 
-def _readers(agent: AgentContext, deployment: Deployment) -> list[Deployment]:
-    read = (deployment.table, deployment.version)
-    return [
-        reader
-        for reader in agent.ledger.deployments(include_deleted=True)
-        if any((b.parent, b.version) == read and b.streamed for b in reader.bindings) and places_of(agent, reader)
-    ]
+def _readers(agent: AgentContext, deployment: Deployment) -> Iterator[StreamReader]:
+    own = agent.ledger.deployments(include_deleted=True)
+    yield from readers_among(own, (deployment.table, deployment.version), agent.layout.naming)
+    yield from readers_in_overlays(agent, deployment)
 
 
-def _unread(agent: AgentContext, parent: Deployment, reader: Deployment, moment: float) -> Iterator[str]:
-    _, checkpoint = places_of(agent, reader)
+def _unread(agent: AgentContext, parent: Deployment, found: StreamReader, moment: float) -> Iterator[str]:
+    reader = found.statement
     reads = streamed_reads(reader)
     # Only streams of this version matter, so the version stands for every parent.
     every = {(b.parent, b.version): parent for b in reader.bindings}
     for n, source in enumerate(streamed_sources(reader, reads, every)):
         if source[1] != parent.table:
             continue
-        version = agent.files.unread_before(checkpoint, source, moment, takes_changes=reads[n].takes_changes)
+        version = agent.files.unread_before(found.checkpoint, source, moment, takes_changes=reads[n].takes_changes)
         if version is not None:
-            yield f"{query_name(reader.table, reader.version)} has not read version {version}{_reads_on(reader)}"
+            whose = f" of {found.overlay}" if found.overlay else ""
+            name = query_name(reader.table, reader.version)
+            yield f"{name}{whose} has not read version {version}{_reads_on(reader, found.overlay)}"
 
 
-def _reads_on(reader: Deployment) -> str:
+def _reads_on(reader: Deployment, overlay: str) -> str:
     if reader.deleted or (reader.wanted == WantedState.RUNNING and reader.state != State.FAILED):
         return ""
     version = "" if reader.active else f"@v{reader.version}"
-    return f" and is {reader.state}: headgate start {reader.table}{version} lets it continue"
+    there = f" --env {overlay}" if overlay else ""
+    return f" and is {reader.state}: headgate start {reader.table}{version}{there} lets it continue"
 
 
 def _done(run: RunContext, step: Step, deployment: Deployment) -> Upkeep | None:

@@ -10,6 +10,7 @@ import pytest
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.planner_input import ObservedDeployment, OtherVersion
+from core.plan.codec import plan_as_json, plan_from_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.context import PlanningContext, planning_context
@@ -268,7 +269,23 @@ def test_an_overlay_that_reads_a_deleted_or_retired_version_is_warned_of() -> No
     for verb in ("delete", "retire"):
         found = make_plan(declared, "dev", observed, PlanRequest(verb=verb, tables=(T("a"),)))
         assert words in [warning.summary for warning in found.warnings], (verb, found.refusals)
+        assert found.overlays_named("a", 1) == {"pr-1"} and not found.overlays_named("a", 2)
+        assert plan_from_json(plan_as_json(found)).overlays_named("a", 1) == {"pr-1"}
     observed[T("a")] = replace(observed[T("a")], overlays=(("pr-1", 2),))
     assert "pr-1 reads" not in str(
         make_plan(declared, "dev", observed, PlanRequest(verb="retire", tables=(T("a"),))).warnings
     )
+    observed[T("a")] = replace(observed[T("a")], kept=(), overlays=(("pr-1", 1),))
+    assert "pr-1 reads" not in str(
+        make_plan(declared, "dev", observed, PlanRequest(verb="delete", tables=(T("a"),))).warnings
+    ), "v1 is in the trash already"
+
+
+def test_an_overlay_that_reads_a_replaced_version_is_warned_of() -> None:
+    declared = project(src="", a="src", b="a")
+    observed = running(declared)
+    observed[T("a")] = replace(observed[T("a")], overlays=(("pr-1", 1), ("pr-2", 7)))
+    said = "pr-1 reads a__v1 and gets no more rows once that is replaced: it overlays this environment"
+    request = PlanRequest(tables=(T("a"),), children="all", rebuild=True)
+    found = make_plan(declared, "dev", observed, request)
+    assert [str(each.summary) for each in found.warnings if "overlay" in str(each.summary)] == [said], found.refusals

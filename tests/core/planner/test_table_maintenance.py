@@ -71,8 +71,8 @@ def test_an_overlay_whose_statements_may_need_the_deleted_files_is_warned_of() -
     world[T("a")] = replace(world[T("a")], version=2, highest_version=2, overlays=(("pr-1", 2), ("pr-2", 1)))
     found = make_plan(project, "dev", world, PlanRequest(verb="vacuum", tables=(T("a"),)))
     assert [str(each.summary) for each in found.warnings if "overlay" in str(each.summary)] == [
-        "pr-1 reads a__v2, and its statements fail if they still need what this deletes, because the step does not "
-        "check them: it overlays this environment"
+        "pr-1 reads a__v2: the step fails while its statements still need what this deletes; it overlays this "
+        "environment"
     ]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import small_project
+from overlay_ledgers import overlay_of
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
@@ -14,6 +15,7 @@ from core.planner.planner import make_plan
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
+from state.overlay_files import versions_read_by_overlays
 from state.planner_input_from_registry import observe
 from tests.pipelines.agent.runs import test_run_driver as lane
 from tests.pipelines.agent.runs.test_executor_contract import A_REBUILD, REBUILD_A, UPPER, soaking
@@ -116,3 +118,25 @@ def test_a_reader_added_after_the_plan_keeps_its_input(agent: AgentContext, pool
     assert lane.drive(agent, run) == "failed"
     kept = agent.ledger.deployment(T("a"), 1)
     assert kept is not None and not kept.deleted and "a@v1" in pool.running
+
+
+def test_a_version_that_an_overlay_reads_is_retired_only_by_a_plan_that_names_the_overlay(
+    agent: AgentContext, pool: Any
+) -> None:
+    assert lane.deploy(agent, pool, *A_REBUILD) == "done"
+    run = lane.submit(agent, planned(agent, "a", "b", "c"))
+    overlay_of(agent, {"a": 1, "b": 2})
+    assert lane.drive(agent, run) == "failed"
+    row = agent.ledger.run(run)
+    assert row is not None
+    (note,) = [step.note for step in row.steps if step.state == "failed"]
+    assert note == (
+        "pr-1 now reads a__v1, of which this plan does not warn: plan again, or first headgate down --env pr-1 --purge"
+    )
+    kept = agent.ledger.deployment(T("a"), 1)
+    assert kept is not None and not kept.deleted
+    seen = observe(
+        agent.ledger.deployments(include_deleted=True), overlays=versions_read_by_overlays(agent.places.home)
+    )
+    request = PlanRequest(verb="retire", tables=(T("a"),))
+    assert executed(agent, pool, make_plan(small_project.project(A_REBUILD[0] | READ), "dev", seen, request)) == "done"

@@ -3,11 +3,13 @@
 import threading
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import small_project
 from agent_scenarios import wait_until
+from overlay_ledgers import overlay_of
 
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName as T
@@ -100,6 +102,49 @@ def test_no_vacuum_deletes_what_a_reader_has_still_to_read(lake: AgentContext, p
         f"files that it would delete have not been read yet: b@v1 has not read version 7{on}; headgate runs"
     )
     files.unread.clear()  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "in the trash"])
+def test_no_vacuum_deletes_what_a_statement_of_an_overlay_has_still_to_read(
+    lake: AgentContext, pool: Any, state: str
+) -> None:
+    lake.files.unread["pr_1_mine__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    run_id = run_of(lake, "vacuum", "a")
+    ledger = overlay_of(lake, {"a": 1})
+    if state == "stopped":
+        ledger.update_deployment(T("mine"), 1, state="stopped", wanted="stopped")
+    if state == "in the trash":
+        ledger.tombstone(T("mine"), 1, drop_after=9e9, trash="trash/mine__v1")
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    ((_, said),) = notes(lake, run_id)
+    on = " and is stopped: headgate start mine --env pr-1 lets it continue" if state == "stopped" else ""
+    assert said.startswith(
+        f"files that it would delete have not been read yet: mine@v1 of pr-1 has not read version 7{on}; headgate runs"
+    )
+    lake.files.unread.clear()  # type: ignore[attr-defined]  # Scripted.
+    assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
+
+
+def test_a_vacuum_of_another_version_than_an_overlay_reads_is_no_concern_of_it(lake: AgentContext, pool: Any) -> None:
+    lake.files.unread["pr_1_mine__v1"] = 7  # type: ignore[attr-defined]  # Scripted.
+    overlay_of(lake, {"a": 2})
+    overlay_of(lake, {"a": 1}, base_home="/elsewhere", name="pr-2")
+    assert lane.drive(lake, run_of(lake, "vacuum", "a")) == "done"
+
+
+@pytest.mark.parametrize("damaged", ["overlay.json", "ledger.db"])
+def test_a_vacuum_waits_until_it_is_known_what_an_overlay_reads(lake: AgentContext, pool: Any, damaged: str) -> None:
+    overlay_of(lake, {"a": 1}).close()
+    file = Path(lake.places.home).parent / "pr-1" / damaged
+    whole = file.read_bytes()
+    file.write_bytes(b"?" * 200)
+    run_id = run_of(lake, "vacuum", "a")
+    assert lane.drive(lake, run_id) == "failed" and not pool.looked_after
+    ((_, said),) = notes(lake, run_id)
+    assert said.startswith(f"what the overlay pr-1 reads cannot be determined: {'the ledger ' * ('db' in damaged)}")
+    assert "; repair it, or delete it: headgate down --env pr-1 --purge; headgate runs retry" in said
+    file.write_bytes(whole)
     assert lane.drive(lake, run_id, OperatorControl("retry")) == "done"
 
 
