@@ -33,6 +33,7 @@ from pipelines.storage.change_slots import fault_of_changes
 from pipelines.storage.kafka_messages import MESSAGE_COLUMNS, fault_of_columns, newest_messages
 from pipelines.storage.postgres_tables import database_fault, rows_in_database
 from pipelines.storage.schema_registry import AvroText, fault_of_schemas, note_unknown_schema, registered_schemas
+from state.overlay_files import read_overlay
 
 _BEGINS = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 """Actions that register a table or start a statement with new SQL."""
@@ -193,6 +194,29 @@ def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, co
     parents = (agent.ledger.deployment(binding.parent, binding.version) for binding in deployment.bindings)
     columns = {parent.table: parsed_ddl(parent).columns for parent in parents if parent is not None}
     return reads_column(parsed_statement(deployment), source.table, column, columns)
+
+
+def fault_of_base(agent: AgentContext, deployment: Deployment) -> TableFault | None:
+    """Return which version of its base an overlay's statement reads although it is gone; None if there is none."""
+    overlay = read_overlay(agent.places.home)
+    if overlay is None or not agent.files.is_there(f"{overlay.base_data}/tables"):
+        # Without the folder of all tables, the disk of the base may not be mounted.
+        return None
+    for binding in deployment.bindings:
+        version = 0 if binding.version else overlay.inherited.get(binding.parent, 0)
+        source = agent.ledger.deployment(binding.parent, 0) if version else None
+        if source is None or not table_format(source.format).has_files or agent.files.is_there(source.folder):
+            continue
+        reader, here = query_name(deployment.table, deployment.version), agent.layout.environment.name
+        read = f"{query_name(binding.parent, version)} of {overlay.base}"
+        again = f"headgate down --env {here} --purge, then headgate up --env {here} --from {overlay.base}"
+        return TableFault(
+            TableFaultKind.GONE,
+            f"{read}, which {reader} reads, is gone: there is no folder {source.folder}",
+            f"if {overlay.base} has deleted the table, headgate undelete {binding.parent} --env {overlay.base} brings "
+            f"it back; or create the overlay again: {again}",
+        )
+    return None
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:

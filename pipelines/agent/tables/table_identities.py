@@ -30,6 +30,7 @@ from pipelines.agent.deployment_compiler import (
     upsert_of,
 )
 from pipelines.agent.tables.external_inputs import (
+    fault_of_base,
     fault_of_inputs,
     refuse_input_not_there,
     remedy_for_input,
@@ -180,7 +181,7 @@ def fault_of_tables(agent: AgentContext, deployment: Deployment) -> TableFault |
     if fault := fault_of_sink(agent, deployment) or fault_of_deleted_keys(agent, deployment):
         return replace(fault, remedy=_remedy(deployment))
     lost_column: TableFault | None = None
-    for find in (_fault_of_source, fault_of_inputs, _fault_of_static_side):
+    for find in (fault_of_base, _fault_of_source, fault_of_inputs, _fault_of_static_side):
         fault = find(agent, deployment)
         if fault is not None and fault.kind is not TableFaultKind.STREAM_COLUMNS_CHANGED:
             return fault

@@ -16,6 +16,7 @@ from core.model.states import State, TableFaultKind
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
 from core.ports.storage import TableFault
+from core.project.overlay import OVERLAY_FILE, Overlay, overlay_as_text
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.pool.pool_catalog import register_together
@@ -394,3 +395,33 @@ def test_a_setting_in_its_yml_is_recorded(deployed: Any, pool: Any) -> None:
     again = PlanRequest(tables=(T("landed"),), nonce="again")
     forks.applied(deployed, pool, files() | {"pipelines/sources/p/landed/landed.yml": "owner: ana\n"}, again)
     assert "owner: ana\n" in landed(deployed).texts.yml
+
+
+@pytest.mark.parametrize("format", ["json", "delta"])
+def test_a_statement_of_an_overlay_is_refused_and_stopped_when_its_base_is_gone(
+    agent: Any, pool: Any, format: str
+) -> None:
+    agent.files.ids[LAKE], agent.files.types[LAKE] = "id-1", {"id": "bigint", "kind": "string"}
+    forks.applied(agent, pool, files(DDL.replace("delta", format)), ALL)
+    read = {T("landed"): 3}
+    overlay = Overlay("dev", "/home/dev", "/data", "/branch", 1.0, "ana", 9e9, inherited=read)
+    Path(agent.places.home, OVERLAY_FILE).write_text(overlay_as_text(overlay))
+    check_checkpoint(agent, a(agent))
+    agent.files.removed.add(LAKE)
+    with pytest.raises(Refused) as refused:
+        check_checkpoint(agent, a(agent))
+    assert refused.value.summary == f"landed@v3 of dev, which a@v1 reads, is gone: there is no folder {LAKE}"
+    assert "headgate undelete landed --env dev" in refused.value.remedy
+    here = agent.layout.environment.name
+    assert f"headgate down --env {here} --purge, then headgate up --env {here} --from dev" in refused.value.remedy
+    ChangedTables(agent).round()
+    assert a(agent).state == State.FAILED and a(agent).error_class == TableFaultKind.GONE
+    assert a(agent).error.startswith("landed@v3 of dev, which a@v1 reads, is gone")
+
+
+def test_a_base_whose_disk_is_not_mounted_is_not_taken_for_deleted(agent: Any, pool: Any) -> None:
+    forks.applied(agent, pool, files(DDL.replace("delta", "json")), ALL)
+    overlay = Overlay("dev", "/home/dev", "/data", "/branch", 1.0, "ana", 9e9, inherited={T("landed"): 3})
+    Path(agent.places.home, OVERLAY_FILE).write_text(overlay_as_text(overlay))
+    agent.files.removed |= {LAKE, "/data/tables"}
+    check_checkpoint(agent, a(agent))
