@@ -79,7 +79,7 @@ def create_overlay(
     home = os.path.realpath(home)
     pinned, deleted = _pinned(source.place, before)
     found = overlay_project(declared.project, declared.texts, reads, pinned, _built_before(home, before))
-    if gone := sorted(deleted.keys() & found.inherited.keys()):
+    if gone := sorted(deleted.keys() & {*found.inherited, *found.built}):
         raise Refused(
             f"{base} has deleted {gone[0]}@v{deleted[gone[0]]}, which {environment} reads",
             remedy=f"headgate down --env {environment} --purge, then headgate up --env {environment} again",

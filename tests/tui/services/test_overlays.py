@@ -102,6 +102,9 @@ def test_the_versions_that_are_read_stay_until_the_base_deletes_them(branch: Bra
     branch.base.update_deployment(T("a"), 1, drop_after=5.0)
     with pytest.raises(Refused, match="dev has deleted a@v1, which pr-1 reads"):
         branch.up()
+    branch.edit(A, "INSERT INTO a SELECT id, lower(kind) AS kind FROM STREAM landed;")
+    with pytest.raises(Refused, match="dev has deleted a@v1, which pr-1 reads"):
+        branch.up()
 
 
 def test_a_table_that_was_read_is_not_built_later_and_a_built_one_stays_built(branch: Branch) -> None:
