@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from core.model.errors import InvalidProject
-from core.model.names import environment_words
+from core.model.names import environment_words, query_name
 from core.project.naming import OWN_SOURCES
+from core.project.overlay import Overlay
 from core.text.wording import counted, long_duration
 from state.overlay_files import overlays_beside
 from tui.command_line.context import CommandContext
@@ -15,6 +17,9 @@ from tui.presentation.styling.value_formatting import clock, short_duration
 from tui.project_folder.environment_selection import find_folder, select_environment
 from tui.project_folder.manifest_head_cache import last_manifest_head, read_manifest_head
 from tui.services.environments import NONE, EnvironmentState, others_with_agent, read_environments
+
+if TYPE_CHECKING:
+    from tui.services.overlays import ReplacedInput
 
 HEAD = ("ENV", "AGENT", "AGE", "POOL", "RUNNING", "FAULTS", "CHANGED", "NAMES")
 
@@ -96,9 +101,19 @@ def _below(one: EnvironmentState, now: float) -> Iterator[str]:
         left = overlay.expires_at - now
         ends = f"expires in {long_duration(left)}" if left > 0 else f"expired {long_duration(-left)} ago"
         yield f"overlay of {overlay.base} by {overlay.created_by}, {ends}, branch {overlay.branch}"
+        for each in one.replaced:
+            yield _replaced(one.name, overlay, each)
     known = one.served or one.declared
     sources = f", sources: {known.sources.of}" if known is not None and known.sources.of != OWN_SOURCES.of else ""
     yield f"pool {_pool(one)}, data {_data(one) or '?'}{sources}"
+
+
+def _replaced(name: str, overlay: Overlay, each: "ReplacedInput") -> str:
+    now = f"now serves {query_name(each.table, each.serving)}" if each.serving else f"has deleted {each.table}"
+    ends = "" if each.gets_rows else ", which gets no more rows"
+    again = f"headgate down --env {name} --purge, then headgate up --env {name} --from {overlay.base}"
+    still = f"{name} still reads {query_name(each.table, each.version)}{ends}"
+    return f"{overlay.base} {now}, and {still}; to read what serves: {again}"
 
 
 def _pool(one: EnvironmentState) -> str:
@@ -151,5 +166,6 @@ def _as_json(one: EnvironmentState, *, default: bool) -> dict[str, object]:
         "sources": known.sources.of if known is not None else None,
         "edits": [edit.as_json() for edit in one.edits],
         "overlay": asdict(one.overlay) if one.overlay is not None else None,
+        "replaced": [asdict(each) for each in one.replaced],
         "error": one.error.as_json() if one.error is not None else None,
     }

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from core.model.errors import HeadgateError, TryAgain
 from core.model.states import State
@@ -22,6 +23,9 @@ from tui.agent_client.os_processes import boot_id, lock_holder
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger, select_environment
 from tui.services.environment_service import EnvironmentService
+
+if TYPE_CHECKING:
+    from tui.services.overlays import ReplacedInput
 
 DEADLINE_S = 3.0
 """Seconds after which an environment whose ledger has not been read is reported as such."""
@@ -70,6 +74,8 @@ class EnvironmentState:
     """True if headgate.yml no longer declares the environment."""
     served: ServedEnvironment | None = None
     """What the newest agent serves or has served; None if no agent has recorded it."""
+    replaced: "tuple[ReplacedInput, ...]" = ()
+    """What an overlay reads although its base has replaced it; empty if the ledger of the base cannot be read."""
 
     @property
     def observed(self) -> bool:
@@ -139,7 +145,7 @@ class _Reading:
             place = select_environment(self.environ, self.folder, project=self.folder, environment=self.name)
             declared = base.declared or _declared(place.folder).get(self.name)
             base = replace(base, protected=place.protected, data=place.data, overlay=place.overlay, declared=declared)
-            base = replace(base, undeclared=not place.declared)
+            base = replace(base, undeclared=not place.declared, replaced=_replaced(place))
             self.found = self._of_ledger(base, place) if has_ledger(place) else base
         except HeadgateError as error:
             self.found = replace(base, started=True, error=error)
@@ -185,6 +191,17 @@ class _Reading:
             served=snapshot.facts.serves if snapshot.facts is not None else None,
             unlocks=tuple(one for one in snapshot.unlocks if one.until > now and one.boot == boot),
         )
+
+
+def _replaced(place: SelectedEnvironment) -> "tuple[ReplacedInput, ...]":
+    if place.overlay is None:
+        return ()
+    from tui.services.overlays import replaced_inputs
+
+    try:
+        return replaced_inputs(place.overlay, place.project_id)
+    except HeadgateError:
+        return ()
 
 
 def _agent(snapshot: LedgerSnapshot, now: float) -> str:

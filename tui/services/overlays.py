@@ -12,6 +12,7 @@ from pathlib import Path
 from core.ipc.environment_paths import environment_home
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
+from core.model.states import WantedState
 from core.observed.versions import Deployment
 from core.project.manifest_head import ManifestHead
 from core.project.overlay import (
@@ -282,6 +283,35 @@ def _write(home: str, texts: Mapping[str, str], overlay: Overlay) -> None:
             f"the overlay's project cannot be written to {home}: {error.strerror or error}",
             remedy="free space there, or set HEADGATE_HOME to a folder that you own",
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedInput:
+    """A version that an overlay reads although its base serves another one, or none."""
+
+    table: TableName
+    version: int
+    serving: int
+    """The version that serves in the base; 0 if the base has deleted the table."""
+    gets_rows: bool
+    """True if the statement of the version that the overlay reads should still be running."""
+
+
+def replaced_inputs(overlay: Overlay, project_id: str) -> tuple[ReplacedInput, ...]:
+    """Return the versions that an overlay reads and that do not serve any more, by table.
+
+    Raises UsageError or Refused if there is no ledger of the base, or if it may not be read.
+    """
+    found = []
+    with closing(open_source(f"{overlay.base_home}/ledger.db", overlay.base, project_id)) as reader:
+        serving = deployed_tables(reader)
+        for table, version in sorted(overlay.inherited.items()):
+            now = serving[table].version if table in serving else 0
+            if now != version:
+                read = reader.deployment(table, version)
+                runs = read is not None and not read.deleted and read.wanted == WantedState.RUNNING
+                found.append(ReplacedInput(table, version, now, runs))
+    return tuple(found)
 
 
 def environments_reading(place: SelectedEnvironment) -> dict[str, tuple[TableName, ...]]:

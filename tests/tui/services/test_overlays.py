@@ -107,6 +107,29 @@ def test_the_versions_that_are_read_stay_until_the_base_deletes_them(branch: Bra
         branch.up()
 
 
+def test_env_lists_the_versions_that_the_base_has_replaced_or_deleted(
+    branch: Branch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch.edit(B, FILTERED)
+    assert branch.up() is not None
+
+    def said() -> list[str]:
+        assert exit_codes.run_command_line(["env"]) == 0
+        return [line for line in capsys.readouterr().out.splitlines() if "pr-1 still reads" in line]
+
+    assert said() == []
+    old = branch.base.deployment(T("a"), 1)
+    assert old is not None
+    branch.base.put_deployment(replace(old, version=2, folder="/t/a2"))
+    again = "to read what serves: headgate down --env pr-1 --purge, then headgate up --env pr-1 --from dev"
+    assert said() == [f"pr-1: dev now serves a@v2, and pr-1 still reads a@v1; {again}"]
+    branch.base.update_deployment(T("a"), 1, wanted="stopped")
+    assert said() == [f"pr-1: dev now serves a@v2, and pr-1 still reads a@v1, which gets no more rows; {again}"]
+    for version in (1, 2):
+        branch.base.update_deployment(T("a"), version, drop_after=5.0)
+    assert said() == [f"pr-1: dev has deleted a, and pr-1 still reads a@v1, which gets no more rows; {again}"]
+
+
 def test_a_table_that_was_read_is_not_built_later_and_a_built_one_stays_built(branch: Branch) -> None:
     branch.edit(B, FILTERED)
     created = branch.up()
