@@ -270,7 +270,8 @@ class Checkpoints(Protocol):
     def put_back(self, aside: str, folder: str) -> None:
         """Move a folder from the trash back to its original path; do nothing if it is already there.
 
-        Raises Refused if there is no folder at either path, or if something else is at the original path.
+        Raises Refused if there is no folder at either path, or if something else is at the original path. Folders
+        without files do not count: a stream of another environment creates them again (Spark 4.2.0).
         """
 
     def remove(self, folder: str) -> bool:
@@ -281,6 +282,12 @@ class Checkpoints(Protocol):
 
     def is_there(self, folder: str) -> bool:
         """True if the folder exists on this machine."""
+
+    def has_owner(self, folder: str) -> bool:
+        """True if the folder is that of a version or checkpoint of any ledger.
+
+        A stream of a Parquet table whose folder was moved away creates it again, empty (Spark 4.2.0).
+        """
 
     # Checkpoints.
 

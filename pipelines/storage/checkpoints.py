@@ -52,7 +52,15 @@ from pipelines.storage.delta_schemas import columns_of
 from pipelines.storage.delta_tables import DeltaTables
 from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.file_stream_logs import first_gap, local_path, newest_batch
-from pipelines.storage.file_system import move_folder, reachable, read_json, remove_folder, sync_folder, write_json
+from pipelines.storage.file_system import (
+    move_folder,
+    reachable,
+    read_json,
+    remove_folder,
+    removed_as_empty,
+    sync_folder,
+    write_json,
+)
 from pipelines.storage.kafka_offsets import KafkaOffsets, mark_of_offsets, offsets_of, parsed_offsets
 from pipelines.storage.source_lag import SourceLags
 
@@ -200,7 +208,7 @@ class TableCheckpoints:
                     raise Refused(f"{place} is no longer in the trash", remedy="nothing was changed")
                 self._check_ours(target)
                 return
-            if target.exists():
+            if target.exists() and not removed_as_empty(target):
                 raise Refused(f"{target} exists, and {place} would take its place", remedy="move one of them away")
             self._check_ours(place)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -225,6 +233,11 @@ class TableCheckpoints:
                 return stat.S_ISDIR(os.stat(local_path(folder)).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return False
+
+    def has_owner(self, folder: str) -> bool:
+        with reachable(folder):
+            return Path(local_path(folder), OWNER_FILE).is_file()
+        return False
 
     # Contents of a table and what was written to it.
 

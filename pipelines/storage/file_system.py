@@ -89,6 +89,18 @@ def move_folder(place: Path, target: Path) -> None:
     sync_folder(place.parent)
 
 
+def removed_as_empty(place: Path) -> bool:
+    """Delete a folder if it and all folders in it contain no files; return False, and keep the files, if any does."""
+    for folder, _, files in os.walk(place, topdown=False):
+        if files:
+            return False
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return False
+    return not place.exists()
+
+
 def remove_folder(place: Path, *, last: str) -> None:
     """Delete a folder. Its file `last` is deleted after all others, and kept if one of them cannot be deleted."""
     for entry in place.iterdir():

@@ -195,6 +195,9 @@ class ModelledFiles:
         self._look()
         return folder in self._disk.tables or folder in self._disk.checkpoints
 
+    def has_owner(self, folder: str) -> bool:
+        return self.is_there(folder)
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         self._look()
         there = folder in self._disk.tables or "/landing" in folder

@@ -205,14 +205,17 @@ def fault_of_base(agent: AgentContext, deployment: Deployment) -> TableFault | N
     for binding in deployment.bindings:
         version = 0 if binding.version else overlay.inherited.get(binding.parent, 0)
         source = agent.ledger.deployment(binding.parent, 0) if version else None
-        if source is None or not table_format(source.format).has_files or agent.files.is_there(source.folder):
+        if source is None or not table_format(source.format).has_files:
+            continue
+        folder = source.folder.removesuffix(f"/{table_format(source.format).subfolder}")
+        if agent.files.has_owner(folder):
             continue
         reader, here = query_name(deployment.table, deployment.version), agent.layout.environment.name
         read = f"{query_name(binding.parent, version)} of {overlay.base}"
         again = f"headgate down --env {here} --purge, then headgate up --env {here} --from {overlay.base}"
         return TableFault(
             TableFaultKind.GONE,
-            f"{read}, which {reader} reads, is gone: there is no folder {source.folder}",
+            f"{read}, which {reader} reads, is gone: it is no longer in {folder}",
             f"if {overlay.base} has deleted the table, headgate undelete {binding.parent} --env {overlay.base} brings "
             f"it back; or create the overlay again: {again}",
         )

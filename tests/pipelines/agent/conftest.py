@@ -476,6 +476,9 @@ class ScriptedFiles:
     def is_there(self, folder: str) -> bool:
         return folder not in self.removed
 
+    def has_owner(self, folder: str) -> bool:
+        return folder not in self.removed
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         return self.held
 

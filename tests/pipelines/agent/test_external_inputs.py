@@ -410,7 +410,7 @@ def test_a_statement_of_an_overlay_is_refused_and_stopped_when_its_base_is_gone(
     agent.files.removed.add(LAKE)
     with pytest.raises(Refused) as refused:
         check_checkpoint(agent, a(agent))
-    assert refused.value.summary == f"landed@v3 of dev, which a@v1 reads, is gone: there is no folder {LAKE}"
+    assert refused.value.summary == f"landed@v3 of dev, which a@v1 reads, is gone: it is no longer in {LAKE}"
     assert "headgate undelete landed --env dev" in refused.value.remedy
     here = agent.layout.environment.name
     assert f"headgate down --env {here} --purge, then headgate up --env {here} --from dev" in refused.value.remedy

@@ -188,6 +188,22 @@ def test_a_restored_folder_leaves_no_empty_folder_in_the_trash(tmp_path: Path) -
     assert not trash.exists()
 
 
+def test_a_restored_folder_replaces_empty_folders_that_a_stream_has_created_meanwhile(tmp_path: Path) -> None:
+    folder, trash = tmp_path / "t", tmp_path / "trash" / "t"
+    FILES.prepare(str(folder), {"n": 1})
+    FILES.set_aside(str(folder), str(trash))
+    (folder / "_spark_metadata/more").mkdir(parents=True)
+    assert not FILES.has_owner(str(folder))
+    FILES.put_back(str(trash), str(folder))
+    assert note_of(folder) == {"n": 1} and FILES.has_owner(str(folder))
+    FILES.set_aside(str(folder), str(trash))
+    (folder / "empty").mkdir(parents=True)
+    (folder / "part").touch()
+    with pytest.raises(Refused, match="exists, and"):
+        FILES.put_back(str(trash), str(folder))
+    assert (folder / "part").exists() and note_of(trash) == {"n": 1}
+
+
 def test_set_aside_copies_to_another_file_system_and_restarts_an_interrupted_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
