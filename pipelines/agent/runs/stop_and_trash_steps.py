@@ -26,6 +26,10 @@ def stop(run: RunContext, step: Step) -> RunEvidence:
         return StepKept(step.n, f"keeps running: {readers} reads it")
     if deployment.active and run.plan.request.verb != "delete":
         return StepKept(step.n, "keeps running: it serves")
+    # A version that cannot be moved to the trash keeps running.
+    removes = run.plan.request.verb in ("delete", "retire")
+    if removes and (failed := _fail_under_new_overlays(run, step, deployment)) is not None:
+        return failed
     run.agent.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
     stop_query(run.agent, deployment)
     mark_stopped(run.agent, deployment)
@@ -78,10 +82,8 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
         if clones := [d for d in run.agent.ledger.clones(step.table, step.version) if not d.deleted]:
             names = ", ".join(physical_name(d.table, d.version) for d in clones)
             return StepFailed(step.n, f"its files hold rows of {names}, a clone of it; rebuild {step.table} first")
-        if overlays := [] if deployment.external else _overlays_since_the_plan(run, step):
-            name, purge = physical_name(step.table, step.version), f"headgate down --env {overlays[0]} --purge"
-            now = f"{', '.join(overlays)} now {'reads' if len(overlays) == 1 else 'read'} {name}"
-            return StepFailed(step.n, f"{now}, of which this plan does not warn: plan again, or first {purge}")
+        if (failed := _fail_under_new_overlays(run, step, deployment)) is not None:
+            return failed
         if not deployment.external:
             # After an unconfirmed stop or the end of a soak, the desired state is stopped while the query may still
             # run.
@@ -91,11 +93,18 @@ def move_to_trash(run: RunContext, step: Step) -> RunEvidence:
         return StepDone(step.n, f"files kept until {days:g} days from now")
 
 
-def _overlays_since_the_plan(run: RunContext, step: Step) -> list[str]:
-    """Return the overlays that read a version, without those of which the plan warns."""
-    reading = overlays_reading(run.agent.places.home, step.table, step.version)
-    named = run.plan.overlays_named(step.table, step.version)
-    return [name for name in reading if name not in named]
+def _fail_under_new_overlays(run: RunContext, step: Step, deployment: Deployment) -> StepFailed | None:
+    """Return a failure if overlays read the version of which the plan does not warn, and None if there are none."""
+    if deployment.external:
+        return None
+    key = deployment.table, deployment.version
+    named, name = run.plan.overlays_named(*key), physical_name(*key)
+    overlays = [each for each in overlays_reading(run.agent.places.home, *key) if each not in named]
+    if not overlays:
+        return None
+    now = f"{', '.join(overlays)} now {'reads' if len(overlays) == 1 else 'read'} {name}"
+    purge = f"headgate down --env {overlays[0]} --purge"
+    return StepFailed(step.n, f"{now}, of which this plan does not warn: plan again, or first {purge}")
 
 
 def restore(run: RunContext, step: Step) -> RunEvidence:

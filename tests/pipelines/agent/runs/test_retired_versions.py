@@ -1,6 +1,7 @@
 """Tickets at a swap, and the retirement of replaced versions: refused while they are read, into the trash, purged."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from core.model.names import TableName as T
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planner.planner import make_plan
+from core.project.overlay import OVERLAY_FILE
+from core.run.model import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.housekeeping import purge_trash
 from pipelines.agent.runs import pointer_steps, run_driver, step_executor
@@ -140,3 +143,18 @@ def test_a_version_that_an_overlay_reads_is_retired_only_by_a_plan_that_names_th
     )
     request = PlanRequest(verb="retire", tables=(T("a"),))
     assert executed(agent, pool, make_plan(small_project.project(A_REBUILD[0] | READ), "dev", seen, request)) == "done"
+
+
+def test_a_table_that_an_overlay_has_begun_to_read_keeps_running_when_its_delete_fails(
+    agent: AgentContext, pool: Any
+) -> None:
+    made = lane.plan(agent, small_project.texts() | READ, PlanRequest(verb="delete", tables=(T("b"),)))
+    run = lane.submit(agent, made)
+    overlay_of(agent, {"b": 1})
+    assert lane.drive(agent, run) == "failed" and "b@v1" in pool.running
+    row = agent.ledger.run(run)
+    assert row is not None
+    assert (row.steps[0].do, row.steps[0].state) == ("stop", "failed")
+    overlay_file = Path(agent.places.home).parent / "pr-1" / OVERLAY_FILE
+    overlay_file.unlink()
+    assert lane.drive(agent, run, OperatorControl("retry")) == "done" and "b@v1" not in pool.running
