@@ -56,9 +56,9 @@ class Driven(ABC):
         return found
 
     def confirmation(self, plan: dict[str, Any]) -> str:
-        """Return the confirmation that is required to apply a plan, as shown by its review."""
+        """Return the confirmation that is required to apply a plan, as shown by its review; empty if none is."""
         said = self.run("review", plan["hash"][:12]).stderr
-        return said.rsplit("--confirm '", 1)[1].split("'")[0]
+        return said.rsplit("--confirm '", 1)[1].split("'")[0] if "--confirm '" in said else ""
 
     def apply(self, plan: dict[str, Any], **environ: str) -> subprocess.CompletedProcess[str]:
         """Apply a plan, and wait until its run ends or the agent dies."""
