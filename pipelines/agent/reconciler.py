@@ -41,7 +41,7 @@ from pipelines.agent.statements.deployment_lifecycle import (
 )
 from pipelines.agent.statements.statement_control import apply_journal
 from pipelines.agent.statements.transient_failures import TransientFailures, has_space
-from pipelines.agent.tables.external_inputs import note_schema
+from pipelines.agent.tables.external_inputs import fault_of_base, note_schema
 from pipelines.agent.tables.table_identities import NotInCatalog, fault_of_folder, fault_of_tables, keep_deleted_keys
 from pipelines.spark_connect.call_deadlines import in_threads
 from state.emergency_journal import EmergencyJournal
@@ -282,12 +282,12 @@ class Reconciler:
         statement; if the start returns this query, it continues. Raises TryAgain if the next round may succeed, and
         NotAdopted if `headgate adopt` is needed first.
         """
-        self._refuse_without_tables(deployment)
         if self.agent.locks.has_unrecorded_stop((deployment.table, deployment.version)):
             # The desired state in the ledger is older than that stop request.
             return
         told = late in self.agent.unrecorded_run_ids
         try:
+            self._refuse_without_tables(deployment)
             if start(self.agent, deployment, stops=stops).run_id == late:
                 how = "its start could not be recorded before" if told else "the pool has answered its start late"
                 self.agent.state_event(deployment, State.STARTING, detail=how)
@@ -317,6 +317,8 @@ class Reconciler:
     def _refuse_without_tables(self, deployment: Deployment) -> None:
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if lacking := self.catalog.lacking(key):
+                if fault := fault_of_base(self.agent, deployment):
+                    raise fault.refused()
                 name = self.agent.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, {lacking}")
 

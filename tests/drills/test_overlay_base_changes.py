@@ -161,7 +161,7 @@ def test_what_the_base_deletes_under_an_overlay_can_be_brought_back(
 
 def gone_under(pair: Pair) -> None:
     """Check that the statement of the overlay is stopped with the reason, and that a start is refused with a remedy."""
-    why = "kept@v1 of dev, which marked@v1 reads, is gone"
+    why = "marked@v1 reads kept@v1 of dev, which is gone"
     until(lambda: pair.shown()["state"] == "failed", 90, "the agent has seen that the base is gone")
     assert why in pair.shown()["error"]
     print(pair.pr.run("show", "marked").stdout)

@@ -22,6 +22,7 @@ from core.observed.versions import Deployment
 from core.plan.model import Plan
 from core.ports.storage import TableFault
 from core.project.model import Project
+from core.project.overlay import Overlay
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.kafka_topics import avro_parts, registry_of
 from core.sql.statement import absolute_location
@@ -55,6 +56,8 @@ def refuse_input_unlike(agent: AgentContext, deployment: Deployment) -> None:
 
 def fault_of_input(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return how an input differs from its declared columns or properties, or None if it does not."""
+    if deployment.external and (gone := _fault_where_inherited(agent, read_overlay(agent.places.home), deployment)):
+        return replace(gone, why=f"{deployment.table} is {gone.why}")
     if table_format(deployment.format).topics:
         ddl = parsed_ddl(deployment)
         return fault_of_topics(agent.files, ddl) or fault_of_schemas(ddl, agent.places.home)
@@ -199,27 +202,31 @@ def _is_read(agent: AgentContext, deployment: Deployment, source: Deployment, co
 def fault_of_base(agent: AgentContext, deployment: Deployment) -> TableFault | None:
     """Return which version of its base an overlay's statement reads although it is gone; None if there is none."""
     overlay = read_overlay(agent.places.home)
-    if overlay is None or not agent.files.is_there(f"{overlay.base_data}/tables"):
-        # Without the folder of all tables, the disk of the base may not be mounted.
-        return None
-    for binding in deployment.bindings:
-        version = 0 if binding.version else overlay.inherited.get(binding.parent, 0)
-        source = agent.ledger.deployment(binding.parent, 0) if version else None
-        if source is None or not table_format(source.format).has_files:
-            continue
-        folder = source.folder.removesuffix(f"/{table_format(source.format).subfolder}")
-        if agent.files.has_owner(folder):
-            continue
-        reader, here = query_name(deployment.table, deployment.version), agent.layout.environment.name
-        read = f"{query_name(binding.parent, version)} of {overlay.base}"
-        again = f"headgate down --env {here} --purge, then headgate up --env {here} --from {overlay.base}"
-        return TableFault(
-            TableFaultKind.GONE,
-            f"{read}, which {reader} reads, is gone: it is no longer in {folder}",
-            f"if {overlay.base} has deleted the table, headgate undelete {binding.parent} --env {overlay.base} brings "
-            f"it back; or create the overlay again: {again}",
-        )
+    for binding in deployment.bindings if overlay is not None else ():
+        source = None if binding.version else agent.ledger.deployment(binding.parent, 0)
+        if source is not None and (fault := _fault_where_inherited(agent, overlay, source)):
+            return replace(fault, why=f"{query_name(deployment.table, deployment.version)} reads {fault.why}")
     return None
+
+
+def _fault_where_inherited(agent: AgentContext, overlay: Overlay | None, source: Deployment) -> TableFault | None:
+    """Return that an external table, which is a version of an overlay's base, is gone; None if it is not."""
+    version = overlay.inherited.get(source.table, 0) if overlay is not None else 0
+    format = table_format(source.format)
+    if overlay is None or not version or not format.has_files:
+        return None
+    folder = source.folder.removesuffix(f"/{format.subfolder}")
+    # Without the folder of all tables, the disk of the base may not be mounted.
+    if agent.files.has_owner(folder) or not agent.files.is_there(f"{overlay.base_data}/tables"):
+        return None
+    base, here = overlay.base, agent.layout.environment.name
+    again = f"headgate down --env {here} --purge, then headgate up --env {here} --from {base}"
+    return TableFault(
+        TableFaultKind.GONE,
+        f"{query_name(source.table, version)} of {base}, which is gone: it is no longer in {folder}",
+        f"if {base} has deleted the table, headgate undelete {source.table} --env {base} brings it back; or create the "
+        f"overlay again: {again}",
+    )
 
 
 def remedy_for_input(deployment: Deployment, kind: TableFaultKind) -> str:

@@ -20,6 +20,7 @@ from core.model.errors import EngineRefused, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery, ignore_stop_request
+from core.project.overlay import OVERLAY_FILE, Overlay, overlay_as_text
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.lag_collector import LagCollector
@@ -294,6 +295,21 @@ def test_readers_of_a_refused_table_wait_for_it(agent: AgentContext, pool: Any, 
     reconcile(reconciler)
     assert pool.starts == [] and found(agent, BAD).state == "degraded"
     assert "it waits for landed, which is not in the pool's catalog" in found(agent, BAD).error
+
+
+def test_a_statement_does_not_wait_for_a_table_that_the_base_of_its_overlay_has_removed(
+    agent: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    agent.ledger.put_deployment(external_row(folder="/data/tables/landed__v3"))
+    deploy(agent, "a")
+    overlay = Overlay("dev", "/home/dev", "/data", "/branch", 1.0, "ana", 9e9, inherited={TableName("landed"): 3})
+    Path(agent.places.home, OVERLAY_FILE).write_text(overlay_as_text(overlay))
+    agent.files.removed.add("/data/tables/landed__v3")  # type: ignore[attr-defined]  # Scripted.
+    pool.refuse_table["landed"] = EngineRefused("there is no such folder", error_class="PATH_NOT_FOUND")
+    reconciler.restore(pool.connection())
+    reconcile(reconciler)
+    assert pool.starts == [] and found(agent, BAD).state == "failed"
+    assert found(agent, BAD).error.startswith("a@v1 reads landed@v3 of dev, which is gone: it is no longer in")
 
 
 def test_an_end_reported_while_the_version_was_held_is_not_lost(
