@@ -67,6 +67,10 @@ class QueryStart:
     """Python functions that `select` calls, which are registered before the start."""
     job: "BuiltJob | None" = None
     """The built plan if `select` is the text of a job in Python; None for SQL."""
+    place: str = ""
+    """Absolute folder of the table that a job with a function for each batch writes; empty for all other queries."""
+    columns: tuple[str, ...] = ()
+    """Columns that such a function must return, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ class Jobs(Protocol):
         """Return the checked plan of the job of query `name`, which writes the columns, as (name, type), to a table.
 
         The code runs in a confined process. Raises EngineRefused with an error class HEADGATE_JOB_… if the job is
-        wrong, and PoolUnreachable if the pool does not answer.
+        wrong, PoolUnreachable if the pool does not answer, and Busy if somebody killed the process.
         """
 
 

@@ -22,6 +22,7 @@ from core.sql.ddl_reader import read_ddl
 from core.sql.metadata_columns import metadata_values
 from core.sql.python_declarations import registered_functions
 from core.sql.python_functions import RegisteredFunction, is_python
+from core.sql.python_jobs import is_python_job, python_job_of
 from core.sql.statement import ParsedStatement, TableDdl, TableRead, read_log_start, with_change_feeds
 from core.sql.statement_reader import read_any, read_statements
 from core.sql.tokens.lexer import SqlDiagnostic
@@ -261,6 +262,14 @@ def hidden_except(deployment: Deployment) -> frozenset[str] | None:
 def upserts(deployment: Deployment) -> bool:
     """True if a deployment replaces rows by key, according to its recorded mode, not its YAML."""
     return deployment.mode.partition("/")[0] == UPSERT
+
+
+def writes_in_python(deployment: Deployment) -> bool:
+    """True if a Python process of the pool writes each batch, so that a batch may outlive its query."""
+    if upserts(deployment):
+        return True
+    job = python_job_of(deployment.compiled) if is_python_job(deployment.compiled) else None
+    return job is not None and job.writes_batches
 
 
 def tracks_schemas(deployment: Deployment) -> bool:

@@ -26,7 +26,7 @@ from core.ports.storage import CheckpointState
 from core.project.revision import raising_functions
 from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_compiler import upserts
+from pipelines.agent.deployment_compiler import writes_in_python
 from pipelines.agent.pool.pool_catalog import ACTS_AT_ONCE, PoolCatalog
 from pipelines.agent.statement_locks import stops_of
 from pipelines.agent.statements.changed_tables import fault_that_ended
@@ -213,7 +213,7 @@ class Reconciler:
         """Record that a statement without a query stopped or failed, or restart it if its query was lost."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
-                if upserts(deployment):
+                if writes_in_python(deployment):
                     # An unconfirmed stop may have ended the query but not its last batch.
                     stop(self.agent, deployment)
                 mark_stopped(self.agent, deployment)

@@ -22,13 +22,14 @@ from typing import Any
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 
-from core.model.errors import EngineRefused, PoolUnreachable
+from core.model.errors import Busy, EngineRefused, PoolUnreachable
 from core.ports.spark import BuiltJob
 from core.sql.python_jobs import PythonJob
 from core.text.escaping import escape_control_characters
 from core.text.sentence import Fact
 from pipelines.local_pool.process_locks import processes_with
 from pipelines.python_jobs.analysis_proxy import TOKEN_HEADER, ProxyRecord, analysis_proxy
+from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.python_jobs.job_faults import JobFault, job_refused
 from pipelines.python_jobs.plan_checks import (
     PLAN_BYTES,
@@ -38,7 +39,7 @@ from pipelines.python_jobs.plan_checks import (
     read_relation,
 )
 from pipelines.spark_connect.session import USER, Session
-from pipelines.spark_connect.streaming_queries import ROCKSDB, BuiltPlan
+from pipelines.spark_connect.streaming_queries import ROCKSDB, WORKER_PYTHON, BuiltPlan
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,10 @@ LOG_BYTES = 1 << 20
 _PROGRAM = Path(__file__).with_name("job_process.py")
 _MARK = "HEADGATE_JOB"
 """Environment variable with the marker of a job's process, which its descendants inherit."""
-_KEPT_PLANS = 64
-"""Number of built plans that are kept for the next start."""
+_LOOKS_S = 0.2
+"""Seconds between two looks at whether the code of a job has begun."""
+_KEPT_BYTES = 64 << 20
+"""Total size of the built plans that are kept for the next start, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class JobBuilder:
     session: Session
     logs: Path
     """Folder with one log for each statement."""
+    environments: JobEnvironments | None
+    """Environments that the pool's Python can use; None for a pool that may run on another machine."""
     limits: JobLimits = JobLimits()
     _built: dict[tuple[object, ...], BuiltJob] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -92,7 +97,7 @@ class JobBuilder:
         """Return the checked plan of a job whose rows have the given columns, as (name, type).
 
         A plan is built again only if the job or the columns of its inputs have changed. Raises EngineRefused with an
-        error class HEADGATE_JOB_…, or PoolUnreachable.
+        error class HEADGATE_JOB_…, PoolUnreachable, or Busy if another process has killed that of the job.
         """
         inputs = tuple(self._analysed(DataFrame(SQL(f"SELECT * FROM {each.sql}"), self.session.spark))
                        for each in job.inputs)  # fmt: skip
@@ -100,17 +105,31 @@ class JobBuilder:
         with self._lock:
             if (known := self._built.get(key)) is not None:
                 return known
+        python = self._python(job, f"job.{table}.py")
         with self._turns:
-            built = self._build(job, name, f"job.{table}.py", columns)
+            built = self._build(job, name, f"job.{table}.py", columns, python=python)
         with self._lock:
-            while len(self._built) >= _KEPT_PLANS:
-                self._built.pop(next(iter(self._built)))
             self._built[key] = built
+            while sum(len(each.relation) + len(each.each_batch) for each in self._built.values()) > _KEPT_BYTES:
+                self._built.pop(next(iter(self._built)))
         return built
 
-    def _build(self, job: PythonJob, name: str, file: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+    def _python(self, job: PythonJob, file: str) -> str:
+        """Return the Python that has the requirements of a job. Raises EngineRefused if there can be none."""
+        if not job.requirements:
+            return sys.executable
+        if self.environments is None:
+            raise job_refused(JobFault.REMOTE.of(file=file))
+        python = self.environments.python_for(job.requirements, file)
+        if isinstance(python, Fact):
+            raise job_refused(python)
+        return python
+
+    def _build(
+        self, job: PythonJob, name: str, file: str, columns: tuple[tuple[str, str], ...], *, python: str
+    ) -> BuiltJob:
         with analysis_proxy(self.session, lambda relation: fault_of_nodes(relation, job, file)) as record:
-            found = self._result(job, name, file, record)
+            found = self._result(job, name, file, record, python=python)
         relation = read_relation(found.relation, file)
         if isinstance(relation, Fact):
             raise job_refused(relation)
@@ -119,7 +138,9 @@ class JobBuilder:
             raise job_refused(fault)
         if (fault := self._fault_of_rows(found.relation, job, file, columns)) is not None:
             raise job_refused(fault)
-        settings = (ROCKSDB,) if keeps_processor_state(relation) else ()
+        settings: tuple[tuple[str, str], ...] = (ROCKSDB,) if keeps_processor_state(relation) else ()
+        if job.requirements:
+            settings += ((WORKER_PYTHON, python),)
         return BuiltJob(found.relation, found.each_batch, settings)
 
     def _fault_of_rows(
@@ -154,7 +175,7 @@ class JobBuilder:
     def _analysed(self, frame: DataFrame) -> str:
         return self.session.call(ANALYSIS_S, lambda: frame.schema.json())
 
-    def _result(self, job: PythonJob, name: str, file: str, record: ProxyRecord) -> "_Result":
+    def _result(self, job: PythonJob, name: str, file: str, record: ProxyRecord, *, python: str) -> "_Result":
         folder = Path(tempfile.mkdtemp(prefix="headgate-job-"))
         try:
             url = f"sc://127.0.0.1:{record.port}/;session_id={self.session.session_id};user_id={USER}"
@@ -172,7 +193,7 @@ class JobBuilder:
             }
             (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
             place = self._log(name)
-            ran = run_confined(folder, sys.executable, place, self.limits)
+            ran = run_confined(folder, python, place, self.limits)
             return _read_result(folder, job, file, ran, record, limits=self.limits, place=place)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -219,29 +240,32 @@ def run_confined(folder: Path, python: str, place: Path, limits: JobLimits) -> P
         stderr=subprocess.STDOUT, start_new_session=True, close_fds=True, umask=0o077,
     ) as process:  # fmt: skip
         try:
-            printed, late = _copy_output(process, place, limits)
+            printed, late = _copy_output(process, place, folder / "started", limits)
         finally:
             _kill(process, marker)
         code = process.wait()
     return ProcessEnd(code, printed, late, printed > limits.output)
 
 
-def _copy_output(process: "subprocess.Popen[bytes]", place: Path, limits: JobLimits) -> tuple[int, bool]:
+def _copy_output(process: "subprocess.Popen[bytes]", place: Path, started: Path, limits: JobLimits) -> tuple[int, bool]:
     """Copy the output to the log until the process ends, a limit is reached, or nobody can print any more.
 
+    The time counts from when the file `started` exists, or else from three limits after the start of the process.
     Returns the number of bytes printed, and whether the time was over.
     """
     assert process.stdout is not None
-    printed, ends_at = 0, time.monotonic() + limits.seconds
+    printed, ends_at, began = 0, time.monotonic() + 4 * limits.seconds, False
     os.set_blocking(process.stdout.fileno(), False)
     with open(place, "ab") as file, selectors.DefaultSelector() as waiting:
         file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} process {process.pid}\n".encode())
         waiting.register(process.stdout, selectors.EVENT_READ)
         while printed <= limits.output:
+            if not began and started.exists():
+                began, ends_at = True, min(ends_at, time.monotonic() + limits.seconds)
             left = ends_at - time.monotonic()
             if left <= 0:
                 return printed, True
-            if not waiting.select(left):
+            if not waiting.select(min(left, _LOOKS_S)):
                 continue
             read = process.stdout.read(64 << 10)
             if not read:
@@ -274,6 +298,8 @@ def _read_result(
         raise job_refused(JobFault.TIME.of(file=file, limit=limits.seconds))
     if ran.talkative:
         raise job_refused(JobFault.OUTPUT.of(file=file, limit=limits.output))
+    if not found and ran.code == -signal.SIGKILL:
+        raise Busy(f"the process that builds the plan of {file} was killed", remedy="try again")
     if not found:
         raise job_refused(_fault_of_end(file, ran, limits, place))
     if lacking := found.get("unconfined"):

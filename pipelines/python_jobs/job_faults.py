@@ -54,6 +54,11 @@ class JobFault(FactKind):
     MEMORY = "{file} needs more than {limit:size} of memory while its plan is built", "build smaller values"
     TIME = "{file} has not returned within {limit:duration}", "a job only describes its rows, and must return at once"
     OUTPUT = "{file} prints more than {limit:size} while its plan is built", "remove the output"
+    REQUIREMENTS = "the requirements of {file} cannot be installed: {message}", "correct requirements: in the yml"
+    REMOTE = (
+        "the pool of {file} runs elsewhere, where its requirements cannot be installed",
+        "install them there and where the agent runs, and remove requirements: from the yml",
+    )
     ENDED = "{file} ended its process ({how}) before its function returned", "see {log}"
 
     @property

@@ -38,7 +38,7 @@ def main(folder: str) -> None:
     readable = (*SYSTEM, *filter(None, sys.path), sys.prefix, sys.base_prefix, sys.exec_prefix)
     lacking = confinement.confine(readable=readable, writable=(folder,), port=request["port"])
     try:
-        result = _build(request)
+        result = _build(request, folder)
     except MemoryError:
         result = {"fault": "MEMORY"}
     _write(folder, result | {"unconfined": lacking})
@@ -63,7 +63,7 @@ def _write(folder: str, result: dict[str, Any]) -> None:
     os.replace(f"{folder}/result.part", f"{folder}/result.json")
 
 
-def _build(request: dict[str, Any]) -> dict[str, Any]:
+def _build(request: dict[str, Any], folder: str) -> dict[str, Any]:
     file, function = request["file"], request["function"]
     try:
         code = compile(request["code"], file, "exec", dont_inherit=True)
@@ -78,6 +78,8 @@ def _build(request: dict[str, Any]) -> dict[str, Any]:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     LogicalPlan._nextPlanId = FIRST_PLAN
+    # The time of the code counts from here: on a busy machine, the imports alone can take many seconds.
+    Path(folder, "started").touch()
     try:
         exec(code, module.__dict__)
         made = getattr(module, function, None)

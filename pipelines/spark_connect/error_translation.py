@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
 _OURS = re.compile(
-    r"(?:\[USER_RAISED_EXCEPTION\]|\.(?:ChangeStreamError|DatabaseLost|FunctionFailed):) \[(HEADGATE_[A-Z_]+)\] "
+    r"(?:\[USER_RAISED_EXCEPTION\]|\.(?:ChangeStreamError|DatabaseLost|FunctionFailed):|^ValueError:) "
+    r"\[(HEADGATE_[A-Z_]+)\] "
     r"(.*?)(?: SQLSTATE: .*)?$",
     re.MULTILINE,
 )
@@ -40,6 +41,10 @@ _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """Prefix of the error of a batch that failed in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
 """Matches a batch error from its start to the end of the Python traceback."""
+_JOB_FRAME = re.compile(r'^ *File "(?P<file>job\.\w+\.py)", line (?P<line>\d+), in ', re.MULTILINE)
+"""Matches a line of a traceback in the code of a job."""
+JOB_FAILED = "HEADGATE_JOB_FAILED"
+"""Error class of an exception that the code of a job raised in a Python process of the pool."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
 _UNEXPLAINED = "Application error processing RPC"
@@ -153,6 +158,7 @@ _REMEDIES = {
     "the table instead, because a filter keeps the rows that were truncated",
     "HEADGATE_NULL_SEQUENCE": "filter such rows out in its statement, and deploy it",
     "HEADGATE_TWO_ROWS_PER_KEY": "name a column as sequence: in its yml, or make its statement return one row per key",
+    "HEADGATE_JOB_BATCH_ROWS": "correct the function, or the DDL of its table",
     UNCHANGED_VALUE: "ALTER TABLE … REPLICA IDENTITY FULL prevents this from now on; to get past this change, remove "
     "the column from the DDL, or delete the readers of the table and deploy them again: they begin after it",
     COLUMN_GONE: "declare the columns that the table has now under another name, and move its readers there",
@@ -263,6 +269,8 @@ def error_class(text: str) -> str:
     text = _PLAN.sub("", text)
     if _BROKERS.search(text):
         return BROKERS_LOST
+    if _job_error(text):
+        return JOB_FAILED
     found = _classes(_TRACEBACK.sub("", text)) or _classes(text)
     return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
 
@@ -306,6 +314,8 @@ def first_line(text: str) -> str:
     text = _PLAN.sub("", text)
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
+    if raised := _job_error(text):
+        return raised[:_LONGEST]
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     call = _call_of_function(body)
     if words := _by_hand(body):
@@ -320,6 +330,19 @@ def first_line(text: str) -> str:
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
     useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
     return _with_call(useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful, call)
+
+
+def _job_error(text: str) -> str:
+    """Return the exception that the code of a job raised, with the innermost line of that code; empty if none did."""
+    frame = _JOB_FRAME.search(text)
+    if frame is None:
+        return ""
+    for line in text[frame.start() :].splitlines():
+        if inner := _JOB_FRAME.match(line):
+            frame = inner
+        elif line.strip() and not line.startswith(" "):
+            return f"{frame['file']}, line {frame['line']}: {line.strip()}"
+    return ""
 
 
 def _with_call(sentence: str, function: str) -> str:

@@ -19,6 +19,7 @@ from core.sql.python_functions import RegisteredFunction
 from core.text.sentence import Sentence
 from pipelines.spark_connect.call_deadlines import lingering, remaining
 from pipelines.spark_connect.error_translation import MaybeStopped, error_class, failure_of, first_line, schema_of
+from pipelines.spark_connect.job_writer import job_writer
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.python_functions import PythonFunctions
 from pipelines.spark_connect.session import Session, spark_errors
@@ -41,7 +42,9 @@ ROCKSDB = (
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 )
 """Setting of a query with transformWithState, which works only with this state store (Spark 4.2.0)."""
-START_SETTINGS = (ROCKSDB[0],)
+WORKER_PYTHON = "spark.sql.execution.pyspark.python"
+"""Setting with the program that runs a query's Python functions."""
+START_SETTINGS = (ROCKSDB[0], WORKER_PYTHON)
 """Names of the settings that a query may need at its start."""
 
 _WAITING = ("waiting for data", "waiting for next trigger")
@@ -166,7 +169,7 @@ class SparkQueries:
         starts too late. Spark 4.2.0 abandons such a process after 10 s: six processes that started together on two
         cores were all late, and competed with the processes of the next attempts.
         """
-        if start.upsert is None:
+        if not runs_writer(start):
             return self._launched(start)
         if not self._beginning_writer.acquire(blocking=False):
             raise Busy(f"{start.name} waits for the writer of another statement to begin", remedy="try again")
@@ -193,13 +196,10 @@ class SparkQueries:
                 frame = frame.selectExpr(*start.messages)
             writer = frame.writeStream.queryName(self._whose + start.name).outputMode(start.mode)
             writer = _triggered(writer.option("checkpointLocation", start.checkpoint), start.trigger)
-            if start.upsert is not None:
-                if self._find(start.name) is None:
-                    # If the writer's process died, the pool may still be executing its last requests.
-                    self._batches.end(start.name, time.monotonic() + STOP_S)
-                begin = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start
-            else:
-                begin = _appending(writer, start)
+            if runs_writer(start) and self._find(start.name) is None:
+                # If the writer's process died, the pool may still be executing its last requests.
+                self._batches.end(start.name, time.monotonic() + STOP_S)
+            begin = _beginning(writer, start)
             with self._settings.applied(start.job.settings if start.job is not None else ()):
                 query: StreamingQuery = begin()
         return query
@@ -392,8 +392,19 @@ def _name_of(query: StreamingQuery) -> str:
     return (query.name or "").rpartition("/")[2]
 
 
-def _appending(writer: Any, start: QueryStart) -> Callable[[], Any]:
-    """Return the call that starts a query which appends its rows."""
+def runs_writer(start: QueryStart) -> bool:
+    """True if a Python process of the pool writes each batch of a query."""
+    return start.upsert is not None or bool(start.job is not None and start.job.each_batch)
+
+
+def _beginning(writer: Any, start: QueryStart) -> Callable[[], Any]:
+    """Return the call that starts a query."""
+    if start.upsert is not None:
+        upserting: Callable[[], Any] = writer.foreachBatch(upsert_writer(start.upsert, start.name)).start
+        return upserting
+    if start.job is not None and start.job.each_batch:
+        appending: Callable[[], Any] = writer.foreachBatch(job_writer(start, start.job.each_batch)).start
+        return appending
     # Always set the format: without it a missing table is silently created as parquet (Spark 4.2.0).
     writer = writer.format(start.format)
     if start.messages:

@@ -138,7 +138,7 @@ class Lake:
         session = Session(self.pool.url, self.pool.token, str(uuid.uuid4()))
         session.attach()
         session.run_test_statement()
-        return SparkConnection(session, "p/dev", "/nowhere")
+        return SparkConnection(session, "p/dev", "/nowhere", is_local=True)
 
     def filled(self, way: "Way") -> "Filled":
         """Kill the server, start another one, and return how long filling its catalog took."""

@@ -305,7 +305,9 @@ class PoolSupervisor:
             spark_connection.close(session)
             raise
         self._test_at = self._monotonic() + TEST_EVERY_S
-        self._open = spark_connection.SparkConnection(session, self._whose, self._home)
+        self._open = spark_connection.SparkConnection(
+            session, self._whose, self._home, is_local=self._local is not None
+        )
 
     def _fill_catalog(self) -> None:
         attached = self._open

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.ports.spark import Analysis, Jobs, Queries, Tables, TableUpkeep
 from pipelines.python_jobs.job_builder import JobBuilder
+from pipelines.python_jobs.job_environments import JobEnvironments
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.session import UNTIMED_S, Session
@@ -18,10 +19,11 @@ from pipelines.spark_connect.streaming_queries import SparkQueries
 class SparkConnection:
     """Implements `PoolConnection` for one session of the pool."""
 
-    def __init__(self, session: Session, whose: str, home: str) -> None:
+    def __init__(self, session: Session, whose: str, home: str, *, is_local: bool) -> None:
         """Use an attached session. `whose` names the environment in Spark's user interface and logs.
 
-        `home` is the folder of the environment, in which the logs of jobs lie.
+        `home` is the folder of the environment, in which the logs of jobs lie. `is_local` says whether the pool runs on
+        this machine, so that it can use environments of jobs.
         """
         self.session = session
         self.call = session.call
@@ -30,7 +32,9 @@ class SparkConnection:
         self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
         self.upkeep: TableUpkeep = SparkUpkeep(session)
-        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs")
+        # Projects and environments share them, as they share the folder of their homes.
+        environments = JobEnvironments(Path(home).parent.parent / "python")
+        self.jobs: Jobs = JobBuilder(session, Path(home) / "jobs", environments if is_local else None)
 
     def close(self) -> None:
         """Close both sessions of this connection without waiting for the server, which may not respond."""

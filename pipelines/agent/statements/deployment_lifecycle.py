@@ -40,6 +40,7 @@ from pipelines.agent.deployment_compiler import (
     tracks_schemas,
     upsert_of,
     upserts,
+    writes_in_python,
 )
 from pipelines.agent.identity.registry_records import keep_record
 from pipelines.agent.statement_locks import Version
@@ -92,6 +93,18 @@ def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> 
     built_job(agent, deployment)
 
 
+def _refuse_batches(deployment: Deployment, added: set[str]) -> None:
+    """Raise Refused if a deployment cannot write what the function `each_batch` of its job returns."""
+    name = query_name(deployment.table, deployment.version)
+    if not table_format(deployment.format).transaction_log or upserts(deployment):
+        why, remedy = "it does not append to a Delta table", "write USING delta in its DDL, without mode: upsert"
+    elif added:
+        why, remedy = "metadata columns are added to the stream, not to its result", "remove metadata: from its yml"
+    else:
+        return
+    raise Refused(f"{name} cannot use each_batch: {why}", remedy=f"{remedy}, or remove each_batch from its job")
+
+
 def _refuse_unregistered(agent: AgentContext, deployment: Deployment, stops: int) -> None:
     refuse_unready(agent, deployment, stops=stops)
     check_checkpoint(agent, deployment)
@@ -111,6 +124,8 @@ def built_job(agent: AgentContext, deployment: Deployment) -> BuiltJob | None:
     if job is None:
         return None
     added = {name for name, _ in added_columns(deployment)}
+    if job.writes_batches:
+        _refuse_batches(deployment, added)
     declared = column_types(deployment.texts, deployment.table)
     return agent.pool.connection().jobs.build(
         job,
@@ -219,7 +234,7 @@ def stop(
     """
     pool = agent.pool.connection_for_stops()
     name = query_name(deployment.table, deployment.version)
-    pool.call(seconds, pool.queries.stop, name, calling, upserts=upserts(deployment))
+    pool.call(seconds, pool.queries.stop, name, calling, upserts=writes_in_python(deployment))
 
 
 def pause(agent: AgentContext, deployment: Deployment) -> None:
@@ -465,6 +480,8 @@ def _start_of(agent: AgentContext, deployment: Deployment, job: BuiltJob | None)
         added=added_columns(deployment),
         functions=functions_of(deployment),
         job=job,
+        place=table_format(deployment.format).place_in(deployment.folder) if job is not None and job.each_batch else "",
+        columns=deployment.columns if job is not None and job.each_batch else (),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 import small_project
 from agent_scenarios import fast_lane
 
-from core.model.errors import EngineRefused, Overtaken
+from core.model.errors import EngineRefused, Overtaken, Refused
 from core.model.names import TableName as T
 from core.observed.versions import Deployment
 from core.sql.python_jobs import JobInput, PythonJob, job_text
@@ -58,6 +58,28 @@ def test_a_wrong_job_that_is_started_has_failed_with_its_class(agent: AgentConte
     found = agent.ledger.deployment(T("b"), 1)
     assert found is not None
     assert (found.state, found.error_class, found.error) == ("failed", "HEADGATE_JOB_RAISED", "job.b.py, line 2: no")
+
+
+EACH_BATCH = CODE + "\n\ndef each_batch(batch, batch_id):\n    return batch"
+
+
+def with_batches(agent: AgentContext, job: Deployment, **more: Any) -> Deployment:
+    text = job_text("b", PythonJob("b", (JobInput("a", "STREAM `a__v1`"),), EACH_BATCH)).partition("\n")[2]
+    agent.ledger.update_deployment(T("b"), 1, compiled=text, **more)
+    found = agent.ledger.deployment(T("b"), 1)
+    assert found is not None
+    return found
+
+
+def test_a_function_for_each_batch_needs_a_delta_table(agent: AgentContext, pool: Any, job: Deployment) -> None:
+    with_batches(agent, job)
+    with pytest.raises(Refused) as refused:
+        fast_lane(agent).restart(("b",), 0.0, by="ana")
+    assert refused.value.sentence == (
+        "b@v1 cannot use each_batch: it does not append to a Delta table; write USING delta in its DDL, without mode: "
+        "upsert, or remove each_batch from its job"
+    )
+    assert "b@v1" in pool.running
 
 
 def test_a_stop_during_the_build_wins(

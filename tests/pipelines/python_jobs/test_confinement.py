@@ -110,6 +110,7 @@ def test_a_hanging_process_ends_with_those_that_left_its_group(tmp_path: Path, m
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    if os.fork() == 0:\n"
+        f"        open('{tmp_path}/headgate-job-x/started', 'w')\n"
         f"        open('{tmp_path}/escaped', 'w').write(str(os.getpid()))\n"
         "        time.sleep(100)\n"
         "    os._exit(0)\n"

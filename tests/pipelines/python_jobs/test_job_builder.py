@@ -8,11 +8,13 @@ from core.model.errors import EngineRefused
 from core.ports.spark import QueryStart
 from core.sql.python_jobs import JobInput, PythonJob
 from pipelines.python_jobs.job_builder import JobBuilder, JobLimits
+from pipelines.python_jobs.job_environments import JobEnvironments
+from tests.pipelines.python_jobs.test_job_environments import wheel
 from tests.pipelines.spark_connect.conftest import Field, ground
 
 __all__ = ["ground"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 COLUMNS = (("b", "STRING"), ("n", "BIGINT"))
 COUNTS = """
@@ -40,7 +42,7 @@ def counts(rows):
 def built(ground: Field, code: str, *, seconds: float = 20, function: str = "counts") -> QueryStart:
     """Build a job over the rows of the ground, and return the start of its query."""
     job = PythonJob(function, (JobInput("rows", f"STREAM `{ground.source}`"),), code)
-    builder = JobBuilder(ground.session, ground.folder / "jobs", JobLimits(seconds=seconds))
+    builder = JobBuilder(ground.session, ground.folder / "jobs", None, JobLimits(seconds=seconds))
     made = builder.build(job, name=ground.query("counts"), table="counts", columns=COLUMNS)
     ground.files.prepare(ground.checkpoint("counts"), {"table": "counts"})
     return QueryStart(
@@ -99,6 +101,39 @@ def test_a_wrong_job_is_refused_in_one_sentence(ground: Field, line: str, said: 
     with pytest.raises(EngineRefused) as refused:
         built(ground, f"def counts(rows):\n    {line}\n", seconds=6)
     assert said in refused.value.sentence and "\n" not in refused.value.sentence
+
+
+SHOUTED = """
+from pyspark.sql.functions import udf
+from shouting import shout
+
+def counts(rows):
+    return rows.select(udf(shout, "string")("b").alias("b"), rows.a.alias("n"))
+"""
+
+
+def test_the_pool_s_python_has_the_requirements_of_a_job_after_its_start_too(
+    ground: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(ground.folder / "wheels")))
+    builder = JobBuilder(ground.session, ground.folder / "jobs", JobEnvironments(ground.folder / "python"))
+    job = PythonJob("counts", (JobInput("rows", f"STREAM `{ground.source}`"),), SHOUTED, ("shouting",))
+    made = builder.build(job, name=ground.query("counts"), table="counts", columns=COLUMNS)
+    assert [name for name, _ in made.settings] == ["spark.sql.execution.pyspark.python"]
+    ground.table("counts", "b STRING, n BIGINT")
+    ground.files.prepare(ground.checkpoint("counts"), {"table": "counts"})
+    physical = f"counts_{ground.mark}__v1"
+    place = ground.checkpoint("counts")
+    ground.queries.start(QueryStart(ground.query("counts"), "", physical, "parquet", place, "0 seconds", job=made))
+    for landed in (1, 2):
+        ground.land(1)
+        ground.until(lambda landed=landed: len(rows(ground)) == landed, 120)
+    assert rows(ground) == [("B0!", 1), ("B0!", 1)]
+    assert ground.session.spark.conf.get("spark.sql.execution.pyspark.python", "none") == "none"
+    remote = JobBuilder(ground.session, ground.folder / "jobs", None)
+    with pytest.raises(EngineRefused, match="runs elsewhere, where its requirements"):
+        remote.build(job, name=ground.query("counts"), table="counts", columns=COLUMNS)
 
 
 def test_what_a_job_prints_is_in_the_log_of_its_statement(ground: Field) -> None:

@@ -330,3 +330,33 @@ def test_an_error_in_the_body_of_a_function_names_the_innermost_function(underli
     text = STREAM_FAILED.replace("SELECT a / 0\n       ^^^^^", f"{line}\n{carets}")
     expected = "Use `try_divide` to tolerate divisor being 0 and return NULL instead"
     assert first_line(text).endswith(f"{expected}, in a call of {named}" if named else f"{expected}.")
+
+
+IN_A_JOB = """(STREAM_FAILED) [PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "job.j.py", line 6, in f
+  File "job.j.py", line 4, in inner
+  File "/usr/lib/python3.11/decimal.py", line 9, in divide
+ZeroDivisionError: division by zero
+ SQLSTATE: 38000
+=== Streaming Query ===
+Identifier: q [id = 1b7bbb80, runId = f7cd743f]
+Logical Plan:
+~WriteToMicroBatchDataSourceV1 [checkpointLocation=/cp, queryName=q], Append
+
+JVM stacktrace:
+org.apache.spark.sql.streaming.StreamingQueryException: [PYTHON_EXCEPTION] An exception was thrown
+"""  # noqa: E501  # As Spark 4.2.0 wrote it.
+
+
+def test_an_exception_in_a_job_is_reported_with_the_innermost_line_of_its_code() -> None:
+    assert first_line(IN_A_JOB) == "job.j.py, line 4: ZeroDivisionError: division by zero"
+    assert error_class(IN_A_JOB) == "HEADGATE_JOB_FAILED"
+
+
+def test_wrong_rows_of_a_batch_are_reported_in_our_words() -> None:
+    text = 'Traceback (most recent call last):\n  File "x.py", line 1, in write\nValueError: [HEADGATE_JOB_BATCH_ROWS] '
+    text += "each_batch returns int, and must return a DataFrame\n"
+    assert first_line(text) == (
+        "each_batch returns int, and must return a DataFrame; correct the function, or the DDL of its table"
+    )
+    assert error_class(text) == "HEADGATE_JOB_BATCH_ROWS"

@@ -1,0 +1,99 @@
+"""Virtual environments with the requirements of jobs, which are created once and shared by all environments."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.text.escaping import escape_control_characters
+from core.text.sentence import Fact
+from pipelines.python_jobs.job_faults import JobFault
+
+INSTALL_S = 120.0
+"""Deadline, in seconds, of each of the two programs that create an environment."""
+_LONGEST = 300
+"""Maximum length of pip's message in an error, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnvironments:
+    """A folder with one virtual environment for each set of requirements and version of Python."""
+
+    folder: Path
+
+    def python_for(self, requirements: tuple[str, ...], file: str) -> "str | Fact[JobFault]":
+        """Return the Python that has the requirements of a job, or why there is none; it may take minutes to create it.
+
+        The environment is created in a temporary folder and renamed when it is complete, so a creation that is killed
+        is repeated. pip takes its settings from the agent's environment variables and files.
+        """
+        if not requirements:
+            return sys.executable
+        key = hashlib.sha256(json.dumps([sorted(requirements), sys.version, _packages()]).encode()).hexdigest()[:20]
+        place = self.folder / key
+        python = str(place / "bin/python")
+        if place.exists():
+            return python
+        self.folder.mkdir(parents=True, mode=0o750, exist_ok=True)
+        with open(self.folder / f"{key}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in self.folder.glob(f"{key}.new.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            if place.exists():
+                return python
+            new = Path(tempfile.mkdtemp(prefix=f"{key}.new.", dir=self.folder))
+            try:
+                if message := _create(new, requirements):
+                    return JobFault.REQUIREMENTS.of(file=file, message=message)
+                os.rename(new, place)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        return python
+
+
+def _create(folder: Path, requirements: tuple[str, ...]) -> str:
+    """Create an environment; return an error message, or an empty text.
+
+    It sees the packages of this process, so Spark's client is not installed again. Only wheels are installed, because
+    the build of a source package would execute its code.
+    """
+    if message := _run([sys.executable, "-I", "-m", "venv", str(folder)]):
+        return message
+    python = str(folder / "bin/python")
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+    Path(packages, "headgate_base.pth").write_text("".join(f"{each}\n" for each in _packages()), encoding="utf-8")
+    options = ["--no-input", "--disable-pip-version-check", "--no-color", "--only-binary", ":all:"]
+    return _run([python, "-m", "pip", "install", *options, "--", *requirements])
+
+
+def _packages() -> list[str]:
+    return [each for each in sys.path if each.endswith("-packages") and os.path.isabs(each)]
+
+
+def _run(command: list[str]) -> str:
+    """Run a program; return the last line with its error, or an empty text if it succeeded."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        text=True, errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=INSTALL_S)
+        except subprocess.TimeoutExpired:
+            output = f"ERROR: it took longer than {INSTALL_S:.0f} s"
+        finally:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() == 0:
+            return ""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return escape_control_characters((errors or lines or ["it failed without a message"])[-1])[:_LONGEST]

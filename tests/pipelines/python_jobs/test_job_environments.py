@@ -1,0 +1,67 @@
+"""Virtual environments of jobs, created by the real pip from a folder of wheels."""
+
+import subprocess
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.text.sentence import Fact
+from pipelines.python_jobs.job_environments import JobEnvironments
+
+pytestmark = [pytest.mark.drill, pytest.mark.long]
+
+
+def wheel(folder: Path, name: str = "shouting") -> Path:
+    """Write a package with a function, and return its folder."""
+    folder.mkdir(exist_ok=True)
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", "def shout(text):\n    return text.upper() + '!'\n")
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{about}/RECORD", "")
+    return folder
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let pip find packages only in a folder."""
+    folder = wheel(tmp_path / "wheels")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_an_environment_is_created_once_and_sees_spark_s_client(tmp_path: Path, offline: Path) -> None:
+    environments = JobEnvironments(tmp_path / "python")
+    (tmp_path / "python").mkdir()
+    python = environments.python_for(("shouting==1.0",), "job.a.py")
+    assert isinstance(python, str)
+    code = "import pyspark.sql.connect.session, shouting; print(shouting.shout('a'))"
+    done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "A!\n"
+    before = time.monotonic()
+    assert JobEnvironments(tmp_path / "python").python_for(("shouting==1.0",), "job.b.py") == python
+    assert time.monotonic() - before < 0.5, "nothing is resolved again"
+
+
+def test_an_environment_that_was_left_half_made_is_made_again(tmp_path: Path, offline: Path) -> None:
+    environments = JobEnvironments(tmp_path / "python")
+    python = environments.python_for(("shouting",), "job.a.py")
+    assert isinstance(python, str)
+    made = Path(python).parent.parent
+    # A kill leaves the temporary folder, and no complete one.
+    made.rename(made.with_name(f"{made.name}.new.killed"))
+    assert environments.python_for(("shouting",), "job.a.py") == python and Path(python).exists()
+    assert not made.with_name(f"{made.name}.new.killed").exists()
+
+
+def test_requirements_that_cannot_be_resolved_are_reported_with_the_words_of_pip(tmp_path: Path, offline: Path) -> None:
+    found = JobEnvironments(tmp_path / "python").python_for(("shouting==2.0",), "job.a.py")
+    assert isinstance(found, Fact)
+    assert str(found) == (
+        "the requirements of job.a.py cannot be installed: No matching distribution found for shouting==2.0"
+    )
+    assert not [each for each in (tmp_path / "python").iterdir() if each.suffix != ".lock"]
