@@ -160,7 +160,7 @@ def _forward(old: TableColumns, new: TableColumns) -> Iterator[ColumnConflict]:
         if not column.nullable and now.nullable:
             yield _conflict(Incompatibility.BECAME_NULLABLE, Direction.FORWARD, column)
         yield from _retyped(column, now, Direction.FORWARD, old, new)
-        dropped = _dropped_fields(column.name, column.type, now.type) if by_name else ()
+        dropped = dropped_fields(column.name, column.type, now.type) if by_name else ()
         for path, kind in dropped:
             yield _conflict(Incompatibility.DROPPED, Direction.FORWARD, Column(path, "", kind))
     yield from _partitioned(old, new, Direction.FORWARD, rows=new, reader=old)
@@ -195,16 +195,16 @@ def _partitioned(
         yield ColumnConflict("", direction, Incompatibility.PARTITIONED.of(was=was, now=now))
 
 
-def _dropped_fields(path: str, old: str, new: str) -> Iterator[tuple[str, str]]:
+def dropped_fields(path: str, old: str, new: str) -> Iterator[tuple[str, str]]:
     """Yield the path and type of each nested field that only the old type has; a path ignores arrays and maps."""
     if element_type(old) and element_type(new):
-        yield from _dropped_fields(path, element_type(old), element_type(new))
+        yield from dropped_fields(path, element_type(old), element_type(new))
     fields = {name.lower(): kind for name, kind in fields_of(new)}
     for name, kind in fields_of(old) if fields else ():
         if name.lower() not in fields:
             yield f"{path}.{name}", kind
         else:
-            yield from _dropped_fields(f"{path}.{name}", kind, fields[name.lower()])
+            yield from dropped_fields(f"{path}.{name}", kind, fields[name.lower()])
 
 
 def column_reading(

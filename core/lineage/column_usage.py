@@ -3,14 +3,16 @@
 A name that cannot be resolved counts as a use.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.names import TableName
-from core.project.model import Table
+from core.model.table_formats import table_format
+from core.project.model import Settings, Table
 from core.sql.metadata_columns import METADATA_COLUMNS, METADATA_NAMES
-from core.sql.statement import Column, ParsedStatement, line_of
+from core.sql.statement import Column, ParsedStatement, TableDdl, line_of
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import LineageTracer
@@ -66,6 +68,43 @@ def reads_column(
     doubts = (set(each.name.lower().split(".")) for each in found.unresolved)
     named = any(origin.table == parent and origin.column.lower() == name for origin in origins)
     return named or not found.outputs or any({name, "*"} & each for each in doubts)
+
+
+def writes_null_without(
+    column: str,
+    statement: ParsedStatement,
+    parent: TableName,
+    columns: Mapping[TableName, tuple[Column, ...]],
+    *,
+    written: TableDdl,
+    settings: Settings,
+) -> bool:
+    """True if a statement would go on without a column, in lower case, of a table, and write NULL in its place.
+
+    That is the case if only a star passes the column on, to a column of the same name that may be NULL in a table of
+    files: a stream is written by the names of columns, so one may be missing (run on Spark 4.2.0 and Delta 4.4.0).
+    `columns` maps each table that the statement reads to its columns, including `column`; `written` is the DDL of the
+    table that it writes, and `settings` are those of this table.
+    """
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    by_position = statement.stateful or _SET_OPERATION.search(statement.canonical) is not None
+    if by_position or settings.upserts or not table_format(written.format).has_files:
+        return False
+    required = (*written.partitioning, *(each.name for each in written.columns if not each.nullable))
+    found = lineage_of(statement, columns.get)
+    if not found.outputs or found.unresolved or column in map(str.lower, required):
+        return False
+
+    def is_it(origin: "ColumnOrigin") -> bool:
+        return origin.table == parent and origin.column.lower() == column
+
+    passed_on = (each for each in found.outputs if any(is_it(source.origin) for source in each.inputs))
+    named = any(is_it(each.origin) for each in found.references)
+    return not named and all(column == each.name == each.expression.lower() for each in passed_on)
+
+
+_SET_OPERATION = re.compile(r"\b(?:UNION|INTERSECT|EXCEPT|MINUS)\b", re.IGNORECASE)
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:

@@ -91,6 +91,9 @@ class PlanWarningKind(FactKind):
     # About the table's readers.
     AGGREGATES_ACROSS = "keeps its state, so its aggregates mix rows from before and after {parent} takes its new text"
     STAR_WRITES = "selects * and will write the new column of {parent} after its next restart"
+    STAR_WRITES_NULL = (
+        "selects * from {parent}, which drops {column}: it writes NULL there once it reads the new version"
+    )
     STOPS_FOR_CHANGE = (
         "is not part of this plan, but {end}: it is stopped during the change, and resumes with its own text"
     )
@@ -343,6 +346,11 @@ class PlanRefusalKind(FactKind):
     )
     STAR_LACKS_COLUMNS = (
         "{reader} selects * from {table}, but its own table has no column {columns}: every batch would fail",
+        "add {columns} to the DDL of {reader} in the same plan, or list its columns instead of *",
+    )
+    STAR_INCOMPATIBLE = (
+        "{reader} selects * from {table}, but its own table has no {columns}: every batch over the new version would "
+        "fail; {source} compatibility: {mode}",
         "add {columns} to the DDL of {reader} in the same plan, or list its columns instead of *",
     )
     INCOMPATIBLE = (

@@ -5,15 +5,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from core.changes.schema_compatibility import columns_in, columns_of, conflicts
-from core.lineage.column_usage import reads_column
+from core.lineage.column_usage import reads_column, writes_null_without
 from core.model.actions import Action, StepKind
 from core.model.errors import LedgerUnavailable, UsageError
 from core.model.names import TableName
 from core.observed.versions import Deployment, StatementLine, serving_version
 from core.plan.model import PlanNode
-from core.project.model import Project, Table
+from core.project.model import Project, Settings, Table
 from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import revision_of
+from core.project_reader.table_yml import read_settings
 from core.run.model import StepState
 from core.sql.statement import TableDdl
 from core.text.wording import did_you_mean
@@ -167,4 +168,10 @@ def _reads(reader: LedgerReader, one: Deployment, table: TableName, column: str,
     ddls = {each.table: _ddl(each.texts.ddl, parse_cache) for each in parents if each is not None}
     columns = {name: ddl.columns for name, ddl in ddls.items() if ddl is not None}
     parsed = [each for each in parse_cache.statements(one.texts.dml, "")[0] if each.writes == one.table]
-    return not parsed or any(reads_column(each, table, column, columns) for each in parsed)
+    written = _ddl(one.texts.ddl, parse_cache)
+    settings = read_settings(one.texts.yml, f"{one.table}.yml", Settings(), [])
+    return not parsed or any(
+        reads_column(each, table, column, columns)
+        and not (written and writes_null_without(column, each, table, columns, written=written, settings=settings))
+        for each in parsed
+    )

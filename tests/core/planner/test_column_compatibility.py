@@ -22,7 +22,14 @@ READER = "INSERT INTO b\nSELECT id,\n  v\nFROM STREAM a"
 
 
 def project(
-    columns: str = OLD, yml: str = "", *, more: str = "", reader: str = READER, using: str = "parquet"
+    columns: str = OLD,
+    yml: str = "",
+    *,
+    more: str = "",
+    reader: str = READER,
+    using: str = "parquet",
+    own: str = "id BIGINT, v BIGINT",
+    own_yml: str = "",
 ) -> Project:
     names = ", ".join(part.split()[0] for part in columns.split(", "))
     known = ", ".join(
@@ -37,7 +44,9 @@ def project(
             "pipelines/facts/p/a/sql-scripts/ddl.a.sql": f"CREATE TABLE a (\n{lines}\n) USING {using}",
             "pipelines/facts/p/a/sql-scripts/dml.a.sql": f"INSERT INTO a SELECT {known} FROM STREAM src",
             "pipelines/facts/p/a/a.yml": yml,
-            "pipelines/facts/q/b/sql-scripts/ddl.b.sql": f"CREATE TABLE b (id BIGINT, v BIGINT) USING {using}",
+            "pipelines/facts/q/b/sql-scripts/ddl.b.sql": f"CREATE TABLE b ({own})"
+            + f" USING {using}" * ("USING" not in own),
+            "pipelines/facts/q/b/b.yml": own_yml,
             "pipelines/facts/q/b/sql-scripts/dml.b.sql": reader,
         }
     )
@@ -306,3 +315,49 @@ def test_a_mode_that_does_not_exist_is_a_problem(yml: str, more: str, problem: s
 def test_a_mode_of_a_product_without_tables_is_a_warning() -> None:
     _, problems = read_project({"headgate.yml": MANIFEST + "products:\n  pp: {compatibility: full}\n"})
     assert any("no table has the product pp" in str(problem) for problem in problems), problems
+
+
+@pytest.mark.parametrize("mode", ["backward", "forward", "full_transitive", "none"])
+def test_a_star_into_a_table_that_lacks_a_new_column_and_whose_format_refuses_it_is_broken(mode: str) -> None:
+    was, reader = OLD.replace(", must STRING NOT NULL", ""), "INSERT INTO b SELECT * FROM STREAM a"
+
+    def lacking(now: str, *, own: str = was, select: str = reader, using: str = "delta") -> list[str]:
+        before = project(was, reader=select, own=f"{own}) USING {using} --")
+        found = planned(project(now, f"compatibility: {mode}"), before)
+        return [str(each.summary) for each in found.refusals if each.kind == "star_incompatible"]
+
+    said = [
+        "b selects * from a, but its own table has no more: every batch over the new version would fail; its yml sets "
+        f"compatibility: {mode}"
+    ] * (mode in ("forward", "full_transitive"))
+    added = f"{was}, more STRING"
+    assert lacking(added) == said
+    assert lacking(added, using="parquet") == [] == lacking(added, own=f"{was}, more STRING")
+    assert lacking(added, select="INSERT INTO b SELECT id, v, note FROM STREAM a") == []
+
+
+STAR = "INSERT INTO b\nSELECT * FROM STREAM a"
+STATEMENTS_WITH_A_STAR = {
+    "only passes it on": (STAR, "note STRING", "", True),
+    "in a subquery": ("INSERT INTO b SELECT x.* FROM (SELECT * FROM STREAM a) x", "note STRING", "", True),
+    "names it as well": (f"{STAR} WHERE note > 'x'", "note STRING", "", False),
+    "in an expression": ("INSERT INTO b SELECT id, to_json(struct(*)) AS note FROM STREAM a", "note STRING", "", False),
+    "united by position": (f"{STAR} UNION ALL SELECT * FROM STREAM a", "note STRING", "", False),
+    "into NOT NULL": (STAR, "note STRING NOT NULL", "", False),
+    "into a partition column": (STAR, "note STRING) USING parquet PARTITIONED BY (note", "", False),
+    "into a keyed table": (STAR, "note STRING", "mode: upsert\nkey: [id]", False),
+    "without a column of its own": (STAR, "v INT", "", True),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS_WITH_A_STAR)
+def test_a_star_goes_on_without_a_dropped_column_if_its_own_table_can_be_null(statement: str) -> None:
+    sql, column, yml, goes_on = STATEMENTS_WITH_A_STAR[statement]
+    using = "delta" if yml else "parquet"
+    before = project(reader=sql, own=f"id BIGINT, {column}", own_yml=yml, using=using)
+    dropped = OLD.replace(", note STRING", "")
+    found = planned(project(dropped, "compatibility: forward", using=using), before)
+    assert refused(found) == (set() if goes_on else {"forward dropped"})
+    said = "selects * from a, which drops note: it writes NULL there once it reads the new version"
+    warned = [(each.table, str(each.summary)) for each in found.warnings if each.kind == "star_writes_null"]
+    assert warned == ([("b", said)] if goes_on and column.startswith("note") else [])

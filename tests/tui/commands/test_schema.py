@@ -88,7 +88,13 @@ def test_its_lines_are_a_table_of_versions_and_the_reasons(versions: Any, capsys
 
 @pytest.mark.parametrize(
     ("selected", "yml", "allowed"),
-    [("id, kind", "", False), ("id", "", True), ("*", "", False), ("id", "readers: [report (bi)]\n", False)],
+    [
+        ("id, kind", "", False),
+        ("id", "", True),
+        ("*", "", True),
+        ("id, upper(kind) AS kind", "", False),
+        ("id", "readers: [report (bi)]\n", False),
+    ],
 )
 def test_a_dropped_column_is_allowed_forward_only_if_no_known_reader_names_it(
     selected: str, yml: str, allowed: bool, folder: Path, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
