@@ -197,7 +197,10 @@ def written_files(log: DeltaLog, upto: int) -> tuple[str, ...] | None:
     files = log.files_at(at[-1]) if at else []
     if why := _why_other_rows(log, files):
         raise Refused(why)
-    return tuple(log.place_of(file) for file in files)
+    places = tuple(log.place_of(file) for file in files)
+    if gone := sum(not os.path.exists(place) for place in places):
+        raise Refused(f"{gone:,} of {len(places):,} are gone, as after a VACUUM")
+    return places
 
 
 def position_after_batch(log: DeltaLog, upto: int | None) -> SeenLog | None:

@@ -135,15 +135,22 @@ def test_the_files_of_a_batch_are_those_that_the_table_held_after_it(files: Tabl
     first, second = (written.commit(3, batch=("q", batch)) for batch in range(2))
     written.commit(batch=("q", 2))
     place = f"{folder}/delta/"
+    for path in (*first, *second):
+        Path(place, path).touch()
     assert files.written_files(folder, -1) == ()
     assert files.written_files(folder, 0) == (place + first[0],)
     assert files.written_files(folder, 2) == (place + first[0], place + second[0])
     assert files.written_files(folder, 9) is None
+    Path(place, first[0]).unlink()
+    with pytest.raises(Refused, match="1 of 2 are gone, as after a VACUUM"):
+        files.written_files(folder, 2)
 
 
 def test_files_that_are_not_the_rows_of_the_table_are_not_compared(files: TableCheckpoints, tmp_path: Path) -> None:
     written, folder = WrittenLog(tmp_path / "p"), str(tmp_path / "p")
     written.add("v=a%20b/part.parquet", batch=("q", 0))
+    (tmp_path / "p/delta/v=a b").mkdir()
+    (tmp_path / "p/delta/v=a b/part.parquet").touch()
     assert files.written_files(folder, 0) == (f"{folder}/delta/v=a b/part.parquet",)
     written.add("part-2.parquet", batch=("q", 1), deletionVector={"cardinality": 1})
     with pytest.raises(Refused, match="rows that were deleted are still there"):
