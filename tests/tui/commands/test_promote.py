@@ -509,12 +509,22 @@ def test_the_console_compares_environments_as_the_command_does(
         console.environment_diff("stage", ())
 
 
+LABEL = "CREATE FUNCTION label(kind STRING) RETURNS STRING RETURN concat(kind, '{end}')"
+LABEL_IN_PYTHON = "# CREATE FUNCTION label(kind STRING) RETURNS STRING\ndef label(kind): return kind + '{end}'\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "called_as", "edit"),
+    [
+        ("label.sql", LABEL, "concat(CAST(kind AS string), '2')", "concat(kind, '{end}')"),
+        ("label.py", LABEL_IN_PYTHON, "/* label */ label__py_", "def label(kind): return kind + '{end}'"),
+    ],
+)
 def test_a_promoted_revision_brings_its_functions_and_other_tables_keep_theirs(
-    two: Two, capsys: pytest.CaptureFixture[str]
+    file: str, text: str, called_as: str, edit: str, two: Two, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    function = two.folder / "functions/label.sql"
+    function = two.folder / "functions" / file
     function.parent.mkdir()
-    text = "CREATE FUNCTION label(kind STRING) RETURNS STRING RETURN concat(kind, '{end}')"
     called = {
         table: f"INSERT INTO {table} SELECT id, label(kind) AS kind FROM STREAM {parent};"
         for table, parent in (("a", "landed"), ("b", "a"))
@@ -530,6 +540,7 @@ def test_a_promoted_revision_brings_its_functions_and_other_tables_keep_theirs(
     plan = written(["promote", "b", *TO_STAGE], capsys)
     (node,) = [node for node in plan["nodes"] if node["action"] != "keep"]
     assert node["table"] == "b" and node["texts"]["functions"] == {"label": text.format(end="2")}
-    assert "concat(CAST(kind AS string), '2')" in node["texts"]["dml"]
+    assert called_as in node["texts"]["dml"]
     assert plan["request"]["promotes"][0]["revision"] == written_hash(there.texts)
-    assert node["evidence"][-1]["sentence"] == "function label: concat(kind, '1') → concat(kind, '2')"
+    edited = f"{edit.format(end=1)} → {edit.format(end=2)}"
+    assert node["evidence"][-1]["sentence"] == f"function label: {edited}"
