@@ -164,11 +164,11 @@ def _limited(code: Code) -> Iterator[None]:
         # Not in the main thread.
         yield
         return
-    signal.alarm(LOADING_S)
+    signal.setitimer(signal.ITIMER_REAL, LOADING_S)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 

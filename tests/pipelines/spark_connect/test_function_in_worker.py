@@ -86,9 +86,9 @@ def test_a_class_yields_rows_of_the_declared_types() -> None:
 
 
 def test_a_module_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.spark_connect.function_in_worker.LOADING_S", 1)
+    monkeypatch.setattr("pipelines.spark_connect.function_in_worker.LOADING_S", 0.05)
     found = loading([code("while True:\n    pass\n")])(0)
-    assert found == "[HEADGATE_FUNCTION_NOT_LOADED] score.py was not loaded within 1 s"
+    assert found == "[HEADGATE_FUNCTION_NOT_LOADED] score.py was not loaded within 0.05 s"
 
 
 ZONED = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
