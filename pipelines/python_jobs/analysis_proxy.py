@@ -13,8 +13,10 @@ from google.rpc import code_pb2, status_pb2
 from grpc_status import rpc_status
 from pyspark.sql.connect.proto import base_pb2
 
+from core.model.errors import PoolUnreachable
 from core.text.sentence import Fact
 from pipelines.python_jobs.job_faults import JobFault
+from pipelines.spark_connect.error_translation import MaybeStopped, translate_error
 from pipelines.spark_connect.session import USER, Session
 
 SERVICE = "/spark.connect.SparkConnectService/"
@@ -119,10 +121,13 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
         request.user_context.ClearField("extensions")
         try:
             answer: bytes = send(request.SerializeToString())
-        except grpc.RpcError as error:
-            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        except (grpc.RpcError, ValueError) as error:
+            # A ValueError means that the connection was closed, because the agent has opened another.
+            if isinstance(translate_error(error), PoolUnreachable | MaybeStopped):
                 with self._lock:
                     self._record.unreachable.append(error)
+            if isinstance(error, ValueError):
+                context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             if (known := rpc_status.from_call(error)) is not None:
                 context.abort_with_status(rpc_status.to_status(known))
             context.abort(error.code(), error.details())

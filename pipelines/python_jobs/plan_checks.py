@@ -1,7 +1,8 @@
 """Checks of the plan that a job returns: its kinds of nodes, and its streams. The process of the job is not trusted."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -113,29 +114,28 @@ def fault_of_streams(relation: Any, job: PythonJob, file: str) -> Fact[JobFault]
     stream of the job's own.
     """
     streamed = [each for each in job.inputs if is_streamed(each)]
-    waiting = list(streamed)
-    for source in _sources(relation):
-        found = next((each for each in streamed if relation_sql(each) == source), None)
-        if found is None and source:
-            continue
-        if found is None:
-            if waiting:
-                return JobFault.OWN_STREAM.of(file=file, function=job.function, parameter=waiting[0].parameter)
-        elif found not in waiting:
-            return JobFault.USED_TWICE.of(file=file, function=job.function, parameter=found.parameter)
-        elif relation_sql(waiting[0]) != source:
-            order = _order(relation, streamed)
-            if len(order) < len(streamed):
-                break
-            return JobFault.ORDER.of(
-                file=file, function=job.function, first=found.parameter, second=waiting[0].parameter, order=order
-            )
-        else:
-            waiting.pop(0)
-    if waiting:
-        used = _order(relation, streamed)
-        unused = next((each.parameter for each in streamed if each.parameter not in used), waiting[0].parameter)
-        return JobFault.UNUSED.of(file=file, function=job.function, parameter=unused)
+    expected = [relation_sql(each) for each in streamed]
+    # An empty text is a stream of the job's own.
+    read = [source for source in _sources(relation) if not source or source in expected]
+    # Two parameters may be the same table, with the same SQL.
+    used, given = Counter(read), Counter(expected)
+    for each, source in zip(streamed, expected, strict=True):
+        if used[source] < given[source]:
+            return JobFault.UNUSED.of(file=file, function=job.function, parameter=each.parameter)
+        if used[source] > given[source]:
+            return JobFault.USED_TWICE.of(file=file, function=job.function, parameter=each.parameter)
+    names: dict[str, list[str]] = {}
+    for each, source in zip(streamed, expected, strict=True):
+        names.setdefault(source, []).append(each.parameter)
+    order = tuple(names[source].pop(0) if source else "" for source in read)
+    wanted = tuple(each.parameter for each in streamed)
+    if "" in order[: len(wanted)]:
+        late = next(name for name in order[order.index("") :] if name)
+        return JobFault.OWN_STREAM.of(file=file, function=job.function, parameter=late)
+    order = order[: len(wanted)]
+    if order != wanted:
+        first, second = next(pair for pair in zip(order, wanted, strict=True) if pair[0] != pair[1])
+        return JobFault.ORDER.of(file=file, function=job.function, first=first, second=second, order=order)
     return None
 
 
@@ -147,11 +147,6 @@ def keeps_processor_state(relation: Any) -> bool:
         and message.group_map.HasField("transform_with_state_info")
         for message in _messages(relation)
     )
-
-
-def _order(relation: Any, streamed: Sequence[JobInput]) -> tuple[str, ...]:
-    by_sql = {relation_sql(each): each.parameter for each in reversed(streamed)}
-    return tuple(dict.fromkeys(by_sql[source] for source in _sources(relation) if source in by_sql))
 
 
 def _is_known(sql: Any, known: set[str]) -> bool:

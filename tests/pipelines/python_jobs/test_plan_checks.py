@@ -54,6 +54,14 @@ def test_each_stream_is_read_once_in_the_order_of_the_parameters(relation: Any, 
     assert str(fault_of_streams(relation, JOB, "job.r.py") or "") == kind
 
 
+def test_two_parameters_may_be_streams_of_one_table() -> None:
+    twice = PythonJob("r", (JobInput("new", ORDERS.sql), VISITS, JobInput("old", ORDERS.sql)), "")
+    assert fault_of_streams(joined(read(ORDERS), read(VISITS), read(ORDERS)), twice, "f") is None
+    found = fault_of_streams(joined(read(ORDERS), read(ORDERS), read(VISITS)), twice, "f")
+    assert found is not None and str(found.remedy) == "list its parameters in the order of new and old and visits"
+    assert str(fault_of_streams(joined(read(ORDERS), read(VISITS)), twice, "f")) == "r in f does not use new"
+
+
 def test_an_order_that_lag_could_not_follow_is_refused_with_the_order_to_use() -> None:
     found = fault_of_streams(joined(read(VISITS), read(ORDERS)), JOB, "job.r.py")
     assert found is not None and str(found.remedy) == "list its parameters in the order of visits and orders"
