@@ -121,17 +121,21 @@ class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no stubs
         request.user_context.ClearField("extensions")
         try:
             answer: bytes = send(request.SerializeToString())
-        except (grpc.RpcError, ValueError) as error:
-            # A ValueError means that the connection was closed, because the agent has opened another.
+        except ValueError as error:
+            # The agent has closed this connection, because it has opened another.
+            self._unreachable(error)
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except grpc.RpcError as error:
             if isinstance(translate_error(error), PoolUnreachable | MaybeStopped):
-                with self._lock:
-                    self._record.unreachable.append(error)
-            if isinstance(error, ValueError):
-                context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+                self._unreachable(error)
             if (known := rpc_status.from_call(error)) is not None:
                 context.abort_with_status(rpc_status.to_status(known))
             context.abort(error.code(), error.details())
         return answer
+
+    def _unreachable(self, error: Exception) -> None:
+        with self._lock:
+            self._record.unreachable.append(error)
 
     def _refuse(self, called: str, context: Any) -> None:
         with self._lock:
