@@ -16,6 +16,7 @@ from core.ports.spark import QueryStart, ReportedQuery, Upsert
 from core.ports.storage import SourceLag
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
+from core.sql.python_functions import RegisteredFunction
 from pipelines.spark_connect.catalog import SparkTables, SparkUpkeep
 from pipelines.spark_connect.session import Session
 from pipelines.spark_connect.streaming_queries import SparkQueries
@@ -76,12 +77,13 @@ class Lake:
         trigger: str = "0 seconds",
         parts: tuple[str, ...] = (),
         upsert: Upsert | None = None,
+        functions: tuple[RegisteredFunction, ...] = (),
     ) -> ReportedQuery:
         """Start the query that fills a table, once the pool can start the Python process that the query may need."""
         place = self.checkpoint(checkpoint or table)
         self.files.prepare(place, {"run": "r"})
         about = (self.query(table), select, self.name(table), "delta", place, trigger)
-        begun = QueryStart(*about, partitioned_by=parts, upsert=upsert)
+        begun = QueryStart(*about, partitioned_by=parts, upsert=upsert, functions=functions)
         started: list[ReportedQuery] = []
 
         def has_begun() -> bool:

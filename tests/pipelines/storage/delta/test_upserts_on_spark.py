@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from core.ports.storage import VersionFolders
+from core.sql.python_functions import RegisteredFunction
 from pipelines.spark_connect.upsert_writers import batch_mark
 from pipelines.storage.delta_log import DeltaLog
 
@@ -301,3 +302,18 @@ def test_three_keyed_statements_that_are_started_at_once_do_not_meet_in_the_view
     for n, name in enumerate(names):
         wanted = [(i, f"v4-{n}") for i in range(1, 6)]
         lake.until(lambda: sorted(lake.sql(f"SELECT id, v FROM {lake.name(name)}")) == wanted, 90)  # noqa: B023
+
+
+@pytest.mark.long
+def test_an_error_of_a_python_function_ends_a_keyed_statement_with_its_line(lake: Any) -> None:
+    lake.table("src")
+    lake.table("a")
+    lake.insert("src", 3)
+    text = "def plain(v):\n    if v == 'v2':\n        raise ValueError('no v2')\n    return v\n"
+    function = RegisteredFunction("plain__py_01234567", "string", code=text)
+    select = f"SELECT id, plain__py_01234567(v) AS v FROM STREAM {lake.name('src')}"
+    query = lake.start("a", select, upsert=lake.upsert("a", "id", "v"), functions=(function,))
+    lake.until(lambda: query.name not in lake.mine())
+    (ended,) = [each for each in lake.queries.ended() if each.run_id == query.run_id]
+    assert (ended.error_class, ended.error) == ("HEADGATE_FUNCTION_FAILED", "plain.py, line 3: ValueError: no v2")
+    assert ended.failure is None and lake.count("a") == 0
