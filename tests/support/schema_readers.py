@@ -336,15 +336,15 @@ def alterations(old: TableDdl, new: TableDdl) -> Iterator[str]:
             continue
         if was.nullable != column.nullable:
             yield f"ALTER COLUMN {column.name} {'DROP' if column.nullable else 'SET'} NOT NULL"
-        then = dict(_fields(column.name, was.type))
+        then = {leaf.lower(): kind for leaf, kind in _fields(column.name, was.type)}
         for leaf, kind in _fields(column.name, column.type):
             path = leaf.replace(".", ".element.", 1) if column.type.startswith("array<") else leaf
             kind = element_type(kind) if column.type.startswith("array<struct") else kind
-            if leaf not in then:
+            if leaf.lower() not in then:
                 yield f"ADD COLUMNS ({path} {kind})"
-            elif then[leaf] in (kind, f"array<{kind}>"):
+            elif (known := then[leaf.lower()]) in (kind, f"array<{kind}>"):
                 continue
-            elif kind.startswith("map<") and then[leaf].startswith("map<"):
+            elif kind.startswith("map<") and known.startswith("map<"):
                 yield f"ALTER COLUMN {path}.value TYPE {element_type(kind)}"
             else:
                 yield f"ALTER COLUMN {path} TYPE {kind}"

@@ -1,11 +1,13 @@
 """Readers with the columns of one version of a table over the rows of another, on real Spark.
 
 The rows of each version are written once, with a row of large values and one in which every column that may be NULL is
-NULL. Readers that should succeed are united in one query, which is divided if it fails; each of the others has a query
-of its own. What a reader should get is computed by casts of the rows themselves, without the files.
+NULL; a table that is altered is a copy of their files. Readers that should succeed are united in one query, which is
+divided if it fails; each of the others has a query of its own. What a reader should get is computed by casts of the
+rows themselves, without the files.
 """
 
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +29,8 @@ Rows = tuple[Row, ...]
 """Rows as the readers get them: bytes of the text of each value, as hexadecimal digits, in a fixed order."""
 TOGETHER = 20
 """Number of readers in one query, and of tables in one script."""
+AT_ONCE = 3
+"""Number of requests that the server handles at the same time."""
 
 
 @dataclass
@@ -42,13 +46,53 @@ class VersionReaders:
         # Each read of a Delta table would otherwise be 50 tasks.
         self.spark.conf.set("spark.databricks.delta.snapshotPartitions", "1")
 
-    def write(self, rows: TableDdl, name: str) -> str:
-        """Create a table with the columns of a version and its rows; return the name."""
-        table = f"{self._name}_{name}"
-        self.spark.sql(self._table(table, rows, f"{self.folder}/{table}"))
-        written = f"SELECT {message_expressions(rows)[0]} FROM ({rows_of(rows)})" if self.messages else rows_of(rows)
-        self.spark.sql(f"INSERT INTO {table} {written}")
-        return table
+    def write(self, versions: Mapping[Any, TableDdl]) -> dict[Any, str]:
+        """Create a table with the columns of each version and its rows; return the names by the same keys."""
+        names = {key: f"{self._name}_rows{n}" for n, key in enumerate(versions)}
+        self._declare([self._table(names[key], ddl, self.place(names[key])) for key, ddl in versions.items()])
+
+        def insert(key: Any) -> None:
+            rows = rows_of(versions[key])
+            written = f"SELECT {message_expressions(versions[key])[0]} FROM ({rows})" if self.messages else rows
+            self.spark.sql(f"INSERT INTO {names[key]} {written}")
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(insert, versions))
+        return names
+
+    def place(self, table: str) -> str:
+        """Return the folder of a table that was written."""
+        return f"{self.folder}/{table}"
+
+    def copy(self, tables: Mapping[Any, str]) -> dict[Any, str]:
+        """Copy Delta tables with their files; return the names of the copies by the same keys."""
+        names = {key: f"{self._name}_copy{n}" for n, key in enumerate(tables)}
+        for key, table in tables.items():
+            shutil.copytree(self.place(table), self.place(names[key]))
+        self._declare([f"CREATE TABLE {name} USING delta LOCATION '{self.place(name)}'" for name in names.values()])
+        return names
+
+    def stream_into(self, declared: TableDdl, tables: Mapping[Any, str]) -> dict[Any, str]:
+        """Write all columns of each table, as a statement with a star does, into a table that is declared as given.
+
+        Returns the names of the tables written, by the same keys, without those whose stream fails. Files of Parquet
+        have the columns of the input, whatever is declared.
+        """
+        names = {key: f"{self._name}_{declared.format}_stars{n}" for n, key in enumerate(tables)}
+        self._declare([self._table(name, declared, self.place(name)) for name in names.values()])
+
+        def writes(key: Any) -> bool:
+            frame = self.spark.sql(f"SELECT * FROM STREAM {tables[key]}")
+            writer = frame.writeStream.format(declared.format).trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", f"{self.place(names[key])}_checkpoint")
+            try:
+                writer.toTable(names[key]).awaitTermination()
+            except PySparkException:
+                return False
+            return True
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return {key: names[key] for key, done in zip(tables, threads.map(writes, tables), strict=True) if done}
 
     @property
     def messages(self) -> bool:
@@ -68,26 +112,34 @@ class VersionReaders:
     def over(self, tables: Mapping[Any, tuple[TableDdl, str]]) -> dict[Any, str]:
         """Declare tables with the columns of readers over the files of others; return their names by the same keys."""
         names = {key: f"{self._name}_over{n}" for n, key in enumerate(tables)}
-        made = [self._table(names[key], ddl, f"{self.folder}/{rows}") for key, (ddl, rows) in tables.items()]
-        for n in range(0, len(made), TOGETHER):
-            self.spark.sql(f"BEGIN {'; '.join(made[n : n + TOGETHER])}; END")
+        self._declare([self._table(names[key], ddl, self.place(rows)) for key, (ddl, rows) in tables.items()])
         return names
 
-    def altered(self, table: str, old: TableDdl, new: TableDdl) -> bool:
-        """Add and change the columns of a table in place; return False if Spark refuses one edit."""
-        try:
-            for edit in alterations(old, new):
-                self.spark.sql(f"ALTER TABLE {table} {edit}")
-        except PySparkException:
+    def alter(self, tables: Mapping[Any, tuple[str, TableDdl, TableDdl]]) -> set[Any]:
+        """Give tables, by (table, old, new), the new columns in place; return the keys for which Spark refuses that."""
+
+        def refuses(about: tuple[str, TableDdl, TableDdl]) -> bool:
+            table, old, new = about
+            try:
+                for edit in alterations(old, new):
+                    self.spark.sql(f"ALTER TABLE {table} {edit}")
+            except PySparkException:
+                return True
             return False
-        return True
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return {key for key, refused in zip(tables, threads.map(refuses, tables.values()), strict=True) if refused}
+
+    def _declare(self, scripts: Sequence[str]) -> None:
+        for n in range(0, len(scripts), TOGETHER):
+            self.spark.sql(f"BEGIN {'; '.join(scripts[n : n + TOGETHER])}; END")
 
     def _table(self, name: str, ddl: TableDdl, place: str) -> str:
         if self.messages:
             return f"CREATE TABLE {name} (value STRING) USING text LOCATION '{place}'"
         by = f"PARTITIONED BY ({', '.join(ddl.partitioning)})" if ddl.partitioning else ""
-        wider = "TBLPROPERTIES ('delta.enableTypeWidening'='true')" if self.format == "delta" else ""
-        return f"CREATE TABLE {name} ({declaration(ddl)}) USING {self.format} {by} LOCATION '{place}' {wider}"
+        wider = "TBLPROPERTIES ('delta.enableTypeWidening'='true')" if ddl.format == "delta" else ""
+        return f"CREATE TABLE {name} ({declaration(ddl)}) USING {ddl.format} {by} LOCATION '{place}' {wider}"
 
     def right(self, rows: TableDdl, readers: Mapping[Any, Sequence["Wanted"]]) -> dict[Any, Rows | None]:
         """Return, by label, the rows that readers should get of what a version has written.
@@ -126,7 +178,7 @@ class VersionReaders:
             joint, apart = ([text for text, joins in left.items() if joins is each] for each in (True, False))
             groups = [joint[n : n + TOGETHER] for n in range(0, len(joint), TOGETHER)] + [[text] for text in apart]
             got: dict[str, Rows | None] = {}
-            with ThreadPoolExecutor(3) as threads:
+            with ThreadPoolExecutor(AT_ONCE) as threads:
                 for rows in threads.map(partial(_divided, ask), groups):
                     got |= rows
             for label in found:
