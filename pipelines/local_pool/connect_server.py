@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,11 +25,13 @@ from core.project.model import Pool
 from pipelines.local_pool import process_locks
 from pipelines.local_pool.connector_jars import ConnectorJars
 from pipelines.local_pool.java_and_spark import (
+    TOKEN,
     JavaCheck,
     find_java,
     spark_environment,
     spark_home,
     write_java_home,
+    write_python,
     write_spark_home,
 )
 from pipelines.local_pool.process_locks import server_locks, write_server_pid
@@ -212,7 +215,8 @@ class LocalPool:
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server, jars)
-        given_environment = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token, _MARKED: server.marker}
+        python = write_python(self._work / "python", sys.executable)
+        given_environment = {TOKEN: token, _MARKED: server.marker, "PYSPARK_PYTHON": str(python)}
         # The shell records its id before it becomes the server, so that it is known even if the agent is killed.
         shell = ["/bin/sh", "-c", 'echo $$ >"$0"; exec "$@"', str(self._work / "pid"), *command]
         _write(self._home / "pool.log", "", 0o640)

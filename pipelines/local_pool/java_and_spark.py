@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -24,6 +23,9 @@ OLDEST_JAVA = 17
 
 ANSWERS_S = 8.0
 """Time limit for Java to print its version, in seconds. It takes 0.2 s, or up to 2 s on a busy machine."""
+
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+"""Environment variable from which a Spark Connect server reads the token that its clients must send."""
 
 _INSTALL = "reinstall headgate, which includes a Java: pip install -e .; or install a JDK 17 or newer"
 
@@ -185,12 +187,26 @@ def write_java_home(folder: Path, java: str) -> Path:
     """
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    temporary = program.with_name(f".java.{os.getpid()}")
+    _write_script(program, f'{_SCRIPT}exec {shlex.quote(java)} "$@"\n')
+    return folder
+
+
+def write_python(script: Path, python: str) -> Path:
+    """Create a script that runs the program `python` without the server's token in its environment; return `script`.
+
+    A Python process of a server inherits the server's environment, which the error of a function may contain. The token
+    is not in the server's configuration instead, because every session could read it there with `conf.get` (4.2.0).
+    """
+    _write_script(script, f'#!/bin/sh\nunset {TOKEN}\nexec {shlex.quote(python)} "$@"\n')
+    return script
+
+
+def _write_script(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o750)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f'{_SCRIPT}exec {shlex.quote(java)} "$@"\n')
-    os.replace(temporary, program)
-    return folder
+        file.write(text)
+    os.replace(temporary, path)
 
 
 def spark_home() -> Path:
@@ -212,7 +228,6 @@ def spark_environment(spark: Path, java_home: str) -> dict[str, str]:
     return kept | {
         "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
         "JAVA_HOME": java_home,
         "PATH": os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath))),
     }

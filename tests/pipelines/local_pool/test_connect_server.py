@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.functions import udf
+from pyspark.sql.types import StringType
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.project.model import Pool
@@ -247,6 +249,13 @@ def test_the_token_is_random_secret_and_not_on_the_command_line(pool: LocalPool)
     assert pool.pid is not None
     assert pool.token not in process_locks.process_command_line(pool.pid)
     assert os.getsid(pool.pid) == pool.pid != os.getsid(0)
+
+
+@pytest.mark.spark
+def test_the_python_processes_of_a_pool_have_no_token_in_their_environment(pool: LocalPool, session: Session) -> None:
+    function = udf(lambda _: repr(dict(os.environ)), StringType())
+    ((found,),) = session.spark.range(1).select(function("id")).collect()
+    assert "HEADGATE_POOL" in found and pool.token not in found
 
 
 @pytest.mark.spark

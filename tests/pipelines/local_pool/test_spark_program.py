@@ -1,11 +1,13 @@
 """The copy of Spark for our servers: programs and jars, but no Python code that each process would compile."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pipelines.local_pool.java_and_spark import write_spark_home
+from pipelines.local_pool.java_and_spark import write_python, write_spark_home
 
 
 def installed(folder: Path) -> Path:
@@ -37,3 +39,13 @@ def test_a_package_found_only_by_our_own_variable_keeps_its_zip(
     spark = installed(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"/elsewhere{os.pathsep}{tmp_path}")
     assert write_spark_home(tmp_path / "home", spark) == spark
+
+
+def test_a_script_runs_python_without_the_token_and_passes_everything_else(tmp_path: Path) -> None:
+    script = write_python(tmp_path / "a folder", sys.executable)
+    code = (
+        "import os, sys; print(os.environ.get('SPARK_CONNECT_AUTHENTICATE_TOKEN'), os.environ['OTHER'], sys.argv[1:])"
+    )
+    given = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": "secret", "OTHER": "kept"}
+    done = subprocess.run([script, "-c", code, "a b"], env=given, capture_output=True, text=True, check=True)
+    assert done.stdout == "None kept ['a b']\n"
