@@ -215,17 +215,17 @@ class LineageTracer:
 
     def _gaps(self, table: Table, found: StatementLineage, lines: "LineNumbers") -> Iterable[LineageGap]:
         written = {output.name for output in found.outputs}
-        starred = False
+        starred: Sentence | None = None
         for each in found.unresolved:
             spelled = self._spelled(table.name, each.within)
-            starred = starred or each.within == "*"
+            if each.within == "*":
+                starred = each.reason if table.parsed is not None and table.parsed.in_python else _STAR
             at = ColumnOrigin(table.name, spelled or "")
             yield LineageGap(at, each.name, each.reason, lines.path, lines.of(each.offset))
         written |= METADATA_NAMES if table.settings.metadata else frozenset()
         for column in self.columns(table.name):
             if column.name.lower() not in written:
-                starry = "it may come from a * that cannot be expanded"
-                reason = Sentence(starry if starred else "the statement does not write it")
+                reason = Sentence("the statement does not write it") if starred is None else starred
                 yield LineageGap(ColumnOrigin(table.name, column.name), column.name, reason, lines.path, lines.of(0))
 
     def _declared(self, name: TableName) -> tuple[Column, ...] | None:
@@ -235,6 +235,9 @@ class LineageTracer:
     def _spelled(self, table: TableName, name: str) -> str | None:
         lowered = name.lower()
         return next((column.name for column in self.columns(table) if column.name.lower() == lowered), None)
+
+
+_STAR = Sentence("it may come from a * that cannot be expanded")
 
 
 class LineNumbers:

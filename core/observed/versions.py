@@ -142,6 +142,11 @@ class Deployment:
         return not self.external and table_format(self.format).topics
 
     @property
+    def in_python(self) -> bool:
+        """True if the statement is a job in Python."""
+        return "python_job(" in self.compiled
+
+    @property
     def deleted(self) -> bool:
         """True if the version is in the trash."""
         return self.drop_after is not None

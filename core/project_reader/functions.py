@@ -80,8 +80,11 @@ class FunctionFiles:
         """Return an SQL file of a table with its calls replaced. A mistake is added to `problems`."""
         from core.sql.function_calls import called_names, calls_one_of, replace_calls
         from core.sql.python_functions import REGISTERED
+        from core.sql.python_jobs import is_python_job
         from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
 
+        if is_python_job(text):
+            return text
         visible = self.visible(table_folder(path))
         # The deployed texts of a table, which an undo declares, may have registered names already.
         registered = {found["function"]: f"{found[0]}(" for found in REGISTERED.finditer(text)}
@@ -208,7 +211,7 @@ def unknown_calls(
     from core.sql.tokens.lexer import open_sql
 
     for table in tables.values():
-        if table.parsed is None or table.dml is None:
+        if table.parsed is None or table.dml is None or table.parsed.in_python:
             continue
         for name in foreign_functions(table.parsed.canonical):
             if is_registered_name(name) and name.rpartition("__py_")[0] in dict(table.functions):

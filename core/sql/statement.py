@@ -187,7 +187,7 @@ def selects_star(parsed: ParsedStatement) -> bool:
 
     A column that is added to an input may then appear in the output, although the statement was not edited.
     """
-    return _STAR.search(parsed.canonical) is not None
+    return not parsed.in_python and _STAR.search(parsed.canonical) is not None
 
 
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:

@@ -152,7 +152,8 @@ def _read_job(source: SqlText, *, every_table_streams: bool) -> _StatementDraft:
         reads=reads,
         columns=(Column("*", FUNCTION),),
         operators=(Operator(PYTHON, detail=meaning),),
-        canonical=f"{meaning}\n{_inputs_meaning(job, reads)}",
+        # No SQL, so that whatever parses canonical SQL finds nothing in it.
+        canonical=f"{FUNCTION}:\n{meaning}\n{_inputs_meaning(job, reads)}",
         state=meaning,
         pre=_inputs_meaning(job, reads),
         post="",

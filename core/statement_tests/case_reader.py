@@ -73,7 +73,8 @@ def refuse_unsafe(table: Table) -> Iterator[Problem]:
         return
     if (why := unsafe_for_analysis(table.parsed.select)) is not None:
         where = table.dml.at(table.parsed.line)
-        yield Problem(f"{table.name} cannot be tested: {why}", "correct the statement", where, table.name)
+        remedy = "remove its test cases" if table.parsed.in_python else "correct the statement"
+        yield Problem(f"{table.name} cannot be tested: {why}", remedy, where, table.name)
 
 
 def columns_of(table: Table) -> TypedColumns:

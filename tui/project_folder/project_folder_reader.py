@@ -129,7 +129,7 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
         for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
             for unit in _entries(product.path):
                 paths = {entry.name: entry.path for entry in _scripts(unit.path)}
-                writes = any(name.startswith("dml.") for name in paths)
+                writes = any(name.startswith(("dml.", "job.")) for name in paths)
                 for name, path in paths.items():
                     kind, _, rest = name.partition(".")
                     if kind == "ddl" and rest.endswith(".sql"):
@@ -169,8 +169,8 @@ def find_sql_file(folder: str, table: str) -> str:
         places = read_places(texts[PLACES]).parts
         written = next((parts[0].path for path, parts in places.items() if path.endswith(f"/dml.{table}.sql")), "")
         return os.path.join(folder, written) if written else found.ddl
-    dml = os.path.join(os.path.dirname(found.ddl), f"dml.{table}.sql")
-    return dml if os.path.exists(dml) else found.ddl
+    scripts = (os.path.join(os.path.dirname(found.ddl), name) for name in (f"dml.{table}.sql", f"job.{table}.py"))
+    return next(filter(os.path.exists, scripts), found.ddl)
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:

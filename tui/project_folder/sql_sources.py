@@ -59,6 +59,8 @@ def open_source(name: str, cwd: str) -> SqlSource:
     file = Path(cwd, name)
     if name.lower().endswith((".yaml", ".yml")):
         raise UsageError(f"{name} is YAML, not SQL", remedy="headgate plan reports the problems of a manifest")
+    if name.lower().endswith(".py"):
+        raise UsageError(f"{name} is Python, not SQL", remedy="headgate plan shows what an edit of it changes")
     if file.is_file():
         text = _decoded(_read(file), name)
         return SqlSource(name, file.as_posix(), text, _from_folder, _ddl_of_folder, functions_for=_functions_of_folder)

@@ -150,7 +150,10 @@ def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
     tested = {case.table for case in selected.cases}
     without = [word for word in words if word in selected.tables and word not in tested]
     if without:
-        _refuse_external(selected.tables[TableName(without[0])])
+        table = selected.tables[TableName(without[0])]
+        _refuse_external(table)
+        if table.parsed is not None and table.parsed.in_python:
+            raise Refused(f"{table.name} is a job in Python, which cannot be tested", remedy="headgate help jobs")
         raise UsageError(f"{without[0]} has no test case", remedy=f"headgate test init {without[0]} writes a first one")
     if not tested:
         raise UsageError("there is no test case", remedy="headgate test init TABLE writes a first one")

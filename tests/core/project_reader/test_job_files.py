@@ -72,6 +72,21 @@ def test_a_job_is_a_statement_whose_lines_are_those_of_its_file() -> None:
     assert found.dml.file == JOB
 
 
+def test_functions_of_the_project_and_calls_in_code_do_not_meet() -> None:
+    functions = {
+        "functions/vat.sql": "CREATE FUNCTION vat(a DOUBLE) RETURNS DOUBLE RETURN a * 2;",
+        "pipelines/facts/p/b/sql-scripts/ddl.b.sql": "CREATE TABLE b (id BIGINT, v DOUBLE) USING parquet;",
+        "pipelines/facts/p/b/sql-scripts/dml.b.sql": "INSERT INTO b SELECT id, vat(n) AS v FROM STREAM visits;",
+    }
+    code = CODE.replace('F.count("*")', "F.max(vat(1))").replace("F\n", "F\nvat = F.lit\n", 1)
+    found = project({**texts(code), **functions}).tables
+    assert found[T("visits")].parsed == table(texts(code)).parsed
+    assert [name for name, _ in found[T("b")].functions] == ["vat"] and not found[T("visits")].functions
+    stored = revision_of(found[T("visits")]).texts
+    again = {**texts(), **functions, JOB: stored.dml}
+    assert project(again).tables[T("visits")].parsed == found[T("visits")].parsed
+
+
 def test_a_deployed_job_is_read_from_its_texts_alone_and_can_be_a_file_again() -> None:
     found = table(texts(yml="inputs: {clicks: STREAM clicks}\nrequirements: [numpy]\n"))
     revision = revision_of(found)

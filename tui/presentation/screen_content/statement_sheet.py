@@ -145,6 +145,8 @@ def statement_sheet(
     if deployed is not None:
         given = (f"{name} = {value}" for name, value in deployed.texts.variables)
         facts.append(SheetFact("variables", tuple(map(Span, given))))
+        if not statement.external and deployed.in_python:
+            facts.append(SheetFact("written in", (Span("Python"), Span("headgate help jobs", Tone.DIM))))
         facts.append(SheetFact("functions", tuple(Span(name) for name, _ in deployed.texts.functions)))
     if details.promotion is not None:
         from core.plan.descriptions import promotion_words
