@@ -8,6 +8,9 @@ from pathlib import PurePosixPath
 PARSE_CACHE_FILE = "facts-1.db"
 """File name of the parse cache; must change with the layout of the cache's tables."""
 
+JOB_BUILDS = "job-builds"
+"""Name of the folder, in an environment's home, in which each build of a job has a temporary folder."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPaths:
@@ -38,6 +41,10 @@ class EnvironmentPaths:
     @property
     def pool_file(self) -> str:
         return f"{self.home}/pool.json"
+
+    @property
+    def job_builds(self) -> str:
+        return f"{self.home}/{JOB_BUILDS}"
 
     @property
     def emergency(self) -> str:

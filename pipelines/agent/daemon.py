@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -132,6 +133,8 @@ class Agent:
             "pid": os.getpid(),
         }
         server = SocketServer(self._places.socket, hello, self._commands.handle)
+        # A killed agent leaves requests there, with the code of jobs and a token. Their processes died with it.
+        shutil.rmtree(self._places.job_builds, ignore_errors=True)
         # Writing to the ledger fails on a full disk, but a stop does not need the ledger.
         with suppress(LedgerUnavailable):
             # What a killed agent recorded about the pool may no longer be true.

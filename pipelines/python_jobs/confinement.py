@@ -73,9 +73,11 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("first", ctypes.POINTER(_Instruction)))
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends, for example because the agent died."""
-    parent = os.getppid()
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, for example because the agent died.
+
+    `parent` is the id of the agent's process, which may already be dead.
+    """
     if hasattr(_libc, "prctl"):
         _libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -83,12 +85,15 @@ def die_with_parent() -> None:
 
 
 def limit(limits: Mapping[str, int]) -> None:
-    """Set limits of this process by name: DATA, FSIZE and CORE in bytes, CPU in seconds, NOFILE in files."""
+    """Set limits of this process by name: DATA, FSIZE and CORE in bytes, CPU in seconds, NOFILE in files.
+
+    At the limit of CPU, the kernel sends SIGXCPU; one second later, or if both limits are equal, it sends SIGKILL.
+    """
     for name, value in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(number)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(number, (value, value))
+        resource.setrlimit(number, (value, value + 1 if name == "CPU" and value != hard else value))
 
 
 def confine(*, readable: Iterable[str], writable: Iterable[str], port: int) -> tuple[str, ...]:

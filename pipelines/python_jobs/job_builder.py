@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 
+from core.ipc.environment_paths import JOB_BUILDS
 from core.model.errors import Busy, EngineRefused, PoolUnreachable
 from core.ports.spark import BuiltJob
 from core.sql.python_jobs import PythonJob
@@ -84,7 +85,7 @@ class JobBuilder:
 
     session: Session
     logs: Path
-    """Folder with one log for each statement."""
+    """Folder with one log for each statement; the folder of builds is beside it."""
     environments: JobEnvironments | None
     """Environments that the pool's Python can use; None for a pool that may run on another machine."""
     limits: JobLimits = JobLimits()
@@ -176,7 +177,9 @@ class JobBuilder:
         return self.session.call(ANALYSIS_S, lambda: frame.schema.json())
 
     def _result(self, job: PythonJob, name: str, file: str, record: ProxyRecord, *, python: str) -> "_Result":
-        folder = Path(tempfile.mkdtemp(prefix="headgate-job-"))
+        builds = self.logs.with_name(JOB_BUILDS)
+        builds.mkdir(mode=0o700, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=builds))
         try:
             url = f"sc://127.0.0.1:{record.port}/;session_id={self.session.session_id};user_id={USER}"
             request = {
@@ -190,6 +193,7 @@ class JobBuilder:
                 "port": record.port,
                 "paths": [],
                 "limits": self.limits.by_name,
+                "parent": os.getpid(),
             }
             (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
             place = self._log(name)

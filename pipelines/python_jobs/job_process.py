@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     with open(f"{folder}/request.json", encoding="utf-8") as file:
         request = json.load(file)
     confinement = _load_confinement()
-    confinement.die_with_parent()
+    confinement.die_with_parent(request["parent"])
     confinement.limit(request["limits"])
     sys.dont_write_bytecode = True
     sys.path[:0] = request["paths"]

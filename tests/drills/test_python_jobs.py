@@ -96,11 +96,12 @@ def caught_up(tiny: Tiny) -> None:
     assert {row["id"]: row["kind"] for row in rows(tiny, "batched")} == {n: k.upper() for n, k in kinds.items()}
 
 
-def processes_of_jobs() -> list[int]:
-    found = []
+def processes_of_jobs(tiny: Tiny) -> list[int]:
+    """Return the processes of this environment's jobs; those of other environments on the machine are not ours."""
+    wanted, found = f"job_process.py\0{tiny.home()}/".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if b"job_process.py" in place.joinpath("cmdline").read_bytes():
+            if wanted in place.joinpath("cmdline").read_bytes():
                 found.append(int(place.name))
         except OSError:
             continue
@@ -120,7 +121,7 @@ def test_rows_are_exact_after_kills_of_process_agent_and_server_with_a_second_ac
         """Kill every third process of a job."""
         seen: set[int] = set()
         while not ended.wait(0.05):
-            for pid in set(processes_of_jobs()) - seen:
+            for pid in set(processes_of_jobs(tiny)) - seen:
                 seen.add(pid)
                 if len(seen) % 3 == 0:
                     try:

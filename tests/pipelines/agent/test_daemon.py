@@ -87,6 +87,31 @@ def test_an_agent_whose_home_is_removed_ends_with_its_pool(
     assert not home.exists() and os.path.exists(places.socket) is another_came
 
 
+def test_an_agent_removes_the_requests_of_builds_that_a_killed_agent_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
+    monkeypatch.setattr(agents, "ROUND_S", 0.02)
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid())
+    manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
+    left = Path(places.job_builds, "tmp1", "request.json")
+    left.parent.mkdir(parents=True)
+    left.write_text('{"url": "sc://127.0.0.1:1/;headgate-job=token"}')
+    with create_or_open(Path(places.ledger), environment_row(ledger_id="l")) as ledger:
+        agent = Agent(
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=TableCheckpoints("l"),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            assert agent._keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
+            assert not os.path.exists(places.job_builds)
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+
+
 class Answering(Keeper):
     """A pool that refuses to list its queries and answers everything else."""
 

@@ -150,8 +150,23 @@ def test_code_that_does_not_compile_is_reported_by_the_confined_process(tmp_path
         "paths": [],
         "port": 1,
         "limits": {"NOFILE": 64},
+        "parent": os.getpid(),
     }
     (tmp_path / "request.json").write_text(json.dumps(request))
     assert run_confined(tmp_path, sys.executable, tmp_path / "log", JobLimits()).code == 0
     found = json.loads((tmp_path / "result.json").read_text())
     assert found == {"fault": "SYNTAX", "line": 1, "message": "'(' was never closed", "unconfined": []}
+
+
+def test_a_process_at_its_limit_of_cpu_is_distinguished_from_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import importlib.util\n"
+        f"spec = importlib.util.spec_from_file_location('confinement', {confinement.__file__!r})\n"
+        "module = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "module.limit({'CPU': 1})\n"
+        "while True: pass\n"
+    )
+    assert ran(tmp_path, monkeypatch, program, JobLimits())[0].code == -signal.SIGXCPU

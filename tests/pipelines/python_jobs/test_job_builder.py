@@ -137,6 +137,52 @@ def test_the_pool_s_python_has_the_requirements_of_a_job_after_its_start_too(
 
 
 def test_what_a_job_prints_is_in_the_log_of_its_statement(ground: Field) -> None:
-    built(ground, "def counts(rows):\n    print(rows.columns)\n    return rows.selectExpr('b', 'a AS n')\n")
+    code = (
+        "import os\n\ndef counts(rows):\n    print(rows.columns, os.getcwd())\n"
+        "    return rows.selectExpr('b', 'a AS n')\n"
+    )
+    built(ground, code)
     (place,) = (ground.folder / "jobs").iterdir()
+    assert f"{ground.folder}/job-builds/" in Path(place).read_text(), "a build has its files in the environment's home"
+    assert [*(ground.folder / "job-builds").iterdir()] == []
+    assert (ground.folder / "job-builds").stat().st_mode & 0o777 == 0o700
     assert place.name == f"{ground.query('counts')}.log" and "['a', 'b', 'ts']" in Path(place).read_text()
+
+
+RAISES = """
+from pyspark.sql.functions import udf
+from pyspark.sql.streaming import StatefulProcessor
+
+def checked(text):
+    raise ValueError("SECRETROW " + text)
+
+class Raising(StatefulProcessor):
+    def init(self, handle):
+        self.n = handle.getValueState("n", "n bigint")
+
+    def handleInputRows(self, key, rows, timers):
+        yield {}["SECRETROW"]
+
+def counts(rows):
+    if %s:
+        return rows.select(udf(checked, "string")("b").alias("b"), rows.a.alias("n"))
+    return rows.groupBy("b").transformWithStateInPandas(Raising(), "b string, n bigint", "append", "none")
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_function", "said"),
+    [
+        (True, "job.counts.py, line 6: ValueError: SECRETROW b0"),
+        (False, "job.counts.py, line 13: KeyError: 'SECRETROW'"),
+    ],
+)
+def test_an_exception_for_a_row_is_reported_with_its_line_and_class(
+    ground: Field, by_function: bool, said: str
+) -> None:
+    ground.table("counts", "b STRING, n BIGINT")
+    ground.land(1)
+    ground.queries.start(built(ground, RAISES % by_function))
+    ground.until(lambda: ground.query("counts") not in ground.mine(), 120)
+    (found,) = (each for each in ground.queries.ended() if each.name == ground.query("counts"))
+    assert (found.error_class, found.error) == ("HEADGATE_JOB_FAILED", said)
