@@ -11,7 +11,7 @@ from core.model.errors import EngineRefused, SparkFailure
 from core.sql.avro_schemas import SchemasByPart
 from core.sql.python_functions import RegisteredFunction
 from core.sql.python_jobs import PythonJob
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, FactKind, Sentence
 
 NEWEST_WRITER = 2
 """Version of the upsert code for new deployments."""
@@ -120,6 +120,21 @@ class AnotherQuery(EngineRefused):
     """Raised if a different query is already running under the name of the query to be started."""
 
 
+class FunctionFault(FactKind):
+    """Why the pool cannot execute the file of a Python function before a statement that calls it starts."""
+
+    NOT_LOADED = "{error}", "install what is missing where the pool runs Python, or correct the file and deploy it"
+    SLOW = (
+        "{error}",
+        "look for code outside of functions that waits, for example for a network, correct the file and deploy it",
+    )
+    ENDED = (
+        "{file} ended its Python process while it was loaded",
+        "look for code outside of functions that ends the process, such as os._exit, or takes too much memory, "
+        "correct the file and deploy it",
+    )
+
+
 class Queries(Protocol):
     """The streaming queries of the agent's Spark session; every call may raise PoolUnreachable or EngineRefused."""
 
@@ -148,7 +163,7 @@ class Queries(Protocol):
     def register_running(self, name: str, id: str, run_id: str) -> None:
         """Register a query that an earlier agent left running, so that `ended` will report its end."""
 
-    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Sentence | None:
+    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Fact[FunctionFault] | None:
         """Execute the modules of Python functions in the pool, each once in a session, and return the first error."""
 
     def python_mismatch(self) -> Sentence | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
@@ -15,6 +15,7 @@ from core.model.errors import (
     Overtaken,
     PoolUnreachable,
     Refused,
+    SparkFailure,
     TryAgain,
 )
 from core.model.events import EventCause, EventKind
@@ -24,6 +25,7 @@ from core.observed.versions import Deployment
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from core.project.revision import raising_functions
+from core.sql.python_functions import REGISTERED
 from core.text.sentence import Sentence
 from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import writes_in_python
@@ -224,9 +226,11 @@ class Reconciler:
             if deployment.state == State.FAILED and not self._is_started_with_space(deployment, stops):
                 self._look_at_checkpoint(deployment)
             return
+        if end is not None and end.error:
+            end = replace(end, error=_with_function(deployment, end))
         if end is not None and end.error and not self._may_go_on(deployment, end):
             fault = fault_that_ended(self.agent, deployment, end.error_class)
-            ended = (fault.kind, fault.sentence) if fault else (end.error_class, _with_function(deployment, end))
+            ended = (fault.kind, fault.sentence) if fault else (end.error_class, end.error)
             fail(self.agent, deployment, *ended)
             return
         key = (deployment.table, deployment.version)
@@ -442,6 +446,10 @@ def _has_planned(agent: AgentContext, deployment: Deployment) -> bool:
 
 def _with_function(deployment: Deployment, end: ReportedQuery) -> str:
     """Return the error that ended a query; an error that Spark does not place in the SQL names the functions."""
+    if end.failure is SparkFailure.WORKER_DIED:
+        files = sorted({f"{found['function']}.py" for found in REGISTERED.finditer(deployment.texts.dml)})
+        error = end.error.rstrip(".")
+        return f"{error}; the statement calls {' and '.join(files)}, which may have ended it" if files else end.error
     names = raising_functions(deployment.texts) if end.error_class == _RAISED else ()
     return f"{end.error}, raised in {' or '.join(names)}" if names else end.error
 

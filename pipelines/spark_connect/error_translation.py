@@ -75,6 +75,8 @@ _BROKERS = re.compile(
     r"|errors\.(?:TimeoutException|DisconnectException|NotLeaderOrFollowerException): "
 )
 """Matches the messages of Kafka's Java client about brokers that do not answer (kafka-clients 3.9.2)."""
+_WORKER = re.compile(r"Python worker (?:exited unexpectedly|failed to connect back)(?: \([a-z ]+\))?")
+"""Matches the cause in a message about a Python process, before which Spark names tasks, and after it settings."""
 _LONGEST = 600
 _NO_MESSAGE = "no message"
 
@@ -325,6 +327,8 @@ def first_line(text: str) -> str:
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
     useful = next((line for line in lines if _useful(line)), lines[0] if lines else _NO_MESSAGE)
+    if process := _WORKER.search(useful):
+        return process[0]
     useful = _SESSION.sub("", useful)
     useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
     useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)

@@ -23,6 +23,8 @@ FAILED = "HEADGATE_FUNCTION_FAILED"
 """Error class of a function that raised an error."""
 NOT_LOADED = "HEADGATE_FUNCTION_NOT_LOADED"
 """Error class of a function whose module raised an error before the function was called."""
+SLOW = "HEADGATE_FUNCTION_SLOW"
+"""Error class of a function whose module did not end within `LOADING_S`."""
 WRONG_RESULT = "HEADGATE_FUNCTION_RESULT"
 """Error class of a function that returned a value of another type than it declares."""
 
@@ -156,7 +158,7 @@ def loaded(code: Code) -> Callable[..., Any]:
 @contextmanager
 def _limited(code: Code) -> Iterator[None]:
     def end(*_: object) -> None:
-        raise FunctionFailed(f"[{NOT_LOADED}] {code.file} was not loaded within {LOADING_S} s")
+        raise FunctionFailed(f"[{SLOW}] {code.file} was not loaded within {LOADING_S} s")
 
     try:
         before = signal.signal(signal.SIGALRM, end)

@@ -14,11 +14,12 @@ from pyspark.sql.connect.proto import base_pb2, relations_pb2
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.model.errors import Busy, EngineRefused, PoolUnreachable, SparkFailure
-from core.ports.spark import AnotherQuery, QueryStart, ReportedQuery, ignore_stop_request
+from core.ports.spark import AnotherQuery, FunctionFault, QueryStart, ReportedQuery, ignore_stop_request
 from core.sql.python_functions import RegisteredFunction
-from core.text.sentence import Sentence
+from core.text.sentence import Fact, Sentence
 from pipelines.spark_connect.call_deadlines import lingering, remaining
 from pipelines.spark_connect.error_translation import MaybeStopped, error_class, failure_of, first_line, schema_of
+from pipelines.spark_connect.function_in_worker import SLOW
 from pipelines.spark_connect.job_writer import job_writer
 from pipelines.spark_connect.listener_events import ListenerEvents
 from pipelines.spark_connect.python_functions import PythonFunctions
@@ -284,7 +285,7 @@ class SparkQueries:
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
-    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Sentence | None:
+    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Fact[FunctionFault] | None:
         """Execute the modules of functions in the pool, each once, and return the first error; None if there is none.
 
         Runs a Spark job if there are any that this connection has not loaded. Raises Busy if no process begins in time.
@@ -298,10 +299,14 @@ class SparkQueries:
             files = ", ".join(f"{each.function}.py" for each in functions)
             if error.failure is SparkFailure.WORKER_LATE:
                 raise Busy(f"the pool is too busy to execute {files}", remedy="try again") from error
-            if error.failure is SparkFailure.WORKER_DIED:
-                return Sentence(f"the pool's Python process ended while it executed {files}")
-            return Sentence(error.summary)
-        return Sentence(found.partition("] ")[2]) if found else None
+            if error.failure is not SparkFailure.WORKER_DIED:
+                return FunctionFault.NOT_LOADED.of(error=error.summary)
+            if len(functions) == 1:
+                return FunctionFault.ENDED.of(file=files)
+            # One process executed all files, so each is executed alone to find the one that ended it.
+            return next((fault for each in functions if (fault := self.load_functions((each,)))), None)
+        kind = FunctionFault.SLOW if found.startswith(f"[{SLOW}] ") else FunctionFault.NOT_LOADED
+        return kind.of(error=found.partition("] ")[2]) if found else None
 
     def register_functions(self, functions: Sequence[RegisteredFunction]) -> None:
         """Register functions for statements that are analysed before they start."""

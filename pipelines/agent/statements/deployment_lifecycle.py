@@ -338,8 +338,7 @@ def _refuse_functions(agent: AgentContext, deployment: Deployment) -> None:
     pool = agent.pool.connection()
     if why := pool.call(PYTHON_CALL_S, pool.queries.load_functions, functions):
         name = query_name(deployment.table, deployment.version)
-        remedy = "install what is missing where the pool runs Python, or correct the file and deploy it"
-        raise Refused(f"{name} cannot call its functions: {why}", remedy=remedy)
+        raise Refused(f"{name} cannot call its functions: {why}", remedy=str(why.remedy))
 
 
 def check_checkpoint(agent: AgentContext, deployment: Deployment) -> None:

@@ -26,6 +26,7 @@ from core.ports.spark import (
     BuiltJob,
     CatalogTable,
     FileView,
+    FunctionFault,
     Jobs,
     Pointer,
     Queries,
@@ -54,6 +55,7 @@ from core.sql.avro_schemas import SchemasByPart
 from core.sql.python_functions import RegisteredFunction
 from core.sql.python_jobs import PythonJob
 from core.sql.statement import LogStart
+from core.text.sentence import Fact
 from pipelines.agent.context import AgentContext, FaultPoints, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.runs.run_driver import RunDriver
@@ -93,7 +95,7 @@ class ScriptedPool:
     cleared: int = 0
     engine: str = "4.2.0"
     python_mismatch: str = ""
-    function_fault: str = ""
+    function_fault: Fact[FunctionFault] | None = None
     loaded: list[RegisteredFunction] = field(default_factory=list)
     told: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
@@ -269,7 +271,7 @@ class _Queries:
     def python_mismatch(self) -> str:
         return self.pool.python_mismatch
 
-    def load_functions(self, functions: Sequence[RegisteredFunction]) -> str:
+    def load_functions(self, functions: Sequence[RegisteredFunction]) -> Fact[FunctionFault] | None:
         self.pool.loaded += functions
         return self.pool.function_fault
 

@@ -10,7 +10,7 @@ from agent_scenarios import fast_lane
 from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.plan.request import PlanRequest
-from core.ports.spark import NEWEST_WRITER, Upsert
+from core.ports.spark import NEWEST_WRITER, FunctionFault, Upsert
 from core.project.naming import Naming, Sources
 from pipelines.agent import deployment_compiler
 from pipelines.agent.context import AgentContext
@@ -115,10 +115,11 @@ def test_a_start_registers_the_deployed_code_of_python_functions_and_is_refused_
     (function,) = pool.running["a@v1"].functions
     assert (function.function, function.code, function.returns) == ("tag", code, "string")
     assert function.name in pool.running["a@v1"].select and pool.loaded[0] == function
-    pool.function_fault = "tag.py, line 2: ModuleNotFoundError: No module named 'x'"
+    pool.function_fault = FunctionFault.NOT_LOADED.of(error="tag.py, line 2: ModuleNotFoundError: No module named 'x'")
     stops = list(pool.stops)
-    with pytest.raises(Refused, match=r"a@v1 cannot call its functions: tag\.py, line 2: ModuleNotFoundError"):
+    with pytest.raises(Refused, match=r"a@v1 cannot call its functions: tag\.py, line 2: ModuleNotFoundError") as error:
         fast_lane(agent).restart(("a",), 0.0, by="ana")
+    assert error.value.remedy.startswith("install what is missing")
     assert pool.stops == stops and "a@v1" in pool.running
 
 

@@ -14,6 +14,7 @@ from core.model.errors import EngineRefused, LedgerUnavailable, NotAdopted, Spar
 from core.model.names import TableName
 from core.observed.versions import Deployment
 from core.ports.spark import QueryStart, ReportedQuery
+from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext, AlwaysMatchingIdentity
 from pipelines.agent.reconciler import UNKNOWN_TOLD, BeforeRound, Reconciler
 from pipelines.agent.statements.deployment_lifecycle import start
@@ -199,6 +200,17 @@ def test_a_transient_failure_is_reported_and_the_statement_restarted_after_growi
     lost = [e for e in agent.ledger.events() if e.summary == said]
     assert len(lost) >= 1 and lost[0].detail == "It was lost."
     assert len(pool.starts) == 4
+
+
+def test_a_python_process_that_died_is_reported_with_the_functions_of_the_statement(
+    agent: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    texts = RevisionTexts(ddl="", dml="SELECT score__py_0123abcd(score__py_0123abcd(a)), rate__py_volatile_0123abcd(a)")
+    row = deploy(agent, texts=texts)
+    died = ReportedQuery("a@v1", "q", row.run_id, False, error="It died.", failure=SparkFailure.WORKER_DIED)
+    assert reconcile(reconciler, ended=(died,)) == "starting"
+    (event,) = [each for each in agent.ledger.events() if each.summary == "HEADGATE_WORKER_LOST"]
+    assert event.detail == "It died; the statement calls rate.py and score.py, which may have ended it"
 
 
 def test_a_query_lost_after_a_transient_end_is_restarted_without_a_pause(

@@ -228,8 +228,20 @@ def test_failures_that_decisions_depend_on_have_a_kind(text: str, failure: Spark
 
 
 def test_the_session_of_a_process_that_died_is_not_what_a_person_needs() -> None:
-    text = "[session: fc67924f-d449] [userId: headgate] Python worker exited unexpectedly (crashed)"
+    died = "Python worker exited unexpectedly (crashed)"
+    assert first_line(f"[session: fc67924f-d449] [userId: headgate] {died}") == died
+
+
+def test_a_process_that_died_in_a_task_is_reported_without_tasks_and_settings_of_spark() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 1 in stage "
+        "143.0 failed 1 times, most recent failure: Lost task 1.0 in stage 143.0 (TID 1) (localhost executor driver): "
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting "
+        "'spark.sql.execution.pyspark.udf.faulthandler.enabled' or'spark.python.worker.faulthandler.enabled' "
+        "configuration to 'true' for the better Python traceback.\n\tat org.apache.spark.api.python.BasePythonRunner"
+    )
     assert first_line(text) == "Python worker exited unexpectedly (crashed)"
+    assert failure_of(text) is SparkFailure.WORKER_DIED
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_class_yields_rows_of_the_declared_types() -> None:
 def test_a_module_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.spark_connect.function_in_worker.LOADING_S", 0.05)
     found = loading([code("while True:\n    pass\n")])(0)
-    assert found == "[HEADGATE_FUNCTION_NOT_LOADED] score.py was not loaded within 0.05 s"
+    assert found == "[HEADGATE_FUNCTION_SLOW] score.py was not loaded within 0.05 s"
 
 
 ZONED = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)

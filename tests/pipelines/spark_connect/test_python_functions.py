@@ -10,7 +10,7 @@ import pytest
 from core.changes.spark_questions_and_answers import AnalysedColumn, AnalysedRevision, AnalysisQuestion
 from core.model.errors import EngineRefused
 from core.model.names import TableName
-from core.ports.spark import QueryStart
+from core.ports.spark import FunctionFault, QueryStart
 from core.sql.python_functions import PythonKind, RegisteredFunction
 from pipelines.spark_connect.analysis_over_empty_tables import SparkAnalysis
 from pipelines.spark_connect.error_translation import error_class, first_line
@@ -54,9 +54,16 @@ def test_values_and_errors_of_functions(session: Session, ground: Any) -> None:
     )  # fmt: skip
     assert ground.queries.load_functions([one, two]) is None
     missing = RegisteredFunction("score__py_00000000", "int", code="import nowhere\ndef score(a): return a\n")
-    assert ground.queries.load_functions([one, missing]) == (
-        "score.py, line 1: ModuleNotFoundError: No module named 'nowhere'"
-    )
+    fault = ground.queries.load_functions([one, missing])
+    assert fault.kind is FunctionFault.NOT_LOADED
+    assert str(fault) == "score.py, line 1: ModuleNotFoundError: No module named 'nowhere'"
+
+
+def test_a_file_that_ends_its_process_while_it_is_loaded_is_named(ground: Any) -> None:
+    ends = RegisteredFunction("ends__py_00000000", "int", code="import os\nos._exit(3)\ndef ends(a): return a\n")
+    fault = ground.queries.load_functions([function("return a"), ends])
+    assert fault == FunctionFault.ENDED.of(file="ends.py")
+    assert str(fault) == "ends.py ended its Python process while it was loaded"
 
 
 def test_an_analysis_knows_the_type_of_a_function_and_never_has_its_code(session: Session, tmp_path: Path) -> None:
