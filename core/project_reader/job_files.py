@@ -120,12 +120,22 @@ def check_jobs(tables: Mapping[TableName, Table], yml: Mapping[TableName, str], 
 
 def _check_each_batch(table: Table, problems: list[Problem]) -> None:
     assert table.dml is not None, "a job is a statement"
-    if EACH_BATCH not in table.dml.text or table_format(table.parsed_ddl.format).transaction_log:
+    if EACH_BATCH not in table.dml.text or (wrong := _unfit_for_batches(table)) is None:
         return
     job = python_job_of(table.dml.text)
     if job is not None and job.writes_batches:
         line = FIRST_CODE_LINE + read_signature(job.code, job.function).each_batch_line - 1
         where = Where(table.dml.path, line)
-        summary = f"{table.name} is {table.parsed_ddl.format}, and {EACH_BATCH} needs a Delta table"
-        remedy = "write USING delta in its DDL: only the log of a Delta table shows which batches it has"
+        summary, remedy = wrong
         problems.append(Problem(summary, remedy, where, table.name))
+
+
+def _unfit_for_batches(table: Table) -> tuple[str, str] | None:
+    """Return summary and remedy of what keeps `each_batch` from writing a table; None if nothing does."""
+    if not table_format(table.parsed_ddl.format).transaction_log:
+        summary = f"{table.name} is {table.parsed_ddl.format}, and {EACH_BATCH} needs a Delta table"
+        return summary, "write USING delta in its DDL: only the log of a Delta table shows which batches it has"
+    setting = f"mode: {table.settings.mode}" if table.settings.upserts else "metadata: true"
+    if table.settings.upserts or table.settings.metadata:
+        return f"{table.name} has {setting}, with which {EACH_BATCH} cannot write", f"remove {setting}, or {EACH_BATCH}"
+    return None

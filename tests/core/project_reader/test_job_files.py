@@ -100,6 +100,10 @@ def test_a_deployed_job_is_read_from_its_texts_alone_and_can_be_a_file_again() -
         assert written.parsed == found.parsed and revision_of(written).hash == revision.hash
 
 
+def on_delta(files: Mapping[str, str]) -> dict[str, str]:
+    return {path: text.replace("USING parquet", "USING delta") for path, text in files.items()}
+
+
 WRONG = {
     "syntax": (texts(CODE.replace("):", ":")), f"{JOB}:4: the code does not compile: '(' was never closed"),
     "name": (texts(CODE.replace("visits", "visit")), f"{JOB}:4: the job defines no function visits"),
@@ -113,6 +117,14 @@ WRONG = {
     "yes": (texts(yml="state_compatible: true\n"), f"{YML}:1: state_compatible must be"),
     "no stream": (texts(yml="inputs: {clicks: clicks}\n"), f"{JOB}:4: the job reads no stream"),
     "batches in Parquet": (texts(BATCHES), f"{JOB}:8: visits is parquet, and each_batch needs a Delta table"),
+    "batches with metadata": (
+        on_delta(texts(BATCHES, "metadata: true\n")),
+        f"{JOB}:8: visits has metadata: true, with which each_batch cannot write",
+    ),
+    "keyed batches": (
+        on_delta(texts(BATCHES, "mode: upsert\nkey: [id]\n")),
+        f"{JOB}:8: visits has mode: upsert, with which each_batch cannot write",
+    ),
     "two statements": (
         texts(**{"dml.visits.sql": "INSERT INTO visits SELECT id, id AS n FROM STREAM clicks;"}),
         f"{JOB}: visits has a job in Python and a dml script",
