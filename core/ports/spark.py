@@ -170,14 +170,28 @@ class Queries(Protocol):
         """Return why the pool's Python cannot run upserts; None if it can."""
 
 
+def never() -> bool:
+    """Return False; this is the default callback of `Jobs.build`."""
+    return False
+
+
 class Jobs(Protocol):
     """Builds the plans of jobs in Python. It takes seconds and has its own deadlines, so it is not a pool call."""
 
-    def build(self, job: PythonJob, *, name: str, table: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+    def build(
+        self,
+        job: PythonJob,
+        *,
+        name: str,
+        table: str,
+        columns: tuple[tuple[str, str], ...],
+        cancelled: Callable[[], bool] = never,
+    ) -> BuiltJob:
         """Return the checked plan of the job of query `name`, which writes the columns, as (name, type), to a table.
 
         The code runs in a confined process. Raises EngineRefused with an error class HEADGATE_JOB_… if the job is
-        wrong, PoolUnreachable if the pool does not answer, and Busy if somebody killed the process.
+        wrong, PoolUnreachable if the pool does not answer, and Busy if somebody killed the process. `cancelled` is
+        called several times a second; once it returns True, the process is killed, and Busy is raised.
         """
 
 

@@ -13,9 +13,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pyspark.sql.connect.plan import SQL
 
 from core.ipc.environment_paths import JOB_BUILDS
 from core.model.errors import Busy, EngineRefused, PoolUnreachable
-from core.ports.spark import BuiltJob
+from core.ports.spark import BuiltJob, never
 from core.sql.python_jobs import PythonJob
 from core.text.escaping import escape_control_characters
 from core.text.sentence import Fact
@@ -94,11 +94,20 @@ class JobBuilder:
     _turns: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(2))
     """Allows two processes at a time, so that a recovery of many jobs does not make all of them late."""
 
-    def build(self, job: PythonJob, *, name: str, table: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+    def build(
+        self,
+        job: PythonJob,
+        *,
+        name: str,
+        table: str,
+        columns: tuple[tuple[str, str], ...],
+        cancelled: Callable[[], bool] = never,
+    ) -> BuiltJob:
         """Return the checked plan of a job whose rows have the given columns, as (name, type).
 
         A plan is built again only if the job or the columns of its inputs have changed. Raises EngineRefused with an
-        error class HEADGATE_JOB_…, PoolUnreachable, or Busy if another process has killed that of the job.
+        error class HEADGATE_JOB_…, PoolUnreachable, or Busy if another process has killed that of the job, or if the
+        build was cancelled.
         """
         inputs = tuple(self._analysed(DataFrame(SQL(f"SELECT * FROM {each.sql}"), self.session.spark))
                        for each in job.inputs)  # fmt: skip
@@ -107,13 +116,23 @@ class JobBuilder:
             if (known := self._built.get(key)) is not None:
                 return known
         python = self._python(job, f"job.{table}.py")
-        with self._turns:
-            built = self._build(job, name, f"job.{table}.py", columns, python=python)
+        with self._turn(f"job.{table}.py", cancelled):
+            built = self._build(job, name, f"job.{table}.py", columns, python=python, cancelled=cancelled)
         with self._lock:
             self._built[key] = built
             while sum(len(each.relation) + len(each.each_batch) for each in self._built.values()) > _KEPT_BYTES:
                 self._built.pop(next(iter(self._built)))
         return built
+
+    @contextmanager
+    def _turn(self, file: str, cancelled: Callable[[], bool]) -> Iterator[None]:
+        while not self._turns.acquire(timeout=_LOOKS_S):
+            if cancelled():
+                raise _cancelled(file)
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def _python(self, job: PythonJob, file: str) -> str:
         """Return the Python that has the requirements of a job. Raises EngineRefused if there can be none."""
@@ -127,10 +146,17 @@ class JobBuilder:
         return python
 
     def _build(
-        self, job: PythonJob, name: str, file: str, columns: tuple[tuple[str, str], ...], *, python: str
+        self,
+        job: PythonJob,
+        name: str,
+        file: str,
+        columns: tuple[tuple[str, str], ...],
+        *,
+        python: str,
+        cancelled: Callable[[], bool],
     ) -> BuiltJob:
         with analysis_proxy(self.session, lambda relation: fault_of_nodes(relation, job, file)) as record:
-            found = self._result(job, name, file, record, python=python)
+            found = self._result(job, name, file, record, python=python, cancelled=cancelled)
         relation = read_relation(found.relation, file)
         if isinstance(relation, Fact):
             raise job_refused(relation)
@@ -176,7 +202,16 @@ class JobBuilder:
     def _analysed(self, frame: DataFrame) -> str:
         return self.session.call(ANALYSIS_S, lambda: frame.schema.json())
 
-    def _result(self, job: PythonJob, name: str, file: str, record: ProxyRecord, *, python: str) -> "_Result":
+    def _result(
+        self,
+        job: PythonJob,
+        name: str,
+        file: str,
+        record: ProxyRecord,
+        *,
+        python: str,
+        cancelled: Callable[[], bool],
+    ) -> "_Result":
         builds = self.logs.with_name(JOB_BUILDS)
         builds.mkdir(mode=0o700, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=builds))
@@ -197,7 +232,7 @@ class JobBuilder:
             }
             (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
             place = self._log(name)
-            ran = run_confined(folder, python, place, self.limits)
+            ran = run_confined(folder, python, place, self.limits, cancelled)
             return _read_result(folder, job, file, ran, record, limits=self.limits, place=place)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -228,12 +263,19 @@ class ProcessEnd:
     late: bool = False
     talkative: bool = False
     """Whether it was killed because it printed too much."""
+    cancelled: bool = False
 
 
-def run_confined(folder: Path, python: str, place: Path, limits: JobLimits) -> ProcessEnd:
+def _cancelled(file: str) -> Busy:
+    return Busy(f"the build of the plan of {file} was cancelled", remedy="start it again")
+
+
+def run_confined(
+    folder: Path, python: str, place: Path, limits: JobLimits, cancelled: Callable[[], bool] = never
+) -> ProcessEnd:
     """Run the process of a job on a folder with its request, until its end or a limit; no process of it remains.
 
-    What it prints is appended to the log `place`.
+    It is also killed when `cancelled` returns True. What it prints is appended to the log `place`.
     """
     marker = folder.name
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "TMPDIR": str(folder), _MARK: marker,
@@ -244,18 +286,24 @@ def run_confined(folder: Path, python: str, place: Path, limits: JobLimits) -> P
         stderr=subprocess.STDOUT, start_new_session=True, close_fds=True, umask=0o077,
     ) as process:  # fmt: skip
         try:
-            printed, late = _copy_output(process, place, folder / "started", limits)
+            end = _copy_output(process, place, folder / "started", limits, cancelled)
         finally:
             _kill(process, marker)
         code = process.wait()
-    return ProcessEnd(code, printed, late, printed > limits.output)
+    return replace(end, code=code)
 
 
-def _copy_output(process: "subprocess.Popen[bytes]", place: Path, started: Path, limits: JobLimits) -> tuple[int, bool]:
-    """Copy the output to the log until the process ends, a limit is reached, or nobody can print any more.
+def _copy_output(
+    process: "subprocess.Popen[bytes]",
+    place: Path,
+    started: Path,
+    limits: JobLimits,
+    cancelled: Callable[[], bool],
+) -> ProcessEnd:
+    """Copy the output to the log until the process ends, a limit is reached, or the build is cancelled.
 
     The time counts from when the file `started` exists, or else from three limits after the start of the process.
-    Returns the number of bytes printed, and whether the time was over.
+    Returns the end without its exit code.
     """
     assert process.stdout is not None
     printed, ends_at, began = 0, time.monotonic() + 4 * limits.seconds, False
@@ -268,18 +316,23 @@ def _copy_output(process: "subprocess.Popen[bytes]", place: Path, started: Path,
                 began, ends_at = True, min(ends_at, time.monotonic() + limits.seconds)
             left = ends_at - time.monotonic()
             if left <= 0:
-                return printed, True
+                return ProcessEnd(0, printed, late=True)
+            if cancelled():
+                return ProcessEnd(0, printed, cancelled=True)
+            if not waiting.get_map():
+                # The process has closed its output, and may go on.
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(min(left, _LOOKS_S))
+                    return ProcessEnd(0, printed)
+                continue
             if not waiting.select(min(left, _LOOKS_S)):
                 continue
-            read = process.stdout.read(64 << 10)
-            if not read:
-                # The process may have closed its output and go on.
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.0, ends_at - time.monotonic()))
-                return printed, process.poll() is None
-            printed += len(read)
-            file.write(read)
-    return printed, False
+            if read := process.stdout.read(64 << 10):
+                printed += len(read)
+                file.write(read)
+            else:
+                waiting.unregister(process.stdout)
+    return ProcessEnd(0, printed, talkative=True)
 
 
 def _kill(process: "subprocess.Popen[bytes]", marker: str) -> None:
@@ -295,6 +348,8 @@ def _kill(process: "subprocess.Popen[bytes]", marker: str) -> None:
 def _read_result(
     folder: Path, job: PythonJob, file: str, ran: ProcessEnd, record: ProxyRecord, *, limits: JobLimits, place: Path
 ) -> _Result:
+    if ran.cancelled:
+        raise _cancelled(file)
     if record.unreachable:
         raise PoolUnreachable(f"the pool did not answer while the plan of {file} was built", remedy="try again")
     found = _result_file(folder)

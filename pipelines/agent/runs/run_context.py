@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
-from core.model.errors import NotRecorded, Refused, TryAgain
+from core.model.errors import LedgerUnavailable, NotRecorded, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.model.table_formats import table_format
@@ -110,6 +111,12 @@ class RunContext:
         waits = locks.has_unrecorded_stop((table, version), after=ledger.command_stamp_of_run(self.id).serial)
         return waits or ledger.stopped_during(self.id, table, version) is not None
 
+    def is_cancelled(self) -> bool:
+        """True if a cancel of this run waits to be carried out, as far as the ledger can be read."""
+        with suppress(LedgerUnavailable):
+            return any(command.act == "cancel" for command in self.agent.ledger.run_commands(self.id))
+        return False
+
     def stopped_words(self, table: TableName, version: int) -> str:
         """Describe how the run can continue, and who stopped the table and when, if the ledger records that."""
         stop = self.agent.ledger.stopped_during(self.id, table, version)
@@ -154,7 +161,7 @@ class RunContext:
             return StepFailed(step.n, self.stopped_words(*key))
         try:
             after_stop = before(self.deployed(step)) or after_stop
-            start(self.agent, self.deployed(step), stops=stops, after_stop=after_stop)
+            start(self.agent, self.deployed(step), stops=stops, after_stop=after_stop, cancelled=self.is_cancelled)
         except Refused:
             self.take_back(step)
             raise

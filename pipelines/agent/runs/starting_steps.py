@@ -113,7 +113,8 @@ def restart(run: RunContext, step: Step) -> RunEvidence:
 
     def take_over(deployment: Deployment) -> bool:
         after = replace(deployment, **_texts(run.compiled_version(step)))
-        refuse_start(run.agent, after, stops=run.agent.locks.stops((step.table, step.version)))
+        stops = run.agent.locks.stops((step.table, step.version))
+        refuse_start(run.agent, after, stops=stops, cancelled=run.is_cancelled)
         stop(run.agent, deployment)
         take_over_texts(run, step)
         return deployment.state not in AT_REST
@@ -238,7 +239,8 @@ def paused_readers(run: RunContext, step: Step, *, static_too: bool) -> Iterator
         running = [found for found in now if found.wanted == WantedState.RUNNING and found.query_id]
         for found in running:
             # A statement is stopped only if it can be restarted afterwards.
-            refuse_start(agent, found, stops=agent.locks.stops((found.table, found.version)))
+            stops = agent.locks.stops((found.table, found.version))
+            refuse_start(agent, found, stops=stops, cancelled=run.is_cancelled)
         in_threads(STOPS_AT_ONCE, partial(pause, agent), running)
         for found in running:
             altered = "it" if found.table == step.table else step.table

@@ -244,7 +244,8 @@ def _at_rest(run: RunContext, step: Step) -> Iterator[None]:
     with run.agent.locks.holding((step.table, step.version), by=f"run {run.id}"):
         found = run.deployed(step)
         if found.wanted == WantedState.RUNNING and found.query_id:
-            refuse_start(run.agent, found, stops=run.agent.locks.stops((step.table, step.version)))
+            stops = run.agent.locks.stops((step.table, step.version))
+            refuse_start(run.agent, found, stops=stops, cancelled=run.is_cancelled)
             pause(run.agent, found)
             summary = "stopped while its files are rewritten; it continues from its checkpoint"
             run.agent.event(EventKind.STATE, summary, about=(found.table, found.version))

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.changes.pinned_settings import pool_at_start
 from core.model.errors import (
+    Busy,
     EngineRefused,
     HeadgateError,
     LedgerUnavailable,
@@ -24,7 +25,7 @@ from core.model.names import query_name
 from core.model.states import ALIVE, State, WantedState
 from core.model.table_formats import table_format
 from core.observed.versions import Deployment
-from core.ports.spark import AnotherQuery, BuiltJob, QueryStart, ReportedQuery, ignore_stop_request
+from core.ports.spark import AnotherQuery, BuiltJob, QueryStart, ReportedQuery, ignore_stop_request, never
 from core.ports.storage import CheckpointState
 from core.sql.compiler import tracking_options, with_stream_options
 from core.sql.python_jobs import is_python_job, python_job_of
@@ -61,7 +62,14 @@ PYTHON_CALL_S = 60.0
 """Deadline, in seconds, of a call that may have to start the pool's first Python process."""
 
 
-def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop: bool = False) -> ReportedQuery:
+def start(
+    agent: AgentContext,
+    deployment: Deployment,
+    *,
+    stops: int,
+    after_stop: bool = False,
+    cancelled: Callable[[], bool] = never,
+) -> ReportedQuery:
     """Start a deployment from its checkpoint, and return the new or existing query.
 
     The deployment is locked, and its current row is used. Raises Refused, EngineRefused, PoolUnreachable or
@@ -69,11 +77,11 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
 
     `stops` is the serial number of the start command, or the value of `StatementLocks.stops` when the caller decided to
     start; a later stop request takes precedence. `after_stop` means that the caller has stopped a running query for
-    this start; errors then mention this. The owner file is read before every start, because Spark does not fence
-    checkpoints.
+    this start; errors then mention this. Once `cancelled` returns True, the build of a job ends with Busy. The owner
+    file is read before every start, because Spark does not fence checkpoints.
     """
     try:
-        return _start(agent, deployment, stops)
+        return _start(agent, deployment, stops, cancelled)
     except (Overtaken, NotRecorded):
         raise
     except HeadgateError as error:
@@ -83,14 +91,16 @@ def start(agent: AgentContext, deployment: Deployment, *, stops: int, after_stop
         raise
 
 
-def refuse_start(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
+def refuse_start(
+    agent: AgentContext, deployment: Deployment, *, stops: int, cancelled: Callable[[], bool] = never
+) -> None:
     """Raise the error that a start would raise now, so that no running query is stopped in vain.
 
     A refusal by Spark itself is not predicted. A table that is missing from the catalog is registered here, because the
     catalog may refuse it, and the plan of a job in Python is built.
     """
     _refuse_unregistered(agent, deployment, stops)
-    built_job(agent, deployment)
+    built_job(agent, deployment, stops, cancelled)
 
 
 def _refuse_batches(deployment: Deployment, added: set[str]) -> None:
@@ -112,11 +122,13 @@ def _refuse_unregistered(agent: AgentContext, deployment: Deployment, stops: int
     register_new_schemas(agent, deployment)
 
 
-def built_job(agent: AgentContext, deployment: Deployment) -> BuiltJob | None:
+def built_job(
+    agent: AgentContext, deployment: Deployment, stops: int, cancelled: Callable[[], bool]
+) -> BuiltJob | None:
     """Return the checked plan of a deployment's job in Python; None if the deployment is SQL.
 
     Building takes seconds and must not happen under a lock for which a stop waits. Raises EngineRefused if the job is
-    wrong.
+    wrong, Overtaken as soon as a stop is requested, and Busy once `cancelled` returns True.
     """
     if not is_python_job(deployment.compiled):
         return None
@@ -127,12 +139,18 @@ def built_job(agent: AgentContext, deployment: Deployment) -> BuiltJob | None:
     if job.writes_batches:
         _refuse_batches(deployment, added)
     declared = column_types(deployment.texts, deployment.table)
-    return agent.pool.connection().jobs.build(
-        job,
-        name=query_name(deployment.table, deployment.version),
-        table=deployment.table,
-        columns=tuple((name, type) for name, type in declared if name not in added),
-    )
+    key = (deployment.table, deployment.version)
+    try:
+        return agent.pool.connection().jobs.build(
+            job,
+            name=query_name(*key),
+            table=deployment.table,
+            columns=tuple((name, type) for name, type in declared if name not in added),
+            cancelled=lambda: agent.locks.stops(key) > stops or cancelled(),
+        )
+    except Busy:
+        _refuse_stopped(agent, deployment, stops)
+        raise
 
 
 def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -> None:
@@ -146,7 +164,7 @@ def refuse_unready(agent: AgentContext, deployment: Deployment, *, stops: int) -
     _refuse_functions(agent, deployment)
 
 
-def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery:
+def _start(agent: AgentContext, deployment: Deployment, stops: int, cancelled: Callable[[], bool]) -> ReportedQuery:
     key = (deployment.table, deployment.version)
     with agent.locks.holding(key, by="a start"):
         deployment = _as_held(agent, key)
@@ -156,7 +174,7 @@ def _start(agent: AgentContext, deployment: Deployment, stops: int) -> ReportedQ
         # the checkpoint.
         keep_record(agent, *key)
         try:
-            query = _started(agent, deployment, stops, built_job(agent, deployment))
+            query = _started(agent, deployment, stops, built_job(agent, deployment, stops, cancelled))
         except EngineRefused as error:
             if agent.locks.stops(key) <= stops:
                 with _recorded_later(deployment):

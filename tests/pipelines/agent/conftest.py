@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
+from agent_scenarios import wait_until
 from ledger_rows import environment_row
 
 from core.changes.spark_questions_and_answers import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
+from core.model.errors import Busy, EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.observed.aligned_positions import BatchHistory, BatchPosition
@@ -36,6 +38,7 @@ from core.ports.spark import (
     TableUpkeep,
     ignore_stop_request,
     ignore_view,
+    never,
 )
 from core.ports.storage import (
     CheckpointState,
@@ -134,6 +137,8 @@ class ScriptedPool:
     """Queries whose job was built."""
     refuse_job: dict[str, EngineRefused] = field(default_factory=dict)
     """Errors of jobs, by the name of their query."""
+    endless_jobs: dict[str, threading.Event] = field(default_factory=dict)
+    """Jobs whose build lasts until it is cancelled, by the name of their query; the event is set when it begins."""
     known: dict[str, QueryStart] = field(default_factory=dict)
     """Requests of the runs that this connection has started, by run id."""
 
@@ -212,8 +217,20 @@ class _Connection:
 class _Jobs:
     pool: ScriptedPool
 
-    def build(self, job: PythonJob, *, name: str, table: str, columns: tuple[tuple[str, str], ...]) -> BuiltJob:
+    def build(
+        self,
+        job: PythonJob,
+        *,
+        name: str,
+        table: str,
+        columns: tuple[tuple[str, str], ...],
+        cancelled: Callable[[], bool] = never,
+    ) -> BuiltJob:
         self.pool.built.append(name)
+        if name in self.pool.endless_jobs:
+            self.pool.endless_jobs[name].set()
+            wait_until(cancelled)
+            raise Busy("the build was cancelled")
         if name in self.pool.refuse_job:
             raise self.pool.refuse_job[name]
         return BuiltJob(job.code.encode(), settings=columns)

@@ -1,5 +1,6 @@
 """Starts of jobs in Python: what is built before a query is stopped, and what becomes of a job that is wrong."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from agent_scenarios import fast_lane
 from core.model.errors import EngineRefused, Overtaken, Refused
 from core.model.names import TableName as T
 from core.observed.versions import Deployment
+from core.run.model import OperatorControl
 from core.sql.python_jobs import JobInput, PythonJob, job_text
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statements import deployment_lifecycle
-from tests.pipelines.agent.runs.test_run_driver import deploy, fast_gates
+from tests.pipelines.agent.runs.test_run_driver import EVERYTHING, deploy, drive, fast_gates, plan, submit
 
 __all__ = ["fast_gates"]
 
@@ -89,11 +91,45 @@ def test_a_stop_during_the_build_wins(
     stops = agent.locks.stops((T("b"), 1))
     build = deployment_lifecycle.built_job
 
-    def stopped_meanwhile(agent: AgentContext, deployment: Deployment) -> Any:
+    def stopped_meanwhile(agent: AgentContext, deployment: Deployment, *given: Any) -> Any:
         fast_lane(agent).stop(("b",), 0.0, by="ana")
-        return build(agent, deployment)
+        return build(agent, deployment, *given)
 
     monkeypatch.setattr(deployment_lifecycle, "built_job", stopped_meanwhile)
     with pytest.raises(Overtaken):
         deployment_lifecycle.start(agent, job, stops=stops)
     assert "b@v1" not in pool.running
+
+
+def test_a_stop_ends_a_build_at_once(agent: AgentContext, pool: Any, job: Deployment) -> None:
+    deployment_lifecycle.stop(agent, job)
+    stops, begun = agent.locks.stops((T("b"), 1)), threading.Event()
+    pool.endless_jobs["b@v1"] = begun
+    raised: list[Exception] = []
+
+    def start() -> None:
+        try:
+            deployment_lifecycle.start(agent, job, stops=stops)
+        except Exception as error:
+            raised.append(error)
+
+    starting = threading.Thread(target=start)
+    starting.start()
+    assert begun.wait(30)
+    fast_lane(agent).stop(("b",), 0.0, by="ana")
+    starting.join(30)
+    assert [type(error) for error in raised] == [Overtaken] and "b@v1" not in pool.running
+
+
+def test_a_cancel_ends_a_build_at_once(agent: AgentContext, pool: Any) -> None:
+    pool.endless_jobs["b@v1"] = begun = threading.Event()
+    files = small_project.texts()
+    del files["pipelines/facts/p/b/sql-scripts/dml.b.sql"]
+    run_id = submit(agent, plan(agent, files | {"pipelines/facts/p/b/sql-scripts/job.b.py": CODE}, EVERYTHING))
+    ended: list[str] = []
+    driving = threading.Thread(target=lambda: ended.append(drive(agent, run_id)))
+    driving.start()
+    assert begun.wait(30)
+    agent.ledger.put_run_command(run_id, OperatorControl("cancel"), at=agent.clock())
+    driving.join(30)
+    assert ended == ["cancelled"] and "b@v1" not in pool.running

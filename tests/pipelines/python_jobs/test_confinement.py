@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from core.ports.spark import never
 from pipelines.python_jobs import confinement, job_builder
 from pipelines.python_jobs.job_builder import JobLimits, ProcessEnd, run_confined
 
@@ -86,13 +88,19 @@ def test_a_confined_process_reaches_only_its_folder_and_its_proxy(tmp_path: Path
     assert (project / "ledger.db").read_text() == "secret" and [*project.iterdir()] == [project / "ledger.db"]
 
 
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, limits: JobLimits) -> tuple[ProcessEnd, str]:
+def ran(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    limits: JobLimits,
+    cancelled: Callable[[], bool] = never,
+) -> tuple[ProcessEnd, str]:
     """Run a program as the process of a job; return how it ended, and its log."""
     (tmp_path / "program.py").write_text(program)
     monkeypatch.setattr(job_builder, "_PROGRAM", tmp_path / "program.py")
     folder = tmp_path / "headgate-job-x"
     folder.mkdir()
-    end = run_confined(folder, sys.executable, tmp_path / "log", limits)
+    end = run_confined(folder, sys.executable, tmp_path / "log", limits, cancelled)
     return end, (tmp_path / "log").read_text("utf-8", "replace")
 
 
@@ -170,3 +178,12 @@ def test_a_process_at_its_limit_of_cpu_is_distinguished_from_one_that_was_killed
         "while True: pass\n"
     )
     assert ran(tmp_path, monkeypatch, program, JobLimits())[0].code == -signal.SIGXCPU
+
+
+def test_a_cancelled_build_ends_at_once_although_its_code_has_closed_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = tmp_path / "headgate-job-x/begun"
+    program = f"import os, time\nos.close(1); os.close(2)\nopen({str(begun)!r}, 'w')\ntime.sleep(100)\n"
+    end, _ = ran(tmp_path, monkeypatch, program, JobLimits(seconds=50), begun.exists)
+    assert end.cancelled and not end.late and end.code == -signal.SIGKILL
