@@ -8,6 +8,9 @@ from core.text.sentence import Sentence
 FREE_SPACE = "free some space, or write to another disk"
 """Remedy for a file that cannot be written because the disk is full."""
 
+JOB_ERRORS = "HEADGATE_JOB_"
+"""Beginning of the error classes of faults in the code of a job in Python."""
+
 
 class HeadgateError(Exception):
     """An expected failure, with a summary of what happened and a remedy."""

@@ -1,6 +1,6 @@
 """Faults of a job, found while its plan is built or checked, and the errors of a start that they become."""
 
-from core.model.errors import EngineRefused
+from core.model.errors import JOB_ERRORS, EngineRefused
 from core.text.sentence import Fact, FactKind
 
 _ROWS_ONLY = (
@@ -63,7 +63,7 @@ class JobFault(FactKind):
 
     @property
     def error_class(self) -> str:
-        return f"HEADGATE_JOB_{self.name}"
+        return f"{JOB_ERRORS}{self.name}"
 
 
 def job_refused(fact: Fact[JobFault]) -> EngineRefused:

@@ -7,7 +7,7 @@ from functools import cache
 import grpc
 from pyspark.errors import PySparkException
 
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
+from core.model.errors import JOB_ERRORS, EngineRefused, HeadgateError, PoolUnreachable, SparkFailure
 from core.sql.avro_schemas import NEW_SCHEMA, POISON, UNREADABLE
 from core.sql.postgres_changes import NEW_SLOT
 from pipelines.postgres_changes.replication_slot import (
@@ -23,6 +23,7 @@ from pipelines.postgres_changes.replication_slot import (
     UNCHANGED_VALUE,
 )
 from pipelines.spark_connect.call_deadlines import MissedDeadline
+from pipelines.spark_connect.function_in_worker import WITHOUT_VALUES, without_values
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +42,10 @@ _SESSION = re.compile(r"^\[session: [^\]]*\] \[userId: [^\]]*\] ")
 """Prefix of the error of a batch that failed in a Python process of the pool."""
 _TRACEBACK = re.compile(r"[\s\S]*Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?=\S)")
 """Matches a batch error from its start to the end of the Python traceback."""
+_NO_VALUES = frozenset(each.__name__ for each in WITHOUT_VALUES)
 _JOB_FRAME = re.compile(r'^ *File "(?P<file>job\.\w+\.py)", line (?P<line>\d+), in ', re.MULTILINE)
 """Matches a line of a traceback in the code of a job."""
-JOB_FAILED = "HEADGATE_JOB_FAILED"
+JOB_FAILED = f"{JOB_ERRORS}FAILED"
 """Error class of an exception that the code of a job raised in a Python process of the pool."""
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
 _STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
@@ -317,7 +319,7 @@ def first_line(text: str) -> str:
     if _BROKERS.search(text):
         return "the Kafka brokers stopped answering during a batch, which is repeated; headgate doctor names them"
     if raised := _job_error(text):
-        return raised[:_LONGEST]
+        return f"{raised[:_LONGEST]}; correct the code, and deploy it"
     body = _TRACEBACK.sub("", text.split("JVM stacktrace:")[0])
     call = _call_of_function(body)
     if words := _by_hand(body):
@@ -337,7 +339,10 @@ def first_line(text: str) -> str:
 
 
 def _job_error(text: str) -> str:
-    """Return the exception that the code of a job raised, with the innermost line of that code; empty if none did."""
+    """Return the exception that the code of a job raised, with the innermost line of that code; empty if none did.
+
+    Spark's text does not show who wrote the exception's text, so all strings and numbers in it are replaced.
+    """
     frame = _JOB_FRAME.search(text)
     if frame is None:
         return ""
@@ -345,7 +350,9 @@ def _job_error(text: str) -> str:
         if inner := _JOB_FRAME.match(line):
             frame = inner
         elif line.strip() and not line.startswith(" "):
-            return f"{frame['file']}, line {frame['line']}: {line.strip()}"
+            name, colon, said = line.strip().partition(":")
+            said = said if name in _NO_VALUES else without_values(said)
+            return f"{frame['file']}, line {frame['line']}: {name}{colon}{said}"
     return ""
 
 

@@ -194,12 +194,17 @@ def _text(error: BaseException, *, written: bool) -> str:
     """Return the text of an exception, without what may be a value of the row unless the file's author `written` it."""
     lines = str(error).split("\n")
     text = lines[0][:300]
-    if not written and not isinstance(error, _WITHOUT_VALUES):
-        text = re.sub(r"""'[^']*'?|"[^"]*"?|b'[^']*'?|-?\d[\d.,:eE+-]*""", "…", text)
+    if not written and not isinstance(error, WITHOUT_VALUES):
+        text = without_values(text)
     return f": {text}" if text else ""
 
 
-_WITHOUT_VALUES = (TypeError, AttributeError, NameError, ImportError, SyntaxError, ZeroDivisionError, IndexError)
+def without_values(text: str) -> str:
+    """Replace all strings and numbers in an exception's text, because they may be values of a row."""
+    return re.sub(r"""'[^']*'?|"[^"]*"?|b'[^']*'?|-?\d[\d.,:eE+-]*""", "…", text)
+
+
+WITHOUT_VALUES = (TypeError, AttributeError, NameError, ImportError, SyntaxError, ZeroDivisionError, IndexError)
 """Exceptions of Python whose texts contain names and types, but no values."""
 
 _WHOLE = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

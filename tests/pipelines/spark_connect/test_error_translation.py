@@ -361,7 +361,10 @@ org.apache.spark.sql.streaming.StreamingQueryException: [PYTHON_EXCEPTION] An ex
 
 
 def test_an_exception_in_a_job_is_reported_with_the_innermost_line_of_its_code() -> None:
-    assert first_line(IN_A_JOB) == "job.j.py, line 4: ZeroDivisionError: division by zero"
+    remedy = "; correct the code, and deploy it"
+    assert first_line(IN_A_JOB) == f"job.j.py, line 4: ZeroDivisionError: division by zero{remedy}"
+    value = IN_A_JOB.replace("ZeroDivisionError: division by zero", "ValueError: not a number with base 10: 'secret'")
+    assert first_line(value) == f"job.j.py, line 4: ValueError: not a number with base … …{remedy}"
     assert error_class(IN_A_JOB) == "HEADGATE_JOB_FAILED"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from core.model.errors import JOB_ERRORS
 from core.model.names import TableName, query_name, trigger_s
 from core.model.states import ALIVE, Fault, State, TableFaultKind, Trend, WantedState
 from core.observed.versions import Measurement, StatementLine
@@ -46,7 +47,8 @@ def advise(
         restart = "press R" if by_key else f"run headgate restart {table}"
         plan = "stage it with D and plan again" if by_key else f"run headgate plan deploy {statement.table}"
         failed = f"It failed {long_duration(look.now - statement.line.state_since)} ago. Fix the cause and {restart}"
-        return f"{failed}; if the cause is in the SQL, correct the file and {plan}.{position}", Tone.BAD
+        where = "its code" if statement.line.error_class.startswith(JOB_ERRORS) else "the SQL"
+        return f"{failed}; if the cause is in {where}, correct the file and {plan}.{position}", Tone.BAD
     if statement.state is State.STOPPED and statement.line.wanted == WantedState.RUNNING:
         return "It is wanted running: it starts where it left off as soon as the pool is up.", Tone.CHANGING
     if statement.state is State.STOPPED:

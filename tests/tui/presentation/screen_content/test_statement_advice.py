@@ -64,6 +64,12 @@ def test_a_statement_that_went_down_with_its_environment_was_not_stopped_on_purp
     assert tone is Tone.CHANGING
 
 
+def test_a_failed_job_is_corrected_in_its_code() -> None:
+    assert "if the cause is in the SQL, correct the file" in verdict(state="failed", error_class="DIVIDE_BY_ZERO")[0]
+    failed = verdict(state="failed", error_class="HEADGATE_JOB_FAILED")[0]
+    assert "if the cause is in its code, correct the file and" in failed and "SQL" not in failed
+
+
 def test_a_statement_behind_its_objective_never_keeps_up() -> None:
     assert "keeps up" in verdict(trend="steady")[0]
     words, tone = verdict(trend="steady", fault="behind")
