@@ -170,8 +170,8 @@ def has_functions(texts: Mapping[str, str]) -> bool:
     return any(FUNCTIONS_FOLDER in path and function_scope(path) is not None for path in texts)
 
 
-def read_functions(texts: Mapping[str, str], unread: Collection[str]) -> FunctionFiles:
-    """Read the functions among a project's files. Files in `unread` have Problems already."""
+def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> FunctionFiles:
+    """Read the functions among a project's files; `unread` has the Problems of files that cannot be read, by path."""
     found = FunctionFiles(texts)
     names: dict[tuple[str, str], str] = {}
     for path in sorted(texts):
@@ -188,7 +188,7 @@ def read_functions(texts: Mapping[str, str], unread: Collection[str]) -> Functio
             continue
         found.by_path[path] = function
         if path in unread:
-            function.fault = Problem(f"{function.name} cannot be read", "correct its file", Where(path), function.name)
+            function.fault = unread[path]
         elif path.endswith(".sql"):
             _read(function, found)
         elif path.endswith(".py"):

@@ -210,7 +210,8 @@ def _draft(
     replaced = {**texts, **{path: found.text for path, found in sql.items()}} if sql else texts
     functions = None
     if has_functions(texts):
-        functions = read_functions(replaced, wrong)
+        reported = {each.where.path: each for each in problems if each.where is not None and each.where.path in wrong}
+        functions = read_functions(replaced, reported)
         replaced = {**replaced, **_without_calls(functions, wrong)}
         problems += functions.problems
     draft = _ProjectDraft(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.model.problems import Problem, Where
 from core.sql.function_calls import SqlFunction
 from core.sql.python_declarations import PythonDeclaration, read_declaration
-from core.sql.python_functions import PythonKind
+from core.sql.python_functions import READING_PYTHON, PythonKind
 from core.sql.tokens.lexer import SqlDiagnostic, open_sql
 from core.text.wording import counted, did_you_mean
 
@@ -60,7 +60,7 @@ def read_python_function(text: str, path: str) -> tuple[PythonFunction | None, t
         digest = "" if problems else _digest(tree, found)
     except SyntaxError as error:
         remedy = "correct the line" if error.lineno else "correct the file"
-        summary = f"{name}.py is not valid Python: {error.msg}"
+        summary = f"{name}.py is not valid Python {READING_PYTHON}: {error.msg}"
         return None, (Problem(summary, remedy, Where(path, error.lineno or 0, error.offset or 0), name),)
     except (ValueError, RecursionError, MemoryError):
         summary = f"{name}.py cannot be parsed as Python"
@@ -98,7 +98,8 @@ def _faults(tree: ast.Module, declared: PythonDeclaration) -> Iterator[Problem]:
             yield Problem(summary, "remove the decorator: the declaration has its types", _where(path, decorator), name)
     if body is None:
         remedy = did_you_mean(name, defined) or form
-        yield Problem(f"{name}.py does not define {name}", remedy, Where(path, declared.line), name)
+        where = _where(path, *defined.values()) if len(defined) == 1 else Where(path, declared.line)
+        yield Problem(f"{name}.py does not define {name}", remedy, where, name)
         return
     if of_table:
         body = _eval(body) if isinstance(body, ast.ClassDef) else None

@@ -5,9 +5,12 @@ deployed. The values here can be used without a parser.
 """
 
 import re
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
+READING_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Version of Python that parses functions and jobs, so they cannot use newer syntax."""
 _DIGITS = 8
 REGISTERED = re.compile(r"\b(?P<function>[a-z_][a-z0-9_]*)__py_(?:volatile_)?[0-9a-f]{8}\b")
 """Matches the name under which a Python function is registered."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.errors import InvalidProject
+from core.sql.python_functions import READING_PYTHON
 from core.sql.statement import ParsedStatement
 from core.sql.tokens.lexer import PIECES
 
@@ -225,9 +226,10 @@ def _module(code: str) -> ast.Module:
         return ast.parse(code)
     except SyntaxError as error:
         remedy = "correct the Python code"
-        raise CodeFault(f"the code does not compile: {error.msg}", remedy, error.lineno or 1) from error
+        summary = f"the code is not valid Python {READING_PYTHON}: {error.msg}"
+        raise CodeFault(summary, remedy, error.lineno or 1) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise CodeFault("the code does not compile: Python cannot parse it", "simplify the Python code", 1) from error
+        raise CodeFault("the code cannot be parsed as Python", "simplify the Python code", 1) from error
 
 
 def _check_form(function: ast.FunctionDef | ast.AsyncFunctionDef, remedy: str) -> None:

@@ -140,13 +140,21 @@ class _Reading:
         return []
 
 
-def content_unless_read(error: OSError | UnicodeDecodeError) -> str:
+_READABLE = "make it a readable UTF-8 text file"
+
+
+class _TooLarge(OSError):
+    """Raised for a file of more than `_LARGEST` bytes."""
+
+
+def content_unless_read(error: OSError | UnicodeDecodeError) -> UnreadableFile:
     """Return the placeholder that `read_files` uses as the content of a file that cannot be read because of `error`."""
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
     else:
         reason = f"it is not UTF-8, because of byte {error.start + 1}"
-    return UnreadableFile(reason, "make it a readable UTF-8 text file")
+    remedy = f"make it smaller than {_LARGEST >> 20} MB" if isinstance(error, _TooLarge) else _READABLE
+    return UnreadableFile(reason, remedy)
 
 
 def list_files(folder: str) -> tuple[list[str], dict[str, str]]:
@@ -226,7 +234,7 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
                 found[f"{below}/{name}"] = read_text(os.path.join(folder, below, name))
             except (OSError, UnicodeDecodeError) as error:
                 what = f"{below}/{name} cannot be read: {error}"
-                raise UsageError(what, remedy="make it a readable UTF-8 text file") from error
+                raise UsageError(what, remedy=content_unless_read(error).remedy) from error
     return found
 
 
@@ -243,7 +251,7 @@ def _read(place: str) -> tuple[str, FileStamp]:
         if not stat.S_ISREG(found.st_mode):
             raise OSError("not a file")
         if found.st_size > _LARGEST:
-            raise OSError(f"larger than {_LARGEST >> 20} MB")
+            raise _TooLarge(f"larger than {_LARGEST >> 20} MB")
         parts = []
         left = found.st_size
         while left > 0 and (part := os.read(file, left)):

@@ -250,7 +250,7 @@ def _read_sql(source: SqlSource, variables: Mapping[str, Variable], problems: li
         return _ReadSql(sql.text, sql.names, (), (sql,))
     in_sql = {path: text for path, text in written.items() if path.endswith(".sql")}
     values = {path: substitute_sql(text, path, variables, problems) for path, text in in_sql.items()}
-    files = read_functions({**written, **{path: each.text for path, each in values.items()}}, ())
+    files = read_functions({**written, **{path: each.text for path, each in values.items()}}, {})
     files.problems.clear()
     path = source.path.removeprefix(prefix)
     text = files.replace_calls(path, sql.text)

@@ -17,6 +17,7 @@ from core.model.names import TableName as T
 from core.plan.descriptions import evidence_lines
 from core.project.model import Project, Table
 from core.project.revision import raising_functions, revision_hash, texts_as_json, texts_from_json, written_hash
+from core.project.unreadable_file import UnreadableFile
 from core.project_reader.functions import function_files
 from core.project_reader.git_comparison import compare_with_commit
 from core.project_reader.loader import read_project, read_sound_tables
@@ -311,7 +312,7 @@ BAD = [
      "error functions/p.py:1:1: the file does not begin with the declaration of a function "
      "[begin the file with # CREATE FUNCTION <name>(<parameter> <type>, …) RETURNS <type>]"),
     ({"functions/p.py": "# CREATE FUNCTION p(x INT) RETURNS INT\ndef q(x): return x"},
-     "error functions/p.py:1: p.py does not define p [define it: def p(x)]"),
+     "error functions/p.py:2:1: p.py does not define p [define it: def p(x)]"),
     ({"functions/vat.py": "# CREATE FUNCTION vat(x INT) RETURNS INT\ndef vat(x): return x"},
      "error functions/vat.sql: vat is declared twice [keep one: the other is functions/vat.py]"),
     ({"functions/upper.py": "# CREATE FUNCTION upper(x INT) RETURNS INT\ndef upper(x): return x"},
@@ -416,3 +417,9 @@ def test_manifests_call_functions_and_wrong_calls_have_their_line_in_the_manifes
     late = job.replace("half(", "half(1, ")
     (problem,) = read_project(generated_texts({**files(), "manifests/dear.yml": late, **declared}))[1]
     assert str(problem.where) == "manifests/dear.yml:4:14"
+
+
+def test_a_function_file_that_cannot_be_read_is_one_problem() -> None:
+    unread = UnreadableFile("larger than 4 MB", "make it smaller than 4 MB")
+    _, problems = read_project(texts(functions={"functions/vat.py": unread}))
+    assert [str(each.summary) for each in problems] == ["vat.py cannot be read: larger than 4 MB"]

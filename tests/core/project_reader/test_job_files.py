@@ -13,6 +13,7 @@ from core.project.model import Project, Table
 from core.project.revision import revision_hash, texts_as_json, texts_from_json
 from core.project_reader.loader import read_project, read_sound_tables
 from core.project_reader.revision_reader import read_revision, revision_of
+from core.sql.python_functions import READING_PYTHON
 from core.sql.python_jobs import code_hash
 
 HEAD = """project: shop
@@ -105,7 +106,10 @@ def on_delta(files: Mapping[str, str]) -> dict[str, str]:
 
 
 WRONG = {
-    "syntax": (texts(CODE.replace("):", ":")), f"{JOB}:4: the code does not compile: '(' was never closed"),
+    "syntax": (
+        texts(CODE.replace("):", ":")),
+        f"{JOB}:4: the code is not valid Python {READING_PYTHON}: '(' was never closed",
+    ),
     "name": (texts(CODE.replace("visits", "visit")), f"{JOB}:4: the job defines no function visits"),
     "input": (texts(CODE.replace("clicks", "clikcs")), f"{JOB}:4: visits reads clikcs, which no DDL declares"),
     "parameter": (texts(yml="owner: me\ninputs: {click: clicks}\n"), f"{YML}:2: inputs has click, which is no"),

@@ -11,6 +11,7 @@ from core.project.unreadable_file import UnreadableFile
 from core.project_reader.loader import read_project, read_sound_tables
 from core.project_reader.manifest_layout import generated_texts
 from core.project_reader.revision_reader import revision_of
+from core.sql.python_functions import READING_PYTHON
 from tests.support.manifest_project import DEAR, HEADGATE, OUT, files
 
 
@@ -184,7 +185,10 @@ MISTAKES = {
     "another function": ("name: a\ntarget-table: dear\ncode: |\n  x = 1\n", "4: the job defines no function dear"),
     "folded code": ("name: a\ntarget-table: dear\ncode: >\n  x = 1\n  y = 2\n", "3: YAML joins the lines of this code"),
     "empty code": ("name: a\ntarget-table: dear\ncode: ''\n", "3: code must be the text of a Python module"),
-    "code that does not compile": (CODE.replace("(orders)", "(orders"), "5: the code does not compile"),
+    "code that does not compile": (
+        CODE.replace("(orders)", "(orders"),
+        f"5: the code is not valid Python {READING_PYTHON}",
+    ),
     "an input of code": (CODE + "inputs: {order: orders}\n", "7: inputs has order, which is no parameter"),
     "an input that is no table": (CODE + "inputs: {orders: 'orders, b'}\n", "7: the input orders must be one table"),
     "an undeclared input of code": (CODE.replace("(orders)", "(ordres)"), "5: dear reads ordres, which no DDL"),

@@ -4,7 +4,7 @@ import pytest
 
 from core.sql.python_declarations import is_type, registered_functions
 from core.sql.python_function_reader import PythonFunction, read_python_function
-from core.sql.python_functions import PythonKind, is_python, is_registered_name
+from core.sql.python_functions import READING_PYTHON, PythonKind, is_python, is_registered_name
 
 SCORE = '''# CREATE FUNCTION score(amount DOUBLE, country STRING DEFAULT 'de')
 # RETURNS DECIMAL(10, 2)
@@ -97,11 +97,13 @@ def test_a_declaration_says_whether_results_differ_and_how_values_are_passed() -
         ("def score(a): return a\n", "1: the file does not begin with the declaration of a function"),
         ("", "1: the file does not declare a function"),
         ("# CREATE FUNCTION score(a INT) RETURNS INT\nreturn 1\n",
-         "2: score.py is not valid Python: 'return' outside function"),
+         f"2: score.py is not valid Python {READING_PYTHON}: 'return' outside function"),
         ("# CREATE FUNCTION score(a INT) RETURNS INT\ndef score(a):\nreturn a\n",
-         "3: score.py is not valid Python: expected an indented block after function definition on line 2"),
+         f"3: score.py is not valid Python {READING_PYTHON}: "
+         "expected an indented block after function definition on line 2"),
         ("# CREATE FUNCTION other(a INT) RETURNS INT\ndef other(a): return a\n", "1: score.py declares other"),
-        ("# CREATE FUNCTION score(a INT) RETURNS INT\ndef scores(a): return a\n", "1: score.py does not define score"),
+        ("# CREATE FUNCTION score(a INT) RETURNS INT\ndef scores(a): return a\n",
+         "2: score.py does not define score"),
         ("# CREATE FUNCTION score(a INT) RETURNS INT\nclass score: pass\n",
          "2: score is a class, and a function is expected"),
         ("# CREATE FUNCTION score(a INT) RETURNS INT\nasync def score(a): return a\n",

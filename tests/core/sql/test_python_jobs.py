@@ -10,6 +10,7 @@ from core.model.problems import Problem
 from core.project.revision import RevisionTexts
 from core.sql.compiler import compile_select, with_stream_options
 from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.python_functions import READING_PYTHON
 from core.sql.python_jobs import CodeFault, JobInput, PythonJob, code_meaning, job_text, python_job_of, read_signature
 from core.sql.statement import LogStart, ParsedStatement
 from core.sql.statement_codec import decode_statements, encode_statements
@@ -92,14 +93,14 @@ def test_comments_and_formatting_have_no_meaning(edit: tuple[str, str], same: bo
 
 
 FAULTS = {
-    "def visits(a:\n    pass": "the code does not compile",
+    "def visits(a:\n    pass": f"the code is not valid Python {READING_PYTHON}",
     "x = 1\n": "the job defines no function visits",
     "async def visits(a):\n    return a\n": "visits is async",
     "def visits(a):\n    yield a\n": "visits is a generator",
     "def visits(a, *b):\n    return a\n": "visits must have plain parameters",
     "def visits(a=1):\n    return a\n": "visits must have plain parameters",
     "def visits(a):\n    return a\ndef each_batch(b):\n    return b\n": "each_batch must have two parameters",
-    "(" * 2_000: "the code does not compile",
+    "(" * 2_000: f"the code is not valid Python {READING_PYTHON}",
 }
 
 

@@ -148,7 +148,7 @@ def test_a_function_in_python_is_written_listed_and_compared_like_one_in_sql(
     file.write_text(file.read_text().replace("def plain", "def simple"))
     assert exit_codes.run_command_line(["plan", "--all"]) == 2
     said = capsys.readouterr().err
-    assert "functions/plain.py:1: error: plain.py does not define plain" in said and said.count("error:") == 1
+    assert "functions/plain.py:7:1: error: plain.py does not define plain" in said and said.count("error:") == 1
 
 
 def test_an_undo_gives_a_table_its_earlier_functions_in_its_own_folder(calls: Path, place: SelectedEnvironment) -> None:

@@ -73,7 +73,8 @@ def test_an_ending_in_capital_letters_is_listed(name: str, folder: Path) -> None
 def test_a_file_that_is_too_large_is_named_and_not_cut(folder: Path) -> None:
     (folder / "pipelines/facts/p/a/a.yml").write_text("#" * (4 * 1024 * 1024 + 1))
     (problem,) = unreadable_files(read_files(str(folder)).texts).values()
-    assert problem.summary == "a.yml cannot be read: larger than 4 MB"
+    assert str(problem.summary) == "a.yml cannot be read: larger than 4 MB"
+    assert problem.remedy == "make it smaller than 4 MB"
 
 
 def test_nor_do_they_at_a_commit(folder: Path) -> None:
