@@ -7,6 +7,7 @@ compiled and executed here and nowhere else.
 import datetime
 import decimal
 import dis
+import os
 import re
 import signal
 import sys
@@ -192,8 +193,11 @@ def _raises(code: types.CodeType, instruction: int) -> bool:
 
 def _text(error: BaseException, *, written: bool) -> str:
     """Return the text of an exception, without what may be a value of the row unless the file's author `written` it."""
-    lines = str(error).split("\n")
-    text = lines[0][:300]
+    text = str(error).split("\n")[0]
+    # A server that Headgate did not start may have its token in the environment of its processes.
+    if token := os.environ.get("SPARK_CONNECT_AUTHENTICATE_TOKEN"):
+        text = text.replace(token, "…")
+    text = text[:300]
     if not written and not isinstance(error, WITHOUT_VALUES):
         text = without_values(text)
     return f": {text}" if text else ""

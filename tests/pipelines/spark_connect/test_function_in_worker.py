@@ -85,6 +85,17 @@ def test_a_class_yields_rows_of_the_declared_types() -> None:
     assert list(silent.eval(1)) == [] and list(silent.terminate()) == []
 
 
+def test_an_error_that_contains_the_environment_does_not_show_the_token_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", "0123abcd")
+    raising = "raise ValueError(os.environ['SPARK_CONNECT_AUTHENTICATE_TOKEN'])"
+    found = loading([code(f"import os\n{raising}\n")])(0)
+    assert found == "[HEADGATE_FUNCTION_NOT_LOADED] score.py, line 2: ValueError: …"
+    with pytest.raises(FunctionFailed, match=r"line 3: ValueError: …$"):
+        by_row(code(f"import os\ndef score(a):\n    {raising}\n"))(1)
+
+
 def test_a_module_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.spark_connect.function_in_worker.LOADING_S", 0.05)
     found = loading([code("while True:\n    pass\n")])(0)
