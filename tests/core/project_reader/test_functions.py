@@ -421,5 +421,6 @@ def test_manifests_call_functions_and_wrong_calls_have_their_line_in_the_manifes
 
 def test_a_function_file_that_cannot_be_read_is_one_problem() -> None:
     unread = UnreadableFile("larger than 4 MB", "make it smaller than 4 MB")
-    _, problems = read_project(texts(functions={"functions/vat.py": unread}))
+    read, problems = read_sound_tables(texts(functions={"functions/vat.py": unread}))
+    assert read is not None and read.broken[T("a")].problems == problems
     assert [str(each.summary) for each in problems] == ["vat.py cannot be read: larger than 4 MB"]
