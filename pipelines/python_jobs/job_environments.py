@@ -16,10 +16,13 @@ from pathlib import Path
 
 from core.text.escaping import escape_control_characters
 from core.text.sentence import Fact
+from pipelines.local_pool.java_and_spark import write_python
 from pipelines.python_jobs.job_faults import JobFault
 
 INSTALL_S = 120.0
 """Deadline, in seconds, of each of the two programs that create an environment."""
+_PROGRAM = "bin/python-without-token"
+"""The Python of an environment, as Spark's processes run it."""
 _LONGEST = 300
 """Maximum length of pip's message in an error, in characters."""
 
@@ -38,22 +41,25 @@ class JobEnvironments:
         """
         if not requirements:
             return sys.executable
-        key = hashlib.sha256(json.dumps([sorted(requirements), sys.version, _packages()]).encode()).hexdigest()[:20]
+        key = hashlib.sha256(
+            json.dumps([_PROGRAM, sorted(requirements), sys.version, _packages()]).encode()
+        ).hexdigest()[:20]
         place = self.folder / key
-        python = str(place / "bin/python")
-        if place.exists():
+        python = str(place / _PROGRAM)
+        if os.path.exists(python):
             return python
         self.folder.mkdir(parents=True, mode=0o750, exist_ok=True)
         with open(self.folder / f"{key}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for left in self.folder.glob(f"{key}.new.*"):
                 shutil.rmtree(left, ignore_errors=True)
-            if place.exists():
+            if os.path.exists(python):
                 return python
             new = Path(tempfile.mkdtemp(prefix=f"{key}.new.", dir=self.folder))
             try:
                 if message := _create(new, requirements):
                     return JobFault.REQUIREMENTS.of(file=file, message=message)
+                write_python(new / _PROGRAM, str(place / "bin/python"))
                 os.rename(new, place)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
