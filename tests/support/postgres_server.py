@@ -5,13 +5,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import psycopg
-from live_project import until
+from live_project import alive, until
 
 from pipelines.demo.servers import PostgresCluster, free_port
 
@@ -52,10 +52,19 @@ class PostgresServer(PostgresCluster):
         until(accepts, 60, "the database answers")
 
     def kill(self) -> None:
-        """Kill the server and all of its processes; its data is kept."""
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(30)
+        """Kill the server and all of its processes, and wait for their end; its data is kept."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        server = self._process.pid
+        os.kill(server, signal.SIGSTOP)
+        # Each is in a group of its own. While one of them lives, the server does not start again.
+        processes = [int(pid) for pid in Path(f"/proc/{server}/task/{server}/children").read_text().split()]
+        os.kill(server, signal.SIGKILL)
+        self._process.wait(30)
+        for pid in processes:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(map(alive, processes)), 30, "the server's processes have ended")
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         """Run statements in separate transactions; return the rows of the last statement."""
