@@ -14,7 +14,7 @@ from scenario_folder import ScenarioFolder
 
 from pipelines.local_pool.process_locks import processes_with
 
-pytestmark = [pytest.mark.spark, pytest.mark.drill]
+pytestmark = [pytest.mark.spark, pytest.mark.drill, pytest.mark.long]
 
 
 @pytest.fixture
@@ -46,7 +46,6 @@ def test_a_killed_database_is_started_again_and_down_ends_every_process(scenario
     assert not [pid for pid in pids if alive(pid)] and not processes_with("HEADGATE_DEMO_SERVER", marker)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("scenario", [6], indirect=True)
 def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario: ScenarioFolder) -> None:
     scenario.begin()
@@ -61,7 +60,6 @@ def test_servers_that_were_killed_are_started_again_and_nothing_else_is(scenario
     until(lambda: scenario.count() > tickets, 120, "there are more pizzas to bake")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("scenario", range(1, 7), indirect=True)
 def test_each_scenario_shows_what_its_way_can_show(scenario: ScenarioFolder) -> None:
     """Streams of whole states are exact and a view is never wrong, but lookups after fast changes are wrong."""

@@ -347,7 +347,7 @@ DELETE = (
 
 
 @given(st.integers(2, 6), st.sampled_from(["start", "keep", "rebuild", "delete"]))
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(5))
 def test_the_work_is_linear_in_edges(width: int, what: str) -> None:
     """Counts calls, not time: 200 layers cost no more per edge than 24."""
     few, many = (calls_for_an_edge(layers, width, what) for layers in (24, 200))
