@@ -15,7 +15,7 @@ from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
 from core.project.model import DeclaredFunction, Script, Table
 from core.project.revision import RevisionTexts
-from core.project_reader.paths import FUNCTIONS_FOLDER, function_scope, table_folder
+from core.project_reader.paths import FUNCTIONS_FOLDER, TESTS_FOLDER, function_scope, table_folder
 from core.project_reader.substitution import SubstitutedSql
 from core.text.wording import did_you_mean
 
@@ -176,7 +176,7 @@ def read_functions(texts: Mapping[str, str], unread: Mapping[str, Problem]) -> F
     names: dict[tuple[str, str], str] = {}
     for path in sorted(texts):
         scope = function_scope(path) if FUNCTIONS_FOLDER in path else None
-        if scope is None:
+        if scope is None or f"/{FUNCTIONS_FOLDER}/{TESTS_FOLDER}/" in f"/{path}":
             continue
         function = _named(path, scope, found.problems)
         if function is None:

@@ -1,17 +1,42 @@
 """The sample changes of `headgate demo change`: edits to files of the copied project, safe to apply repeatedly."""
 
+import json
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.model.errors import Refused, UsageError
 from core.model.table_formats import table_format
-from pipelines.demo.data_folder import write_whole
+from pipelines.demo.data_folder import read_object, write_whole
+from pipelines.demo.sample_copy import MARKER
 
 _FORMAT = re.compile(r"^USING (\w+);", re.MULTILINE)
 _SALES = "pipelines/intermediates/sales"
 _ITEMS = f"{_SALES}/int_order_items/sql-scripts"
 _PRICED = f"{_SALES}/int_priced_items/sql-scripts"
+_LABELS = "pipelines/facts/kitchen/order_labels"
+_LABELS_IN_SQL = """\
+-- The printer takes four files at a time: a burst of orders queues here, and drains afterwards.
+INSERT INTO order_labels
+SELECT id AS order_id, order_time,
+  concat_ws(' ', '#', id, channel, concat(size(pizzas), ' pizzas')) AS label,
+  sha2(concat_ws('/', id, order_time), 256) AS code
+FROM STREAM src_orders WITH ('maxFilesPerTrigger'='4');
+"""
+_LABELS_IN_PYTHON = '''\
+"""The labels of the boxes. The printer takes four files at a time, see `inputs` in order_labels.yml."""
+
+from pyspark.sql import DataFrame, functions as F
+
+
+def order_labels(src_orders: DataFrame) -> DataFrame:
+    pizzas = F.concat(F.size("pizzas"), F.lit(" pizzas"))
+    label = F.concat_ws(" ", F.lit("#"), F.col("id").cast("string"), "channel", pizzas)
+    code = F.sha2(F.concat_ws("/", F.col("id").cast("string"), F.col("order_time").cast("string")), 256)
+    return src_orders.select(F.col("id").alias("order_id"), "order_time", label.alias("label"), code.alias("code"))
+'''
+_LABELS_INPUT = "inputs: {src_orders: \"STREAM src_orders WITH ('maxFilesPerTrigger'='4')\"}\n"
 _LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_load.sql"
 
 
@@ -23,6 +48,8 @@ class TextReplacement:
     """Path of the file, relative to the project folder."""
     old: str
     new: str
+    new_path: str = ""
+    """Path to which the file moves, relative to the project folder; empty if it stays where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +128,27 @@ READERS = DemoChange(
         TextReplacement(_LOAD, "'30 seconds'), pizza_id;", "'30 seconds'), menu_id;"),
     ),
 )
+FUNCTION = DemoChange(
+    "int_priced_items",
+    "restart on the checkpoint: the filter changes, because it calls the function, and rows already written stay",
+    (TextReplacement("functions/is_sold.sql", "status <> 'void'", "status NOT IN ('void', 'test')"),),
+)
+CODE = DemoChange(
+    "order_labels",
+    "rebuild: what the code keeps as state cannot be known",
+    (
+        TextReplacement(
+            f"{_LABELS}/sql-scripts/dml.order_labels.sql", _LABELS_IN_SQL, _LABELS_IN_PYTHON,
+            f"{_LABELS}/sql-scripts/job.order_labels.py",
+        ),
+        TextReplacement(f"{_LABELS}/order_labels.yml", "tags: [slow]\n", _LABELS_INPUT + "tags: [slow]\n"),
+    ),
+)  # fmt: skip
 
-CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME}
+CHANGES = {
+    "comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME, "function": FUNCTION,
+    "code": CODE,
+}  # fmt: skip
 """The sample changes, by the name that a user types."""
 
 
@@ -120,15 +166,22 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
     if with_readers:
         change = DemoChange(change.table, READERS.expected, change.edits + READERS.edits)
     root = Path(folder).expanduser()
-    texts: dict[str, str] = {}
-    for edit in change.edits:
-        texts.setdefault(edit.path, _read(root, edit.path))
-    written = [edit.path for edit in change.edits if _apply(texts, edit)]
+    files = {edit.path: _located(root, edit) for edit in change.edits}
+    texts = {path: _read(root, file) for path, file in files.items()}
+    edits = [edit for edit in change.edits if _apply(texts, edit, moved=files[edit.path] != edit.path)]
     if change.expected_with_paused_readers and any(map(_pauses_readers, texts.values())):
         change = replace(change, expected=change.expected_with_paused_readers)
-    for path in dict.fromkeys(written):
-        write_whole(root / path, texts[path])
-    return change, tuple(dict.fromkeys(written))
+    written = {edit.path: edit.new_path or edit.path for edit in edits}
+    for path, target in written.items():
+        if target != files[path]:
+            _record_as_copied(root, target)
+            os.replace(root / files[path], root / target)
+        write_whole(root / target, texts[path])
+    return change, tuple(written.values())
+
+
+def _located(root: Path, edit: TextReplacement) -> str:
+    return edit.new_path if edit.new_path and (root / edit.new_path).exists() else edit.path
 
 
 def _pauses_readers(text: str) -> bool:
@@ -143,9 +196,10 @@ def _read(root: Path, path: str) -> str:
         raise UsageError(f"{root / path} cannot be read", remedy="give the folder of the demo's copy") from error
 
 
-def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
+def _apply(texts: dict[str, str], edit: TextReplacement, *, moved: bool) -> bool:
     text = texts[edit.path]
-    if edit.new in text:
+    # A file that was moved, but not yet replaced when the process ended, still contains the old text.
+    if edit.new in text or (moved and edit.old not in text):
         return False
     if text.count(edit.old) != 1:
         raise Refused(
@@ -154,3 +208,10 @@ def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
         )
     texts[edit.path] = text.replace(edit.old, edit.new)
     return True
+
+
+def _record_as_copied(root: Path, path: str) -> None:
+    """Add a file to those that a purge of the demo deletes."""
+    marker = read_object(root / MARKER) or {}
+    if path not in (made := marker.get("made", [])):
+        write_whole(root / MARKER, json.dumps(marker | {"made": sorted([*made, path])}) + "\n")

@@ -353,7 +353,7 @@ def demo_compare(parser: CommandParser) -> None:
 
 
 def demo_change(parser: CommandParser) -> None:
-    parser.add_argument("kind", metavar="KIND", help="comment, column, filter, window or rename")
+    parser.add_argument("kind", metavar="KIND", help="comment, column, filter, window, rename, function or code")
     demo_folder(parser)
     parser.add_argument("--with-readers", action="store_true", help="rename: edit the readers as well")
 

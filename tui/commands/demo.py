@@ -1,4 +1,4 @@
-"""The command `demo`: the pizzeria sample with its five prepared changes, and the six scenarios with a database."""
+"""The command `demo`: the pizzeria sample with its prepared changes, and the six scenarios with a database."""
 
 import argparse
 import os

@@ -1,5 +1,6 @@
 """The changes of `headgate demo change`, on a copy of the sample."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def texts(project: Path) -> dict[str, str]:
-    files = [path for path in project.rglob("*") if path.suffix in (".yml", ".sql")]
+    files = [path for path in project.rglob("*") if path.suffix in (".yml", ".sql", ".py")]
     return {path.relative_to(project).as_posix(): path.read_text() for path in files}
 
 
@@ -32,8 +33,8 @@ def test_a_change_writes_its_files_once_and_nothing_the_second_time(project: Pat
     before = texts(project)
     change, written = change_project(project, word)
     after = texts(project)
-    assert set(written) == {path for path in before if before[path] != after[path]}
-    assert all(change.table in path for path in written)
+    assert set(written) == {path for path in after if before.get(path) != after[path]}
+    assert all(change.table in path or path.startswith("functions/") for path in written)
     assert change_project(project, word) == (change, ())
     assert texts(project) == after
 
@@ -75,6 +76,8 @@ def plan_of(project: Path, word: str, *, with_readers: bool = False) -> Plan:
         ("column", {"int_priced_items": (Action.RESTART, "4")}),
         ("filter", {"fct_kitchen_load": (Action.REBUILD, "6b"), "vw_busy_windows": (Action.REBUILD, "0")}),
         ("window", {"fct_revenue": (Action.REBUILD, "6a")}),
+        ("function", {"int_priced_items": (Action.RESTART, "3")}),
+        ("code", {"order_labels": (Action.REBUILD, "6a")}),
     ],
 )
 def test_a_change_is_planned_as_the_demo_announces(
@@ -128,6 +131,26 @@ def test_a_text_edited_by_hand_is_refused_and_nothing_is_written(project: Path) 
     with pytest.raises(Refused, match="edited by hand"):
         change_project(project, "rename", with_readers=True)
     assert texts(project) == before
+
+
+def test_a_move_that_was_interrupted_before_its_text_was_replaced_is_completed(project: Path) -> None:
+    before = texts(project)
+    _, (job, _) = change_project(project, "code")
+    changed = texts(project)
+    sql = job.replace("job.", "dml.").replace(".py", ".sql")
+    (project / job).write_text(before[sql])
+    assert sql not in changed
+    assert change_project(project, "code")[1] == (job,)
+    assert texts(project) == changed
+    assert job in json.loads((project / ".headgate-demo").read_text())["made"]
+
+
+def test_a_job_edited_afterwards_stays_as_it_is(project: Path) -> None:
+    _, (job, _) = change_project(project, "code")
+    edited = (project / job).read_text().replace(" pizzas", " boxes")
+    (project / job).write_text(edited)
+    assert change_project(project, "code")[1] == ()
+    assert (project / job).read_text() == edited
 
 
 @pytest.mark.parametrize(("word", "with_readers"), [("shuffle", False), ("filter", True)])
