@@ -22,7 +22,7 @@ from tui.services.teardown import DEMO_FILE, GENERATOR, find_generator
 if TYPE_CHECKING:
     from core.project.model import Project
 
-CHANGES = ("comment", "column", "filter", "window", "rename")
+CHANGES = ("comment", "column", "filter", "window", "rename", "function", "code")
 
 CHILD_S = 120.0
 SERVERS_S = 1800.0

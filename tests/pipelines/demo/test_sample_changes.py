@@ -1,6 +1,7 @@
 """The changes of `headgate demo change`, on a copy of the sample."""
 
 import json
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from core.project_reader.loader import read_project
 from core.project_reader.revision_reader import revision_of
 from pipelines.demo.sample_changes import CHANGES, READERS, change_project
 from pipelines.demo.sample_copy import copy_sample
+from tui.command_line.arguments import demo_change
+from tui.services.demo_project import CHANGES as OFFERED
 
 
 @pytest.fixture
@@ -37,6 +40,13 @@ def test_a_change_writes_its_files_once_and_nothing_the_second_time(project: Pat
     assert all(change.table in path or path.startswith("functions/") for path in written)
     assert change_project(project, word) == (change, ())
     assert texts(project) == after
+
+
+def test_the_command_offers_every_change() -> None:
+    parser = ArgumentParser()
+    demo_change(parser)
+    assert set(OFFERED) == set(CHANGES)
+    assert all(word in parser.format_help() for word in CHANGES)
 
 
 def test_each_two_changes_give_the_same_project_in_either_order(tmp_path: Path) -> None:
