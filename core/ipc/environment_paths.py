@@ -11,6 +11,9 @@ PARSE_CACHE_FILE = "facts-1.db"
 JOB_BUILDS = "job-builds"
 """Name of the folder, in an environment's home, in which each build of a job has a temporary folder."""
 
+GIVEN_TOKEN = "given.token"
+"""Name of the file, in an environment's home, with the token for a server that the agent does not manage."""
+
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPaths:
@@ -54,9 +57,17 @@ class EnvironmentPaths:
 
 def environment_home(environ: Mapping[str, str], *, project: str, project_id: str, environment: str) -> str:
     """Return an environment's home folder, derived from environment variables; symbolic links are not resolved."""
+    return str(_root(environ) / f"{project}-{_digest(project_id, 8)}" / environment)
+
+
+def ephemeral_root(environ: Mapping[str, str]) -> str:
+    """Return the folder in which each ephemeral environment of a user has a folder of its own."""
+    return str(_root(environ) / "ephemeral")
+
+
+def _root(environ: Mapping[str, str]) -> PurePosixPath:
     state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
-    root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
-    return str(root / f"{project}-{_digest(project_id, 8)}" / environment)
+    return PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
 
 
 def environment_paths(home: str, owner: int) -> EnvironmentPaths:

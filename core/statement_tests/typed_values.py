@@ -93,6 +93,22 @@ def written_value(value: object, kind: str) -> str:
     return str(value)
 
 
+def encoded_value(value: object, kind: str) -> str | None:
+    """Return a value as text for another process; `decoded_value` restores it."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.hex() if isinstance(value, bytes) else written_value(value, kind)
+
+
+def decoded_value(text: str | None, kind: str) -> object:
+    """Return the value that `encoded_value` has written."""
+    if text is None or not kind.startswith(("array<", "map<", "struct<")):
+        return None if text is None else _scalar(text, kind)
+    found = read_value(text)
+    assert found is not None, text
+    return typed_value(found, kind)
+
+
 def quoted_text(text: str) -> str:
     """Return a string as a double-quoted YAML scalar."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

@@ -113,7 +113,7 @@ class StreamTrial:
     def rows(self, statement: TrialStatement) -> tuple[Row, ...]:
         """Return the declared columns of the rows that the statement has written, at most MOST_FOUND + 1 rows."""
         columns = statement.columns
-        schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
+        schema = ", ".join(f"{quoted_name(name)} {stored_type(kind)}" for name, kind in columns)
         with spark_errors():
             reader = self._session.spark.read.schema(schema).format(_written_as(statement.ddl))
             frame = reader.load(str(self._target(statement.ddl)))
@@ -142,8 +142,8 @@ class StreamTrial:
         if not listed:
             return
         kinds = [(column.name, column.type) for column in ddl.columns]
-        schema = ", ".join(f"{quoted_name(each)} {_stored(kind)}" for each, kind in kinds)
-        values = [tuple(_spark_value(v, kind) for v, (_, kind) in zip(row, kinds, strict=True)) for row in listed]
+        schema = ", ".join(f"{quoted_name(each)} {stored_type(kind)}" for each, kind in kinds)
+        values = [tuple(spark_value(v, kind) for v, (_, kind) in zip(row, kinds, strict=True)) for row in listed]
         with spark_errors():
             frame = self._session.spark.createDataFrame(values, schema).coalesce(1)
             frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
@@ -167,22 +167,24 @@ class StreamTrial:
         return f"{table}__given{self._number}"
 
 
-def _stored(kind: str) -> str:
+def stored_type(kind: str) -> str:
+    """Return the type with which Spark stores values of a declared type."""
     return _CHAR.sub("string", kind)
 
 
 def _plain(kind: str) -> str:
-    return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
+    return re.sub(r" collate \w+| not null", "", stored_type(kind)).replace("`", "").replace(" ", "").lower()
 
 
-def _spark_value(value: object, kind: str) -> object:
+def spark_value(value: object, kind: str) -> object:
+    """Return a value of `core.statement_tests.typed_values` as `createDataFrame` takes it."""
     if not isinstance(value, tuple):
         return value
     if kind.startswith("array<"):
-        return [_spark_value(item, element_type(kind)) for item in value]
+        return [spark_value(item, element_type(kind)) for item in value]
     if kind.startswith("map<"):
-        return {_spark_value(k, key_type(kind)): _spark_value(v, element_type(kind)) for k, v in value}
-    return {name: _spark_value(item, each) for item, (name, each) in zip(value, fields_of(kind), strict=True)}
+        return {spark_value(k, key_type(kind)): spark_value(v, element_type(kind)) for k, v in value}
+    return {name: spark_value(item, each) for item, (name, each) in zip(value, fields_of(kind), strict=True)}
 
 
 def _written_as(ddl: TableDdl) -> str:

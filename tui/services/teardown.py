@@ -120,14 +120,14 @@ def find_generator(place: SelectedEnvironment) -> OsProcess | None:
 
 def _servers(place: SelectedEnvironment) -> dict[str, OsProcess | None]:
     """Return the running servers of a scenario by name, as recorded with their start times by `pipelines.demo`."""
-    processes = _object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
+    processes = read_object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
     found = {str(name): OsProcess(int(one["pid"]), str(one["started"])) for name, one in processes.items()}
     return {name: process for name, process in found.items() if process.alive}
 
 
 def in_own_database(place: SelectedEnvironment, address: str) -> bool:
     """True if an address is in the database of a scenario's folder, which is deleted with the folder."""
-    processes = _object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
+    processes = read_object(Path(place.folder, SERVERS_FOLDER, "servers.json")).get("processes", {})
     own, parts = processes.get("PostgreSQL"), urlsplit(address)
     return own is not None and (parts.hostname, parts.port) == ("127.0.0.1", own["port"])
 
@@ -168,7 +168,7 @@ SERVERS_FOLDER = "servers"
 _HOME_FILES = re.compile(
     r"ledger\.db(\.new|\.restoring|\.\d{8}T\d{6}Z(\.\d+)?\.replaced)?(-wal|-shm|-journal)?|agent\.(lock|log(\.\d+)?)"
     r"|pool\.(json|token|lock|log(\.\d+)?)|\.pool\.(json|token|log)\.\d+|emergency\.jsonl.*|audit-.*\.jsonl|generator\.log"
-    r"|overlay\.(json(\.new)?|lock)"
+    r"|overlay\.(json(\.new)?|lock)|given\.token"
 )
 _SUFFIX = r"fork|empty|[0-9a-f]{8}|rewrite\.[\w-]+|\w+__v\d+\.\d+"
 """Pattern of the suffix of a version's folder that a move, fork, rewrite or history step created."""
@@ -315,7 +315,7 @@ def is_owned(folder: Path, ledger: str) -> bool:
     """
     if folder.is_symlink() or not _belongs_to_ledger(folder / OWNER_FILE, ledger):
         return False
-    note = _object(folder / NOTE_FILE)
+    note = read_object(folder / NOTE_FILE)
     version = re.escape(f"{note.get('table')}__v{note.get('version')}")
     return re.fullmatch(rf"[\w.]*{version}(\.({_SUFFIX}))?", folder.name) is not None
 
@@ -364,7 +364,7 @@ def _ledger_id(place: SelectedEnvironment) -> str:
 
     with suppress(HeadgateError):
         return ledger_id_of(Path(place.where.ledger))
-    mark = _object(Path(place.data, WORLD_FILE))
+    mark = read_object(Path(place.data, WORLD_FILE))
     is_ours = os.path.realpath(str(mark.get("home"))) == place.where.home
     return str(mark.get("ledger", "")) if is_ours else ""
 
@@ -391,10 +391,11 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _belongs_to_ledger(file: Path, ledger: str) -> bool:
-    return bool(ledger) and _object(file).get("ledger") == ledger
+    return bool(ledger) and read_object(file).get("ledger") == ledger
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none, or if the file is a link."""
     try:
         value = json.loads(path.read_text("utf-8")) if not path.is_symlink() else {}
     except (OSError, ValueError):
@@ -432,7 +433,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
     deletes.
     """
     root = Path(place.folder)
-    mark = _object(root / DEMO_FILE)
+    mark = read_object(root / DEMO_FILE)
     if not _deletes_demo(place):
         return []
     made = [root / "data" / name for name in _GENERATED]
@@ -458,7 +459,7 @@ def _demo_parts(place: SelectedEnvironment, others: set[str]) -> list[OwnedPlace
 
 
 def _is_demo(place: SelectedEnvironment) -> bool:
-    mark = _object(Path(place.folder, DEMO_FILE))
+    mark = read_object(Path(place.folder, DEMO_FILE))
     return mark.get("made_by") == "headgate demo" and mark.get("project_id") == place.project_id
 
 

@@ -7,9 +7,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.ipc.environment_paths import EnvironmentPaths
+from core.ipc.environment_paths import GIVEN_TOKEN, EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.events import EventKind
 from core.model.states import State, WantedState
@@ -337,7 +338,8 @@ class PoolSupervisor:
     def _attached(self, session_id: str) -> "Session":
         from pipelines.agent.pool import spark_connection
 
-        at = (str(self._pool.url), "") if self._local is None else (self._local.url, self._local.token)
+        local = self._local
+        at = (str(self._pool.url), given_token(self._home)) if local is None else (local.url, local.token)
         return spark_connection.attached(*at, session_id, self._on_session_lost)
 
     def _unreachable(self) -> PoolUnreachable:
@@ -373,6 +375,14 @@ class PoolSupervisor:
             with suppress(LedgerUnavailable):
                 self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
                 self._is_recorded = True
+
+
+def given_token(home: str) -> str:
+    """Return the token for a server that the agent does not manage; empty if it was given none."""
+    try:
+        return Path(home, GIVEN_TOKEN).read_text("ascii")
+    except OSError:
+        return ""
 
 
 def _sentence(what: str, last_words: str) -> str:

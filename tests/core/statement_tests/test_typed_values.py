@@ -10,6 +10,8 @@ from core.statement_tests.typed_values import (
     BadValue,
     can_be_written,
     canonical_value,
+    decoded_value,
+    encoded_value,
     typed_value,
     value_of_cell,
     written_value,
@@ -76,3 +78,17 @@ def test_values_from_arrow_are_normalised() -> None:
         (("a", 2), ("b", 1)),
         (moment, None),
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, "string"), ("null", "string"), ('a "b"\n', "string"), (True, "boolean"), (-7, "bigint"), (0.1, "double"),
+        (Decimal("1.50"), "decimal(5,2)"), (b"\x00\xff", "binary"), (date(2026, 1, 2), "date"),
+        (datetime(2026, 1, 2, 3, 4, 5, 6, UTC), "timestamp"), (datetime(2026, 1, 2, 3, 4), "timestamp_ntz"),
+        ((1, None), "array<int>"), ((("k", ("x",)),), "map<string,array<string>>"),
+        ((None, "n"), "struct<a:int,b:string>"),
+    ],
+)  # fmt: skip
+def test_a_value_survives_its_way_to_another_process(value: object, kind: str) -> None:
+    assert decoded_value(encoded_value(value, kind), kind) == value

@@ -16,7 +16,7 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.project.model import Pool
 from pipelines.agent import pool as pool_package
 from pipelines.agent.pool import pool_supervisor, spark_connection
-from pipelines.agent.pool.pool_supervisor import PoolSupervisor
+from pipelines.agent.pool.pool_supervisor import PoolSupervisor, given_token
 from pipelines.spark_connect.call_deadlines import CircuitBreaker
 from pipelines.spark_connect.error_translation import EngineStopped, MaybeStopped, SessionLost
 from pipelines.spark_connect.session import Session
@@ -738,3 +738,9 @@ def test_a_stopped_remote_pool_is_reported_once(supervise: Any, machine: Machine
     first, second = told(ledger)
     assert first.endswith("its SparkContext has stopped; whoever manages the pool has to restart it")
     assert second.startswith("the pool shared answers again after ")
+
+
+def test_a_server_of_others_gets_the_token_that_its_environment_was_given(tmp_path: Path) -> None:
+    assert given_token(str(tmp_path)) == ""
+    (tmp_path / "given.token").write_text("abc")
+    assert given_token(str(tmp_path)) == "abc"

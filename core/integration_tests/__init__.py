@@ -1,0 +1,1 @@
+"""Integration tests of pipelines: cases over several tables, generated input, positions, scenarios, reports for CI."""

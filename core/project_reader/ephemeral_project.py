@@ -1,0 +1,157 @@
+"""The project of an ephemeral environment, as files: some tables with everything upstream, over sources of its own.
+
+Every external table lies in a folder of the environment, in the format of its declaration, so that rows can be written
+there. Nothing in the project leads to the data of another environment.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from core.model.names import TableName
+from core.model.table_formats import table_format
+from core.project.model import Project, Table
+from core.project_reader.overlay_project import overlay_manifest
+from core.project_reader.paths import table_folder
+from core.sql.compiler import compile_ddl
+from core.text.sentence import Fact, FactKind
+
+TRIGGER = "200 milliseconds"
+"""Interval of all statements, unless the declared intervals are kept."""
+
+
+class NotIsolated(FactKind):
+    """Why tables cannot run over sources of their own."""
+
+    NOTHING = "no table is chosen that has a statement", "name a table that has one"
+    SOURCE = (
+        "{table} reads {source}, whose rows are not in files: rows cannot be written there for it alone",
+        "leave out {table} and the tables downstream of it",
+    )
+    SINK = (
+        "{table} writes messages to a topic, which other systems may read",
+        "leave out {table} and the tables downstream of it",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralProject:
+    """A generated project."""
+
+    texts: Mapping[str, str]
+    """Contents by path; headgate.yml is not among them."""
+    built: tuple[TableName, ...]
+    """Tables with a statement, upstream tables first."""
+    sources: Mapping[TableName, str]
+    """Absolute folder of each external table, into which its rows are written."""
+
+
+def ephemeral_project(
+    project: Project,
+    texts: Mapping[str, str],
+    tables: Iterable[TableName],
+    *,
+    data: str,
+    trigger: str | None = TRIGGER,
+) -> EphemeralProject | Fact[NotIsolated]:
+    """Generate the project of tables and everything upstream of them, or return why that is impossible.
+
+    Tables in the folder of a chosen table are chosen as well, because they are deployed together. `data` is the
+    absolute data folder. `trigger` replaces the interval of every statement; None keeps the declared ones.
+    """
+    chosen = upstream_of(project, tables)
+    built = tuple(name for name in chosen if not project.tables[name].external)
+    if not built:
+        return NotIsolated.NOTHING.of()
+    if (refused := _refusal(project, built)) is not None:
+        return refused
+    folders = {project.tables[name].folder for name in built}
+    called = {script.path for name in built for _, script in project.tables[name].functions}
+    found = {path: text for path, text in texts.items() if table_folder(path) in folders or path in called}
+    if trigger is not None:
+        found = {path: _with_trigger(text, trigger) if path.endswith(".yml") else text for path, text in found.items()}
+    sources = {name: f"{data}/landing/{name}" for name in chosen if project.tables[name].external}
+    for name, folder in sources.items():
+        table = project.tables[name]
+        compiled = compile_ddl(table.parsed_ddl, name, folder)
+        found[table.ddl.path] = f"{compiled.replace('CREATE TABLE IF NOT EXISTS', 'CREATE TABLE', 1)};\n"
+        if table.settings_text:
+            found[f"{table.folder}/{name}.yml"] = table.settings_text
+    return EphemeralProject(dict(sorted(found.items())), built, sources)
+
+
+def upstream_of(project: Project, tables: Iterable[TableName]) -> tuple[TableName, ...]:
+    """Return tables, those in the same folders and everything upstream of all these, upstream tables first."""
+    units: dict[str, list[TableName]] = {}
+    for name, table in project.tables.items():
+        if not table.external:
+            units.setdefault(table.folder, []).append(name)
+    order: dict[TableName, None] = {}
+    waiting = [(name, False) for name in sorted(set(tables), reverse=True)]
+    entered: set[TableName] = set()
+    while waiting:
+        name, upstream_done = waiting.pop()
+        if upstream_done:
+            order[name] = None
+        elif name in project.tables and name not in entered:
+            entered.add(name)
+            table = project.tables[name]
+            waiting += [(other, False) for other in sorted(units.get(table.folder, ()), reverse=True)]
+            waiting.append((name, True))
+            waiting += [(parent, False) for parent in sorted(_parents(table), reverse=True)]
+    return tuple(order)
+
+
+def ephemeral_manifest(
+    text: str,
+    *,
+    folder: str,
+    name: str,
+    base: str,
+    data: Mapping[str, str],
+    pool: Mapping[str, Any],
+    trigger: str | None,
+) -> str:
+    """Return the headgate.yml of an ephemeral environment, which has the variables and settings of `base`.
+
+    `data` contains the data folder of each environment, and that of the ephemeral one as `name`. `pool` is its pool.
+    """
+    section = {"data": data[name], "naming": {"prefix": f"{name}_"}, "pool": dict(pool)}
+    made = overlay_manifest(text, folder=folder, overlay=name, base=base, data=data, section=section)
+    return made if trigger is None else _with_trigger(made, trigger, "defaults")
+
+
+def _refusal(project: Project, built: Iterable[TableName]) -> Fact[NotIsolated] | None:
+    for name in built:
+        table = project.tables[name]
+        if not table_format(table.parsed_ddl.format).has_files:
+            return NotIsolated.SINK.of(table=name)
+        for parent in sorted(_parents(table)):
+            read = project.tables.get(parent)
+            if read is not None and read.external and not table_format(read.parsed_ddl.format).has_files:
+                return NotIsolated.SOURCE.of(table=name, source=parent)
+    return None
+
+
+def _parents(table: Table) -> set[TableName]:
+    return {read.table for read in table.parsed.reads} if table.parsed is not None else set()
+
+
+def _with_trigger(text: str, trigger: str, section: str = "") -> str:
+    """Return a YAML text with another `trigger`, which is added only to a section."""
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode):
+        return text
+    node: Any = next((value for key, value in root.value if key.value == section), None) if section else root
+    value = yaml.ScalarNode("tag:yaml.org,2002:str", trigger)
+    if section and not isinstance(node, yaml.MappingNode):
+        root.value = [each for each in root.value if each[0].value != section]
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [], flow_style=False)
+        root.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", section), node))
+    kept = [each for each in node.value if each[0].value != "trigger"]
+    if not section and len(kept) == len(node.value):
+        return text
+    node.value = [*kept, (yaml.ScalarNode("tag:yaml.org,2002:str", "trigger"), value)]
+    return str(yaml.serialize(root, Dumper=yaml.SafeDumper, allow_unicode=True, width=120))

@@ -1,0 +1,158 @@
+"""Rows and positions of the tables of an ephemeral environment, through a Spark session and through files.
+
+Rows are written as Spark writes them with the options of the table's declaration, so every format is read back equally.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from core.integration_tests.positions import Position
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, UsageError
+from core.model.names import TableName
+from core.sql.ddl_reader import read_ddl
+from core.statement_tests.comparison import MOST_FOUND
+from core.statement_tests.typed_values import canonical_value, decoded_value, encoded_value
+from core.text.escaping import qualified, quoted_name
+from pipelines.spark_connect import call_deadlines
+from pipelines.spark_connect.session import Session, spark_errors
+from pipelines.statement_tests.stream_trial import spark_value, stored_type
+from pipelines.storage.checkpoints import TableCheckpoints
+
+CALL_S = 60.0
+"""Longest time, in seconds, for one read or write of rows."""
+
+_CONF = {"spark.sql.session.timeZone": "UTC", "spark.sql.adaptive.enabled": "false"}
+
+_FINE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Formats in which text files keep microseconds; by default, Spark writes milliseconds."""
+
+
+class TableAccess:
+    """Answers requests about tables. The Spark session is opened at the first request that needs it."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._server = ("", "")
+        self._files = TableCheckpoints("")
+
+    def answer(self, op: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer one request. Raises HeadgateError if Spark refuses it or does not answer."""
+        match op:
+            case "server":
+                self._open(str(request["url"]), str(request["token"]))
+                return {}
+            case "write":
+                self._write(str(request["ddl"]), str(request["folder"]), request["rows"])
+                return {}
+            case "rows":
+                return {"rows": self._rows(str(request["name"]), [tuple(each) for each in request["columns"]])}
+            case "positions":
+                return {"positions": [self._position(each).as_json() for each in request["statements"]]}
+            case "names":
+                return {"names": self._names(str(request["prefix"]))}
+            case "release":
+                self._release(str(request["session_id"]))
+                return {}
+        raise UsageError(f"there is no request {op!r}")
+
+    def close(self) -> None:
+        """Release the session."""
+        if self._session is not None:
+            with suppress(HeadgateError):
+                call_deadlines.call(CALL_S, self._session.release)
+            self._session = None
+
+    def _open(self, url: str, token: str) -> None:
+        if (url, token) == self._server and self._session is not None:
+            return
+        if self._session is not None:
+            # Its server was replaced, and cannot be asked to release anything.
+            self._session.close()
+        self._session = Session(url, token, str(uuid.uuid4()), conf=_CONF)
+        self._session.call(CALL_S, self._session.attach)
+        self._server = url, token
+
+    @property
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise PoolUnreachable("no server was given")
+        return self._session
+
+    def _write(self, ddl_text: str, folder: str, rows: list[list[str | None]]) -> None:
+        ddl, problems = read_ddl(ddl_text, "ddl")
+        assert ddl is not None, problems
+        kinds = [(column.name, column.type) for column in ddl.columns]
+        values = [
+            tuple(spark_value(decoded_value(text, kind), kind) for text, (_, kind) in zip(row, kinds, strict=True))
+            for row in rows
+        ]
+        schema = ", ".join(f"{quoted_name(name)} {stored_type(kind)}" for name, kind in kinds)
+        given = {name.lower() for name, _ in ddl.options}
+        options = {name: each for name, each in _FINE.items() if name.lower() not in given} | dict(ddl.options)
+
+        def write() -> None:
+            frame = self._open_session.spark.createDataFrame(values, schema).coalesce(1)
+            writer = frame.write.mode("append").format(ddl.format).options(**options)
+            writer.partitionBy(*ddl.partitioning).save(folder)
+
+        self._open_session.call(CALL_S, write)
+
+    def _rows(self, name: str, columns: list[tuple[str, str]]) -> list[list[str | None]]:
+        selected = ", ".join(quoted_name(column) for column, _ in columns)
+
+        def read() -> Any:
+            frame = self._open_session.spark.sql(f"SELECT {selected} FROM {qualified(name)}")
+            return frame.limit(MOST_FOUND + 1).toArrow()
+
+        found = self._open_session.call(CALL_S, read)
+        try:
+            values = [
+                [encoded_value(canonical_value(value, kind), kind) for value in column.to_pylist()]
+                for column, (_, kind) in zip(found.columns, columns, strict=True)
+            ]
+        except (ValueError, OverflowError) as error:
+            raise EngineRefused(f"{name} has a value that cannot be compared: {error}") from error
+        return [list(row) for row in zip(*values, strict=True)]
+
+    def _position(self, statement: Mapping[str, Any]) -> Position:
+        checkpoint = str(statement["checkpoint"])
+        sources = tuple((int(n), TableName(t), str(folder), str(form)) for n, t, folder, form in statement["sources"])
+        state = self._files.read(checkpoint)
+        lag = self._files.lag(checkpoint, sources)
+        batch = state.batch if state is not None else None
+        return Position(
+            TableName(statement["table"]),
+            int(statement["version"]),
+            batch=batch,
+            planned=state.planned if state is not None else None,
+            pending=sum(each.files for each in lag),
+            watermark_ms=_metadata(f"{checkpoint}/offsets", batch, "batchWatermarkMs"),
+            next_watermark_ms=_metadata(f"{checkpoint}/commits", batch, "nextBatchWatermarkMs"),
+            stateful=bool(statement["stateful"]),
+        )
+
+    def _names(self, prefix: str) -> list[str]:
+        session = self._open_session
+        with spark_errors():
+            shown = session.spark.sql(f"SHOW TABLES LIKE '{prefix}*'").collect()
+        return sorted(row["tableName"] for row in shown)
+
+    def _release(self, session_id: str) -> None:
+        other = self._open_session.another_session(session_id)
+        call_deadlines.call(CALL_S, other.release)
+
+
+def _metadata(log: str, batch: int | None, key: str) -> int:
+    """Return a number in the second line of a batch's file, where Spark keeps watermarks; 0 if there is none."""
+    if batch is None:
+        return 0
+    with suppress(OSError, ValueError, IndexError, AttributeError):
+        return int(json.loads(Path(log, str(batch)).read_text("utf-8").split("\n")[1]).get(key, 0))
+    return 0

@@ -1,0 +1,89 @@
+"""Ephemeral environments as files: recorded and locked, refused, found after a kill, and deleted."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.ipc.environment_paths import ephemeral_root
+from core.model.errors import Refused
+from core.model.names import TableName as T
+from tui.agent_client.agent_process import WaitProgress
+from tui.project_folder.environment_selection import select_environment
+from tui.services.environment_service import EnvironmentService
+from tui.services.ephemeral_environment import (
+    EphemeralEnvironment,
+    EphemeralRequest,
+    SparkServer,
+    abandoned,
+    create_ephemeral_environment,
+    end_abandoned,
+    running_server,
+)
+
+REQUEST = EphemeralRequest((T("b"),), "headgate test --integration")
+
+
+def silent(progress: WaitProgress) -> None:
+    """Show nothing."""
+
+
+@pytest.fixture
+def operations(folder: Path, tmp_path: Path) -> EnvironmentService:
+    environ = {"HEADGATE_HOME": str(tmp_path / "home")}
+    return EnvironmentService(select_environment(environ, str(folder), environment="dev"), environ)
+
+
+def killed(environment: EphemeralEnvironment) -> None:
+    """Release the lock as the end of a process does, and leave everything else."""
+    os.close(environment._lock)
+
+
+def test_an_environment_is_recorded_and_deleted_without_a_trace(operations: EnvironmentService) -> None:
+    found = create_ephemeral_environment(operations, REQUEST)
+    assert found.project.built == ("a", "b") and found.place.environment == found.record.name
+    assert not found.place.protected and found.place.where.home.startswith(str(found.folder))
+    assert abandoned(operations.environ) == (), "its process lives"
+    gone = found.end(silent)
+    assert gone.left == () and not Path(ephemeral_root(operations.environ)).exists()
+
+
+def test_the_next_process_deletes_what_a_killed_one_has_left(operations: EnvironmentService) -> None:
+    left, used = (create_ephemeral_environment(operations, REQUEST) for _ in range(2))
+    killed(left)
+    assert abandoned(operations.environ) == (left.record,)
+    (gone,) = end_abandoned(operations.environ, silent)
+    assert gone.environment == left.record.name and not gone.left
+    assert not left.folder.exists() and used.folder.exists()
+    assert abandoned(operations.environ) == ()
+    used.end(silent)
+
+
+def test_a_folder_without_a_record_is_deleted_too(operations: EnvironmentService) -> None:
+    left = create_ephemeral_environment(operations, REQUEST)
+    killed(left)
+    for path in ("ephemeral.json", "project/headgate.yml"):
+        (left.folder / path).unlink()
+    assert [gone.left for gone in end_abandoned(operations.environ, silent)] == [()]
+    assert not left.folder.exists()
+
+
+def test_the_token_of_a_shared_server_is_neither_in_the_project_nor_in_the_record(
+    operations: EnvironmentService,
+) -> None:
+    request = EphemeralRequest((T("b"),), "test", SparkServer("sc://127.0.0.1:7077", "secret"))
+    found = create_ephemeral_environment(operations, request)
+    written = "".join(path.read_text() for path in found.folder.rglob("*") if path.is_file())
+    assert "sc://127.0.0.1:7077" in written and "secret" not in written and "secret" not in repr(request)
+    assert found.folder.stat().st_mode & 0o077 == 0
+
+
+def test_protected_environments_and_their_servers_are_not_used(operations: EnvironmentService, folder: Path) -> None:
+    with pytest.raises(Refused, match="no server of "):
+        running_server(operations, "dev")
+    with pytest.raises(Refused, match="is protected"):
+        running_server(operations, "prod")
+    place = select_environment(operations.environ, str(folder), environment="prod")
+    with pytest.raises(Refused, match="not used for tests"):
+        create_ephemeral_environment(EnvironmentService(place, operations.environ), REQUEST)
+    assert not Path(ephemeral_root(operations.environ)).exists()

@@ -1,0 +1,527 @@
+"""Ephemeral environments: tables with everything upstream, over sources of their own, deleted when they have served.
+
+An environment is recorded before it exists, and its record is locked by the process that uses it. So what a killed
+process leaves is found and deleted by the next one (`end_abandoned`).
+"""
+
+import fcntl
+import getpass
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from core.integration_tests.positions import Positions, Unread, unread
+from core.ipc.environment_paths import GIVEN_TOKEN, ephemeral_root
+from core.model.errors import HeadgateError, PoolUnreachable, Refused
+from core.model.names import TableName, whole_number
+from core.model.states import State, WantedState
+from core.model.table_formats import table_format
+from core.observed.versions import Deployment
+from core.plan.request import PlanRequest
+from core.project.ephemeral import LOCK_FILE, PREFIX, RECORD_FILE, EphemeralRecord, Remains, Teardown, record_from_text
+from core.project.model import Environment, Pool, Table
+from core.project_reader.ephemeral_project import (
+    TRIGGER,
+    EphemeralProject,
+    ephemeral_manifest,
+    ephemeral_project,
+)
+from core.run.model import RunState
+from core.statement_tests.case import Row
+from core.statement_tests.case_reader import columns_of, expected_columns_of
+from core.statement_tests.request import settings_of_meaning
+from core.text.sentence import Fact
+from tui.agent_client import agent_process, os_processes
+from tui.agent_client.agent_process import ProgressCallback, WaitProgress
+from tui.agent_client.os_processes import OsProcess
+from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
+from tui.project_folder.manifest_head_cache import PROJECT_FILE
+from tui.services import teardown
+from tui.services.environment_service import EnvironmentService
+from tui.services.table_client import TableClient
+
+MEASURE_S = "1"
+"""Seconds between two measurements of lag by the agent, as a variable of its environment."""
+
+DEPLOY_USUAL_S = 20.0
+READ_USUAL_S = 5.0
+POLL_S = 0.1
+
+
+class StatementFailed(HeadgateError):
+    """Raised if a statement fails while rows are on their way; `table` is the first one upstream."""
+
+    def __init__(self, summary: str, *, table: TableName) -> None:
+        super().__init__(summary, remedy="the error is that of Spark")
+        self.table = table
+
+
+class NotInTime(HeadgateError):
+    """Raised if statements have not read everything in time; `facts` say which, upstream tables first."""
+
+    def __init__(self, seconds: float, facts: tuple[Fact[Unread], ...]) -> None:
+        super().__init__(
+            f"not everything was read within {seconds:.0f} s: {facts[0]}", remedy="give more time with --timeout"
+        )
+        self.facts = facts
+
+
+@dataclass(frozen=True, slots=True)
+class SparkServer:
+    """The address of a running Spark server of this machine, with its token."""
+
+    url: str
+    token: str = field(repr=False)
+
+
+def running_server(operations: EnvironmentService, name: str) -> SparkServer:
+    """Return the running server of a declared environment, to be shared with it.
+
+    Raises Refused if the environment is protected, or if no server of it is running.
+    """
+    place = select_environment(
+        operations.environ, operations.place.folder, project=operations.place.folder, environment=name
+    )
+    if place.protected:
+        raise Refused(f"{name} is protected, and its server is not used for tests", remedy="name another environment")
+    return server_of(place, operations.projects.read_sound_tables().project.environments.get(name))
+
+
+def server_of(place: SelectedEnvironment, declared: Environment | None = None) -> SparkServer:
+    """Return the running server of an environment. Raises Refused if there is none."""
+    if declared is not None and declared.pool.url:
+        return SparkServer(declared.pool.url, "")
+    found = agent_process.find_pool_process(place)
+    try:
+        if found is None:
+            raise OSError("no process")
+        record = teardown.read_object(Path(place.where.pool_file))
+        token = Path(place.where.home, "pool.token").read_text("ascii")
+        return SparkServer(f"sc://127.0.0.1:{int(record['port'])}", token)
+    except (OSError, KeyError, ValueError) as error:
+        raise Refused(f"no server of {place.title} is running", remedy=f"start it: {place.up}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralRequest:
+    """Which tables an ephemeral environment has, and how it runs them."""
+
+    tables: tuple[TableName, ...]
+    """The tables whose statements run; everything upstream of them runs as well."""
+    purpose: str
+    """The command, for the record."""
+    server: SparkServer | None = None
+    """The server to share; None for a server of its own."""
+    trigger: str | None = TRIGGER
+    """Interval of all statements; None keeps the declared intervals."""
+    texts: Mapping[str, str] | None = None
+    """Contents of the project's files by path, in place of those in the project folder."""
+
+
+@contextmanager
+def ephemeral_environment(
+    operations: EnvironmentService,
+    request: EphemeralRequest,
+    progress: ProgressCallback,
+    *,
+    ended: Callable[[Teardown], None],
+) -> "Iterator[EphemeralEnvironment]":
+    """Create an ephemeral environment, yield it with agent and server running, and delete it in any case.
+
+    `operations` is the environment whose variables and settings it has. Nothing is deployed yet, and the sources are
+    empty. `ended` is called with what was checked at the end. Raises Refused if the tables cannot be isolated or the
+    environment is protected.
+    """
+    found = create_ephemeral_environment(operations, request)
+    try:
+        found.start(progress)
+        yield found
+    finally:
+        ended(found.end(progress))
+
+
+def create_ephemeral_environment(operations: EnvironmentService, request: EphemeralRequest) -> "EphemeralEnvironment":
+    """Record an ephemeral environment and generate its project; nothing runs yet."""
+    place = operations.place
+    if place.protected:
+        raise Refused(f"{place.title} is not used for tests", remedy="name another environment with --env")
+    declared = operations.projects.read_sound_tables()
+    project, texts = declared.project, declared.texts
+    if request.texts is not None:
+        from tui.project_folder.project_folder_reader import parse_sound_tables
+
+        texts = request.texts
+        project = parse_sound_tables(place, texts, operations.projects.parse_cache)[0]
+    name = f"{PREFIX}{secrets.token_hex(4)}"
+    folder = Path(ephemeral_root(operations.environ), name)
+    data = str(folder / "data")
+    found = ephemeral_project(project, texts, request.tables, data=data, trigger=request.trigger)
+    if isinstance(found, Fact):
+        raise Refused(found.sentence, remedy=found.remedy or "")
+    folders = {each.name: each.data for each in project.environments.values()} | {name: data}
+    manifest = ephemeral_manifest(
+        texts[PROJECT_FILE],
+        folder=place.folder,
+        name=name,
+        base=place.environment,
+        data=folders,
+        pool=_pool(project.environments[place.environment].pool, request.server),
+        trigger=request.trigger,
+    )
+    record = EphemeralRecord(
+        name, place.project, place.folder, place.environment,
+        purpose=request.purpose, created_at=time.time(), created_by=getpass.getuser(),
+        shared_server=request.server.url if request.server else "",
+    )  # fmt: skip
+    lock = _write(folder, record, {**found.texts, PROJECT_FILE: manifest})
+    return EphemeralEnvironment(
+        folder, record, found, operations.environ, base_home=place.where.home, server=request.server, lock=lock
+    )
+
+
+class EphemeralEnvironment:
+    """An ephemeral environment, with its project, its processes and access to its tables.
+
+    Its methods raise HeadgateErrors. It belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        record: EphemeralRecord,
+        project: EphemeralProject,
+        environ: Mapping[str, str],
+        *,
+        base_home: str,
+        server: SparkServer | None,
+        lock: int,
+    ) -> None:
+        self.folder, self.record, self.project = folder, record, project
+        self._base_home = Path(base_home)
+        self._environ = dict(environ) | {"HEADGATE_HOME": str(folder / "home"), "HEADGATE_MEASURE_S": MEASURE_S}
+        self._server, self._lock = server, lock
+        self._access: TableClient | None = None
+
+    @cached_property
+    def place(self) -> SelectedEnvironment:
+        """The environment, as commands select it."""
+        project = str(self.folder / "project")
+        return select_environment(self._environ, project, project=project, environment=self.record.name)
+
+    @cached_property
+    def operations(self) -> EnvironmentService:
+        """The operations on the environment."""
+        return EnvironmentService(self.place, self._environ)
+
+    @property
+    def tables(self) -> Mapping[TableName, Table]:
+        """Its declared tables by name."""
+        return self.operations.project().tables
+
+    def start(self, progress: ProgressCallback) -> None:
+        """Start agent and server, and create the folders of the sources."""
+        self._access = TableClient(self._environ)
+        for source in self.project.sources.values():
+            Path(source).mkdir(parents=True, exist_ok=True)
+        agent_process.make_home(self.place)
+        _reuse_jars(self._base_home, Path(self.place.where.home))
+        if self._server is not None:
+            _write_secret(Path(self.place.where.home, GIVEN_TOKEN), self._server.token)
+        agent_process.ensure_running(self.place, self.operations.client, self._environ, progress=progress)
+        self.access.use_server(self.server.url, self.server.token)
+        for source, folder in self.project.sources.items():
+            if table_format(self.tables[source].parsed_ddl.format).transaction_log:
+                # Such a table is registered only if its log exists.
+                self.access.write(self.tables[source].ddl.text, folder, columns_of(self.tables[source]), ())
+
+    @property
+    def server(self) -> SparkServer:
+        """The Spark server in which its statements run. A restart of its own server changes the address."""
+        return self._server or server_of(self.place)
+
+    def server_process(self) -> OsProcess | None:
+        """Return the process of its own server; None if that has ended, or if the server is shared."""
+        return agent_process.find_pool_process(self.place)
+
+    @property
+    def access(self) -> TableClient:
+        """Access to the rows of tables."""
+        assert self._access is not None, "it was started"
+        return self._access
+
+    def write_rows(self, source: TableName, rows: Iterable[Row]) -> None:
+        """Append rows to an external table, in one file. Values are in the order of its declared columns."""
+        table = self.tables[source]
+        self.access.use_server(self.server.url, self.server.token)
+        self.access.write(table.ddl.text, self.project.sources[source], columns_of(table), rows)
+
+    def rows(self, table: TableName) -> tuple[Row, ...]:
+        """Return the rows that a table's serving version has, without metadata columns."""
+        self.access.use_server(self.server.url, self.server.token)
+        naming = self.operations.project().environments[self.record.name].naming
+        return self.access.rows(naming.pointer(table), expected_columns_of(self.tables[table]))
+
+    def deploy(self, progress: ProgressCallback, request: PlanRequest | None = None) -> None:
+        """Plan all tables or, if given, `request`, apply the plan, and wait until its run is done.
+
+        Raises Refused if the plan is refused, and HeadgateError with the step that failed.
+        """
+        submitted = self.operations.submit(request or PlanRequest(everything=True), asks_spark=False)
+        if submitted.plan.empty:
+            return
+        run_id = self.operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
+        began, version = time.monotonic(), -1
+        while (run := self.operations.run(run_id)).state in (RunState.RUNNING, RunState.PAUSED):
+            done = sum(step.state == "done" for step in run.steps)
+            detail = f"{done} of {len(run.steps)} steps"
+            progress(WaitProgress("deploying", time.monotonic() - began, DEPLOY_USUAL_S, detail))
+            if not self.operations.has_agent():
+                raise PoolUnreachable("the agent ended during the deployment", remedy="headgate logs agent")
+            version = self.operations.wait_for_change(version, 0.5)
+        failed = next((step for step in run.steps if step.state == "failed"), None)
+        if run.state != RunState.DONE:
+            where = f"{failed.do} {failed.table}: {failed.note}" if failed else str(run.state)
+            raise HeadgateError(f"the deployment failed: {where}", remedy="headgate plan shows the statements")
+
+    def wait_until_read(self, progress: ProgressCallback, *, seconds: float, what: str = "reading") -> float:
+        """Wait until every statement has read everything upstream of it, and return how long that took, in seconds.
+
+        Raises StatementFailed if a statement fails, and NotInTime after `seconds`.
+        """
+        began = changed_at = time.monotonic()
+        before: Positions = {}
+        while True:
+            found = self.positions()
+            now = time.monotonic()
+            if found != before:
+                changed_at = now
+            facts = unread(before, found, idle_s=now - changed_at)
+            missing = [name for name in self.project.built if name not in found]
+            if not facts and not missing:
+                return now - began
+            before = found
+            self._refuse_failed()
+            if now - began > seconds:
+                raise NotInTime(seconds, facts or tuple(Unread.UNKNOWN.of(table=name) for name in missing))
+            progress(WaitProgress(what, now - began, READ_USUAL_S, str(facts[0]) if facts else ""))
+            time.sleep(POLL_S)
+
+    def positions(self) -> Positions:
+        """Return the position of every statement that should be running, upstream tables first."""
+        every = self.operations.reader.deployments()
+        by_version = {(each.table, each.version): each for each in every}
+        tables = self.tables
+        asked = [
+            _statement(each, tables[each.table], by_version)
+            for each in every
+            if each.active and not each.external and each.wanted == WantedState.RUNNING and each.table in tables
+        ]
+        found = self.access.positions(asked)
+        return {name: found[name] for name in self.project.built if name in found}
+
+    def _refuse_failed(self) -> None:
+        failed = {line.table: line for line in self.operations.snapshot().serving if line.state == State.FAILED}
+        for name in self.project.built:
+            if (line := failed.get(name)) is not None:
+                first = line.error.strip().splitlines()[0] if line.error.strip() else ""
+                raise StatementFailed(f"{name} failed ({line.error_class or 'no class'}): {first}", table=name)
+
+    def end(self, progress: ProgressCallback) -> Teardown:
+        """End its processes, delete everything of it, and check that nothing is left."""
+        if self._access is not None:
+            self._access.close()
+        found = _tear_down(self.folder, self.record, self._environ, progress)
+        if not os.path.lexists(self.folder):
+            os.close(self._lock)
+        return found
+
+
+def abandoned(environ: Mapping[str, str]) -> tuple[EphemeralRecord, ...]:
+    """Return the ephemeral environments that no process uses any more, oldest first."""
+    found = []
+    for folder in _folders(environ):
+        if _is_used(folder):
+            continue
+        try:
+            found.append(record_from_text((folder / RECORD_FILE).read_text("utf-8")))
+        except (OSError, HeadgateError):
+            # Nothing but the folder and its lock exists before the record.
+            found.append(EphemeralRecord(name=folder.name))
+    return tuple(sorted(found, key=lambda record: record.created_at))
+
+
+def end_abandoned(environ: Mapping[str, str], progress: ProgressCallback) -> tuple[Teardown, ...]:
+    """Delete the ephemeral environments that killed processes have left."""
+    found = []
+    for record in abandoned(environ):
+        folder = Path(ephemeral_root(environ), record.name)
+        with suppress(FileNotFoundError), open(folder / LOCK_FILE, "a", encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            own = dict(environ) | {"HEADGATE_HOME": str(folder / "home")}
+            found.append(_tear_down(folder, record, own, progress))
+    return tuple(found)
+
+
+def _tear_down(
+    folder: Path, record: EphemeralRecord, environ: Mapping[str, str], progress: ProgressCallback
+) -> Teardown:
+    ended: tuple[str, ...] = ()
+    left: list[Fact[Remains]] = []
+    server, session_id, place = _shared(folder, record), "", None
+    project = str(folder / "project")
+    if os.path.isfile(os.path.join(project, PROJECT_FILE)):
+        place = select_environment(environ, project, project=project, environment=record.name)
+        facts = agent_process.read_environment_row(place)
+        session_id = (facts.session_id or "") if facts is not None else ""
+        with closing(EnvironmentService(place, environ)) as operations:
+            ended = tuple(
+                teardown.end_all(place, operations.client, keep_pool=False, purge=True, confirm="", progress=progress)
+            )
+        teardown.purge(place, teardown.owned_places(place), progress)
+    if server is not None:
+        left += _left_on(server, record, session_id, environ)
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        os.rmdir(folder.parent)
+    if os.path.lexists(folder):
+        left.append(Remains.FOLDER.of(folder=str(folder)))
+    if place is not None and os.path.lexists(place.where.socket):
+        left.append(Remains.SOCKET.of(path=place.where.socket))
+    left += [Remains.PROCESS.of(process=each) for each in _processes_in(folder)]
+    return Teardown(record.name, ended, str(folder), record.shared_server, tuple(left))
+
+
+def _left_on(
+    server: SparkServer, record: EphemeralRecord, session_id: str, environ: Mapping[str, str]
+) -> list[Fact[Remains]]:
+    """End the session of the environment's agent on a shared server, and look for names in the server's catalog."""
+    address = Pool(url=server.url).address
+    try:
+        with closing(TableClient(environ)) as access:
+            access.use_server(server.url, server.token)
+            if session_id:
+                with suppress(HeadgateError):
+                    access.release(session_id)
+            names = access.names(f"{record.name}_")
+    except HeadgateError as error:
+        return [Remains.UNKNOWN.of(environment=record.name, server=address, why=error.summary)]
+    return [Remains.NAMES.of(names=names, server=address)] if names else []
+
+
+def _processes_in(folder: Path) -> list[str]:
+    """Return the processes, other than this one, whose arguments contain a path in a folder."""
+    found = []
+    with suppress(OSError):
+        for name in os.listdir("/proc"):
+            if whole_number(name) is not None and int(name) != os.getpid():
+                words = os_processes.arguments_of(int(name))
+                if any(str(folder) in word for word in words):
+                    found.append(f"{os.path.basename(words[0])} (pid {name})")
+    return found
+
+
+def _shared(folder: Path, record: EphemeralRecord) -> SparkServer | None:
+    if not record.shared_server:
+        return None
+    tokens = sorted(folder.glob(f"home/*/{record.name}/{GIVEN_TOKEN}"))
+    return SparkServer(record.shared_server, tokens[0].read_text("ascii") if tokens else "")
+
+
+def _pool(declared: Pool, server: SparkServer | None) -> dict[str, Any]:
+    """Return the pool of an ephemeral environment as a value of headgate.yml."""
+    conf = settings_of_meaning(declared.conf)
+    if declared.url is None:
+        conf = dict(declared.conf)
+    pool: dict[str, Any] = {"name": "tests", "conf": conf}
+    if server is not None:
+        return {**pool, "url": server.url}
+    return pool if declared.url else {**pool, "cores": declared.cores, "memory": declared.memory}
+
+
+def _write(folder: Path, record: EphemeralRecord, texts: Mapping[str, str]) -> int:
+    """Write the record, then the project, and return the descriptor of the locked file."""
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _write_secret(folder / RECORD_FILE, record.as_text())
+        for path, text in texts.items():
+            file = folder / "project" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HeadgateError(
+            f"{folder} cannot be written: {error.strerror}", remedy="free space there, or set HEADGATE_HOME"
+        ) from error
+    return lock
+
+
+def _write_secret(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _reuse_jars(base: Path, home: Path) -> None:
+    """Link the jars that were downloaded for the environment on which this one is based."""
+    if (base / _JARS).is_dir() and not (home / _JARS).exists():
+        shutil.copytree(base / _JARS, home / _JARS, copy_function=_linked)
+
+
+_JARS = "connectors"
+
+
+def _linked(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
+def _folders(environ: Mapping[str, str]) -> list[Path]:
+    with suppress(OSError):
+        return sorted(each for each in Path(ephemeral_root(environ)).iterdir() if each.name.startswith(PREFIX))
+    return []
+
+
+def _is_used(folder: Path) -> bool:
+    try:
+        with open(folder / LOCK_FILE, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _statement(
+    deployment: Deployment, table: Table, by_version: Mapping[tuple[TableName, int], Deployment]
+) -> dict[str, Any]:
+    """Return what is needed to read a statement's position; sources are numbered as in its text, as Spark does."""
+    versions = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+    reads = [read.table for read in table.parsed.reads if read.streaming] if table.parsed else []
+    sources = []
+    for ordinal, name in enumerate(reads):
+        parent = by_version.get((name, versions.get(name, 0)))
+        sources.append([ordinal, name, parent.folder if parent else "", parent.stored_as if parent else ""])
+    return {
+        "table": deployment.table,
+        "version": deployment.version,
+        "checkpoint": deployment.checkpoint,
+        "stateful": deployment.stateful,
+        "sources": sources,
+    }
