@@ -32,7 +32,7 @@ sys.stdin.buffer.read()
 def request() -> CaseRequest:
     found = (path for path in FOLDER.rglob("*") if path.suffix in (".sql", ".yml", ".csv"))
     texts = {path.relative_to(FOLDER).as_posix(): path.read_text() for path in found}
-    tests = {path: text for path, text in texts.items() if "/tests/" in path}
+    tests = {path: text for path, text in texts.items() if "/tests/" in path and path.startswith("pipelines/")}
     cases = tuple(sorted(path for path in tests if path.endswith(".yml")))
     declaring = {path: text for path, text in texts.items() if path not in tests}
     return CaseRequest(declaring, tests, cases, settings=settings_of_meaning(()))
