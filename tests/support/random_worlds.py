@@ -329,5 +329,5 @@ def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, Obse
 
 
 def times(factor: int) -> int:
-    """Return how many worlds a test draws: 4 times `factor`, in the profile `drill` 20 times, in `long` 2,000 times."""
+    """Return how many worlds a test draws: 4 times `factor`, in the profile `drill` 16 times, in `long` 2,000 times."""
     return examples(20 * factor)
