@@ -283,7 +283,8 @@ def _code(top: YamlSection, target: TableName) -> JobCode | None:
         summary = "YAML joins the lines of this code, because it is a folded value"
         top.problems.append(Problem(summary, "write code: | instead", top.at("code"), "code"))
         return None
-    return JobCode(target, str(node.value), top.path, first + 1 if node.style == "|" else first)
+    block = node.style == "|"
+    return JobCode(target, str(node.value), top.path, first + 1 if block else first, follows=block)
 
 
 def _entries(top: YamlSection, parts: Sequence[YamlSection], lines: Sequence[str]) -> Iterable[ManifestStatement]:

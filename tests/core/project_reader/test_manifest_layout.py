@@ -184,6 +184,10 @@ MISTAKES = {
     "bad encoding": (UnreadableFile("it is not UTF-8", "save it as UTF-8"), "dear.yml cannot be read"),
     "another function": ("name: a\ntarget-table: dear\ncode: |\n  x = 1\n", "4: the job defines no function dear"),
     "folded code": ("name: a\ntarget-table: dear\ncode: >\n  x = 1\n  y = 2\n", "3: YAML joins the lines of this code"),
+    "code in quotes": (
+        'name: a\ntarget-table: dear\ncode: "x = 1\\ndef dear(orders:"\n',
+        f"3: the code is not valid Python {READING_PYTHON}",
+    ),
     "empty code": ("name: a\ntarget-table: dear\ncode: ''\n", "3: code must be the text of a Python module"),
     "code that does not compile": (
         CODE.replace("(orders)", "(orders"),
