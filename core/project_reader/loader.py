@@ -346,7 +346,8 @@ def read_tables(
     A table with an invalid DDL is omitted. A table with an invalid statement is returned without the statement.
     """
     draft = _draft(texts, variables, parse_cache, [])
-    return _read_tables(draft, defaults, metadata_by_product)
+    tables = _read_tables(draft, defaults, metadata_by_product)
+    return draft.places.of_tables(tables) if draft.places else tables
 
 
 def _read_in(

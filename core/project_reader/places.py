@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where, in_reading_order
 from core.project.model import BrokenTable, Project, Script, Table, TextPart, place_in_parts
 
@@ -30,9 +31,13 @@ class Places:
 
     def of_files(self, project: Project) -> Project:
         """Return a project in which scripts and Problems have their places in the files that people edit."""
-        tables = {name: self._table(table) for name, table in project.tables.items()}
+        tables = self.of_tables(project.tables)
         broken = {name: self._broken(table) for name, table in project.broken.items()}
         return replace(project, tables=tables, broken=broken, stray=tuple(map(self.of_file, project.stray)))
+
+    def of_tables(self, tables: Mapping[TableName, Table]) -> dict[TableName, Table]:
+        """Return tables whose scripts have their places in the files that people edit."""
+        return {name: self._table(table) for name, table in tables.items()}
 
     def _table(self, table: Table) -> Table:
         ddl = self._script(table.ddl)

@@ -9,12 +9,13 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName as T
 from core.plan.descriptions import evidence_lines
-from core.project.model import Project, Table
+from core.project.model import Project, Settings, Table
 from core.project.revision import revision_hash, texts_as_json, texts_from_json
-from core.project_reader.loader import read_project, read_sound_tables
+from core.project_reader.loader import read_project, read_sound_tables, read_tables
+from core.project_reader.parse_cache import ParseCache
 from core.project_reader.revision_reader import read_revision, revision_of
 from core.sql.python_functions import READING_PYTHON
-from core.sql.python_jobs import code_hash
+from core.sql.python_jobs import FIRST_CODE_LINE, code_hash
 
 HEAD = """project: shop
 id: 12345678-1234-5678-1234-567812345678
@@ -200,3 +201,8 @@ def test_code_that_says_whose_state_it_continues_is_restarted_once() -> None:
 def test_edits_have_kinds(new: Mapping[str, str], kind: ChangeKind) -> None:
     found = change(texts(), new)
     assert found.kind is kind or (kind is ChangeKind.STATE_CHANGED and found.action is Action.REBUILD)
+
+
+def test_tables_that_are_read_for_tests_have_the_lines_of_the_job_s_file() -> None:
+    dml = read_tables(texts(), Settings(), ParseCache(), {}, {})[T("visits")].dml
+    assert dml is not None and str(dml.at(FIRST_CODE_LINE + 4)) == f"{JOB}:5"
